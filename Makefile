@@ -1,0 +1,50 @@
+# Every target prepares what it needs by itself: a fresh machine with Python 3.11+, make, bash
+# and a way to the package registries is enough.
+#
+#   PYTHON=python3.12        the Python to use
+#   ARGS="-k kill -x"        more arguments for pytest or the benchmarks
+#   OUTLAST_TEST_ONCE=1      as root, do not run the tests a second time as a plain user
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test lint bench soak clean
+
+ARGS ?=
+CODE := $(wildcard src tests bench)
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+demo: ## the main job in half a minute
+	@scripts/setup runtime
+	@.venv/bin/outlast demo
+
+test: ## the tests; as root twice, the second time as a plain user
+	@scripts/setup dev
+	@scripts/setup tools
+	.venv/bin/python -m pytest $(ARGS)
+	@if [ "$$(id -u)" = 0 ] && [ -z "$$OUTLAST_TEST_ONCE" ]; then \
+	    echo "the same as a plain user:"; \
+	    scripts/as-plain-user .venv/bin/python -m pytest $(ARGS) || { \
+	        status=$$?; [ $$status = 77 ] || exit $$status; echo "not run as a plain user"; }; \
+	fi
+
+lint: ## ruff, mypy and the direction of imports
+	@scripts/setup dev
+	.venv/bin/ruff check $(CODE)
+	.venv/bin/ruff format --check $(CODE)
+	.venv/bin/python -m mypy $(CODE)
+	.venv/bin/lint-imports --no-logo
+
+bench: ## the benchmarks
+	@scripts/setup dev
+	.venv/bin/python -m bench $(ARGS)
+
+soak: ## the faults and loads in their full size, for hours
+	@scripts/setup dev
+	@scripts/setup tools
+	OUTLAST_SOAK=1 .venv/bin/python -m pytest -m soak -q --timeout=14400 $(ARGS)
+
+clean: ## removes everything that make has made, .venv too
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +

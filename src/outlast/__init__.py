@@ -1,0 +1,36 @@
+"""Outlast: the shell for AI agents whose commands outlast the agent that ran them."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from outlast.aio import AsyncShell
+    from outlast.errors import OutlastError
+    from outlast.model import Cursor, Receipt, Result, Task
+    from outlast.shell import Shell
+
+__version__ = "0.1.0"
+__all__ = ["AsyncShell", "Cursor", "OutlastError", "Receipt", "Result", "Shell", "Task"]
+
+# Loaded when first used: a supervisor imports this package too, and must stay small.
+_HOMES = {
+    "AsyncShell": "outlast.aio",
+    "Shell": "outlast.shell",
+    "OutlastError": "outlast.errors",
+    "Cursor": "outlast.model",
+    "Receipt": "outlast.model",
+    "Result": "outlast.model",
+    "Task": "outlast.model",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'outlast' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,135 @@
+"""What a caller gives, checked and put into a `Request`. Bad input gets one sentence and leaves nothing behind."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+
+from outlast.errors import BadInput
+from outlast.model import START, Cursor, Request, Stdin
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LONGEST_COMMAND_BYTES = 1 << 20
+LONGEST_DESCRIPTION = 2000
+_SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_CURSOR = re.compile(r"(\d{1,18})(?:,(\d{1,18}))?")
+
+
+def request(
+    command: str,
+    *,
+    session: str,
+    cwd: str | os.PathLike[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: str | bytes | Stdin | None = None,
+    shell: str | None = None,
+    split: bool = False,
+    limit: float | None = None,
+    description: str = "",
+) -> Request:
+    """A request that makes sense; whether it can run is seen later."""
+    _check_command(command)
+    return Request(
+        command=command,
+        session=session_name(session),
+        cwd=_text("directory", os.fspath(cwd)) if cwd is not None else "",
+        env=_check_env(env or {}),
+        stdin=_stdin(stdin),
+        shell=_text("shell", shell) if shell is not None else None,
+        split=bool(split),
+        limit=seconds("limit", limit, least=0.001),
+        description=_description(description),
+    )
+
+
+def _check_command(command: object) -> None:
+    if not isinstance(command, str):
+        raise BadInput(f"A command is text, not {type(command).__name__}.")
+    if not command.strip():
+        raise BadInput("The command is empty; say what to run.")
+    size = len(_encoded("command", command))
+    if size > LONGEST_COMMAND_BYTES:
+        raise BadInput(
+            f"The command has {size} bytes and at most {LONGEST_COMMAND_BYTES} are taken; put it into a script file."
+        )
+
+
+def _encoded(what: str, text: str) -> bytes:
+    if "\0" in text:
+        raise BadInput(f"The {what} contains a NUL byte, which no program can be given; remove it.")
+    try:
+        return os.fsencode(text)
+    except UnicodeEncodeError:
+        raise BadInput(f"The {what} contains half a surrogate pair and cannot be written as UTF-8.") from None
+
+
+def _text(what: str, text: object) -> str:
+    if not isinstance(text, str) or not text:
+        raise BadInput(f"The {what} is empty or not text.")
+    _encoded(what, text)
+    return text
+
+
+def _check_env(env: Mapping[str, str]) -> dict[str, str]:
+    for name, value in env.items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise BadInput("Environment variables are text: names and values.")
+        if not name or "=" in name:
+            raise BadInput(f"'{name}' is not the name of an environment variable; write NAME=VALUE.")
+        _encoded("environment", name + value)
+    return dict(env)
+
+
+def _stdin(stdin: str | bytes | Stdin | None) -> Stdin:
+    match stdin:
+        case None:
+            return Stdin()
+        case str():
+            return Stdin(text=stdin.encode(errors="surrogateescape"))
+        case bytes():
+            return Stdin(text=stdin)
+        case Stdin():
+            return stdin
+    raise BadInput("stdin is text, bytes, or a Stdin (a file, or kept open).")
+
+
+def _description(text: str) -> str:
+    _encoded("description", text)
+    if len(text) > LONGEST_DESCRIPTION:
+        raise BadInput(f"The description has {len(text)} characters; at most {LONGEST_DESCRIPTION} are kept.")
+    return text
+
+
+def session_name(name: str) -> str:
+    """A session's name: also the name of a file one day, so no surprises."""
+    if not _SESSION.fullmatch(name):
+        raise BadInput(f"'{name}' is no name for a session; use up to 64 letters, digits, '.', '_' and '-'.")
+    return name
+
+
+def seconds(what: str, value: float | None, least: float = 0.0) -> float | None:
+    """A duration, or none."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        raise BadInput(f"The {what} is a number of seconds, not {value!r}.")
+    if value < least:
+        more = "more than 0" if least else "0 or more"
+        raise BadInput(f"The {what} must be {more} seconds, not {value:g}.")
+    return None if math.isinf(value) else float(value)
+
+
+def cursor(text: str | Cursor | None) -> Cursor:
+    """A cursor as it was handed out."""
+    if text is None:
+        return START
+    if isinstance(text, Cursor):
+        return text
+    found = _CURSOR.fullmatch(str(text).strip())
+    if not found:
+        raise BadInput(f"'{text}' is not a cursor; use one that an earlier reply gave, or 0 for the start.")
+    return Cursor(int(found[1]), int(found[2] or 0))

@@ -1,0 +1,49 @@
+"""What a command is for, guessed from its text: test, build, server, task, or just bash."""
+
+from __future__ import annotations
+
+import os
+import re
+
+_RUNNERS = frozenset(
+    "npm pnpm yarn bun npx make just task cargo go gradle gradlew mvn mix dotnet deno uv poetry rake bundle composer".split()
+)
+_TEST = frozenset("pytest jest vitest mocha tox nox rspec phpunit ctest playwright cypress".split())
+_BUILD = frozenset("tsc webpack rollup esbuild cmake ninja gcc g++ clang cc rustc javac bazel meson".split())
+_SERVER = frozenset(
+    "vite uvicorn gunicorn hypercorn nginx redis-server postgres mongod serve http-server nodemon caddy".split()
+)
+_SERVER_WORDS = {"dev", "start", "serve", "server", "runserver", "watch", "preview", "http.server", "up"}
+_TEST_WORDS = {"test", "tests", "check", "spec", "e2e"}
+_BUILD_WORDS = {"build", "compile", "install", "package", "assemble", "all", "dist", "release", "clippy"}
+_WORD = re.compile(r"[^\s;&|()<>\"']+")
+_ASSIGNMENT = re.compile(r"\w+=")
+_WRAPPERS = {"time", "nohup", "nice", "env", "sudo", "exec", "command", "stdbuf", "setsid", "timeout", "cd"}
+
+
+def category(command: str) -> str:
+    """The first simple command that says what it is for decides."""
+    for part in re.split(r"[;&|()\n]+", command):
+        words = [word for word in _WORD.findall(part) if not _ASSIGNMENT.match(word)]
+        while words and words[0] in _WRAPPERS:
+            words = words[1:] if words[0] != "cd" else []
+        found = _of_words([os.path.basename(word) for word in words])
+        if found:
+            return found
+    return "bash"
+
+
+def _of_words(words: list[str]) -> str | None:
+    if not words:
+        return None
+    name, rest = words[0], words[1:4]
+    for category, names in (("test", _TEST), ("build", _BUILD), ("server", _SERVER)):
+        if name in names or (rest and name in {"npx", "python", "python3", "uv", "bunx"} and names & set(rest)):
+            return category
+    if name not in _RUNNERS and name not in {"node", "python", "python3", "docker", "rails", "flask", "php"}:
+        return None
+    said = {piece for word in rest for piece in (word, *word.split(":"))}
+    for category, names in (("test", _TEST_WORDS), ("server", _SERVER_WORDS), ("build", _BUILD_WORDS)):
+        if said & names:
+            return category
+    return "build" if name in {"make", "just", "gradle", "gradlew", "mvn"} else "task" if name in _RUNNERS else None

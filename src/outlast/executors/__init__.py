@@ -1,0 +1,1 @@
+"""Where a task runs: one seam of six verbs, and one module for each kind of place."""

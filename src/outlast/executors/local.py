@@ -1,0 +1,181 @@
+"""Tasks on this machine: each one a directory, watched by a supervisor and its keeper."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import time
+
+from outlast import process
+from outlast.errors import AlreadyEnded, InputRefused, StartFailed
+from outlast.executors.nursery import Nursery
+from outlast.frozen import fields
+from outlast.model import Receipt
+from outlast.store import launchfile, output, status
+from outlast.store.home import open_home
+from outlast.store.registry import Registry
+from outlast.supervise.ending import end_trees
+from outlast.supervise.supervisor import EXISTS
+from outlast.watch import Deadline, Watch, until
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from outlast.model import Launch, Slice, Task
+    from outlast.settings import Settings
+
+INPUT_PATIENCE_S = 2.0  # how long a command may take to start reading what it was sent
+RECORD_PATIENCE_S = 5.0  # between the death of a tree and the record of it; milliseconds, unless the disk is stuck
+_TREES_AT_ONCE = 100  # each process of a tree takes a descriptor while it is being ended
+_ID_TRIES = 5
+
+
+class LocalExecutor:
+    """The tasks of one state directory."""
+
+    def __init__(self, home: str, settings: Settings) -> None:
+        self._settings = settings
+        self.registry = Registry(open_home(home))
+        self._nursery = Nursery()
+
+    def close(self) -> None:
+        self._nursery.close()
+        self.registry.close()
+
+    # --- start ---------------------------------------------------------------------------
+
+    def start(self, launch: Launch) -> Task:
+        self.registry.prune(self._settings.retention_hours * 3600)
+        for _ in range(_ID_TRIES):
+            staged, published = self.registry.stage(launch, self._settings.state_limit_bytes)
+            why = self._publish(staged, published)
+            if why is None:
+                return self.registry.get(os.path.basename(published))
+            self.registry.discard(staged, published)
+            if why != EXISTS:
+                raise StartFailed(f"The command could not be started: {why}.")
+        raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
+
+    def _publish(self, staged: str, published: str) -> str | None:
+        """Have the staged task started; why it could not be, or None."""
+        answer = self._nursery.fork(staged, published)
+        if answer is None:
+            # The supervisor died before it could answer. What counts is what is on disk.
+            return None if os.path.isdir(published) else "its supervisor died at the start"
+        return str(answer["error"]) if "error" in answer else None
+
+    # --- look ----------------------------------------------------------------------------
+
+    def status(self, task_id: str) -> Task:
+        return self.registry.get(task_id)
+
+    def has_ended(self, task_id: str) -> bool:
+        """Whether its end is known: cheaper than `status`."""
+        found, _, _ = status.status_of(self._directory(task_id))
+        return not isinstance(found, status.Running)
+
+    def is_closed(self, task_id: str) -> bool:
+        """Whether no more output will come."""
+        return status.status_of(self._directory(task_id))[2]
+
+    def read(self, task_id: str, stream: str, cursor: int, most: int) -> Slice:
+        return self.source(task_id, stream).read(cursor, most)
+
+    def source(self, task_id: str, stream: str) -> output.Source:
+        """One stream of a task's output."""
+        directory = self._directory(task_id)
+        launch, _ = launchfile.read(directory)
+        return output.Source(directory, stream, output.bound_of(launch.output_limit, launch.split))
+
+    def watch(self, task_id: str) -> Watch:
+        return Watch(self._directory(task_id))
+
+    def _directory(self, task_id: str) -> str:
+        return self.registry.home.task(task_id)
+
+    # --- input ---------------------------------------------------------------------------
+
+    def write(self, task_id: str, data: bytes, eof: bool) -> None:
+        directory = self._directory(task_id)
+        launch, _ = launchfile.read(directory)
+        if not launch.stdin.open:
+            raise InputRefused(f"{task_id} takes no input; start it with `--stdin open`.")
+        if self.has_ended(task_id):
+            raise AlreadyEnded(f"{task_id} has ended and reads no more input.")
+        if os.path.exists(os.path.join(directory, status.END_OF_INPUT)):
+            raise InputRefused(f"The input of {task_id} was ended before; nothing more can be sent.")
+        if data:
+            self._feed(task_id, os.path.join(directory, status.STDIN), data)
+        if eof:
+            self._end_input(directory)
+
+    def _feed(self, task_id: str, path: str, data: bytes) -> None:
+        """Write all of it, or refuse: a command that does not read must not hold us for ever."""
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                raise InputRefused(f"{task_id} has closed its input.") from None
+            raise
+        poll = select.poll()
+        poll.register(fd, select.POLLOUT)
+        sent = 0
+        try:
+            while sent < len(data):
+                ready = poll.poll(INPUT_PATIENCE_S * 1000)
+                if not ready:
+                    raise InputRefused(f"{task_id} does not read its input: {sent} of {len(data)} bytes were taken.")
+                sent += os.write(fd, data[sent : sent + 65536])
+        except BrokenPipeError:
+            raise InputRefused(f"{task_id} closed its input after {sent} of {len(data)} bytes.") from None
+        finally:
+            os.close(fd)
+
+    def _end_input(self, directory: str) -> None:
+        # The guards keep the input open. A file tells them to let go, also those who come later.
+        path = os.path.join(directory, status.END_OF_INPUT)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        guards = status.guards_of(directory)
+        for guard in (guards.supervisor, guards.keeper):
+            if guard:
+                process.send(guard, signal.SIGUSR1)
+
+    # --- end -----------------------------------------------------------------------------
+
+    def interrupt(self, task_id: str) -> bool:
+        """What Ctrl-C does on a terminal: INT to the command's process group. It may go on."""
+        return process.send_group(status.guards_of(self._directory(task_id)).command, signal.SIGINT)
+
+    def signal(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
+        receipts = []
+        for start in range(0, len(task_ids), _TREES_AT_ONCE):
+            receipts += self._end(task_ids[start : start + _TREES_AT_ONCE], grace, by, rule)
+        return receipts
+
+    def _end(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
+        directories = [self._directory(task_id) for task_id in task_ids]
+        for task_id, directory in zip(task_ids, directories, strict=True):
+            if not self.has_ended(task_id):
+                status.write_ending(by, rule, time.time(), directory)
+            self._wake_guards(directory)
+        looks = [lambda directory=directory: status.guards_of(directory) for directory in directories]
+        ended = end_trees(looks, grace)
+        return [
+            self._receipt(task_id, gone, left, grace) for task_id, (gone, left) in zip(task_ids, ended, strict=True)
+        ]
+
+    def _wake_guards(self, directory: str) -> None:
+        # A guard that somebody stopped would neither record the end nor leave.
+        guards = status.guards_of(directory)
+        for guard in (guards.supervisor, guards.keeper):
+            if guard:
+                process.send(guard, signal.SIGCONT)
+
+    def _receipt(self, task_id: str, ended: tuple[int, ...], survivors: tuple[int, ...], grace: float) -> Receipt:
+        if not survivors:
+            with self.watch(task_id) as watch:
+                until(watch, lambda: self.is_closed(task_id), Deadline(RECORD_PATIENCE_S))
+        return Receipt(**fields(self.status(task_id)), ended=ended, survivors=survivors)

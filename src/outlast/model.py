@@ -1,0 +1,257 @@
+"""The nouns: what passes from one stage to the next.
+
+    Request ─▶ Grant ─▶ Launch ─▶ Task ─▶ Slice ─▶ text
+    (asked)   (allowed) (exactly  (an id)  (bytes)
+                         what runs)
+
+Nothing in here does anything. A status is never stored: it is derived from a task's
+files (`store.registry`), so nothing can contradict them.
+"""
+
+from __future__ import annotations
+
+from outlast.frozen import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Literal
+
+    StatusName = Literal["pending", "running", "completed", "failed", "killed"]
+    Reason = Literal["exit", "signal", "timeout", "killed", "spawn-error", "lost"]
+
+STREAMS = ("stdout", "stderr")
+
+
+# --- asking ------------------------------------------------------------------------------
+
+
+@frozen
+class Stdin:
+    """Where a command's input comes from. Only one of the three is set; none means empty."""
+
+    text: bytes | None = None
+    file: str | None = None
+    open: bool = False
+
+
+@frozen
+class Request:
+    """What somebody asks for, as they said it."""
+
+    command: str
+    session: str
+    cwd: str
+    env: Mapping[str, str]
+    stdin: Stdin = Stdin()
+    shell: str | None = None
+    split: bool = False
+    limit: float | None = None
+    description: str = ""
+
+
+@frozen
+class Grant:
+    """A request that passed the policy. Only `permissions.decide` makes one."""
+
+    request: Request
+    policy: str
+
+
+@frozen
+class Launch:
+    """Exactly what runs. Only `sessions.prepare` makes one, from a grant."""
+
+    kind: str
+    command: str
+    session: str
+    cwd: str
+    env: Mapping[str, str]
+    stdin: Stdin
+    shell: str
+    split: bool
+    limit: float | None
+    grace: float
+    umask: int
+    description: str
+    output_limit: int
+    free_floor: int
+
+
+# --- what is known of a task -------------------------------------------------------------
+
+
+@frozen
+class Identity:
+    """One process for good: a pid is handed out again, a start tick within one boot is not."""
+
+    pid: int
+    tick: int
+    boot: str
+
+
+@frozen
+class Guards:
+    """Who watches a task, and the command itself, since when."""
+
+    task_id: str
+    supervisor: Identity
+    keeper: Identity | None
+    ender: Identity | None
+    command: Identity
+    started: float
+    monotonic: float
+    recoveries: int
+
+    @property
+    def scattered(self) -> bool:
+        """Whether orphans of the command may have gone to init.
+
+        The first death of a guard leaves no trace: the other one is an ancestor of
+        everything. After a second one, what is left is found by its environment.
+        """
+        return self.recoveries > 1
+
+
+@frozen
+class Exited:
+    code: int
+
+
+@frozen
+class Signalled:
+    signal: int
+
+
+@frozen
+class NeverStarted:
+    why: str
+
+
+if TYPE_CHECKING:
+    Outcome = Exited | Signalled | NeverStarted
+
+
+@frozen
+class Ending:
+    """Who asked for the end, and by which rule: `kill` or `limit`."""
+
+    by: str
+    rule: str
+    at: float
+
+
+@frozen
+class Running:
+    since: float
+
+
+@frozen
+class Ended:
+    since: float
+    until: float
+    elapsed: float
+    outcome: Outcome
+    ending: Ending | None
+    pipe_status: tuple[int, ...] | None
+    cpu: float | None
+
+
+@frozen
+class Lost:
+    """Nobody recorded how it ended, and nobody can know."""
+
+    since: float
+
+
+if TYPE_CHECKING:
+    Status = Running | Ended | Lost
+
+
+@frozen
+class Task:
+    """One task as it was seen at one moment, flat, under the names that others rely on."""
+
+    task_id: str
+    kind: str
+    category: str
+    status: StatusName
+    reason: Reason | None
+    exit_code: int | None
+    signal: int | None
+    pipe_status: tuple[int, ...] | None
+    ended_by: str | None
+    error: str | None
+    command: str
+    description: str
+    session: str
+    cwd: str
+    shell: str
+    executor: str
+    pid: int | None
+    pgid: int | None
+    started_at: float
+    ended_at: float | None
+    elapsed_ms: int
+    cpu_ms: int | None
+    limit: float | None
+    children: tuple[int, ...]
+    split: bool
+    closed: bool
+    output_file: str
+
+    @property
+    def finished(self) -> bool:
+        return self.status not in ("pending", "running")
+
+
+# --- reading -----------------------------------------------------------------------------
+
+
+@frozen
+class Cursor:
+    """A place in a task's output, held by the reader: a byte offset in each stream."""
+
+    stdout: int = 0
+    stderr: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.stdout},{self.stderr}" if self.stderr else str(self.stdout)
+
+    def at(self, stream: str) -> int:
+        return self.stderr if stream == "stderr" else self.stdout
+
+
+START = Cursor()
+
+
+@frozen
+class Slice:
+    """Bytes of one stream from a cursor on. `dropped` bytes were lost to the bound before `data`."""
+
+    stream: str
+    start: int
+    data: bytes
+    dropped: int
+    next: int
+
+
+@frozen
+class Result(Task):
+    """A task together with what was read of its output, as text."""
+
+    output: str
+    stdout: str | None
+    stderr: str | None
+    truncated: bool
+    dropped_bytes: int
+    hidden_lines: int
+    cursor: str
+
+
+@frozen
+class Receipt(Task):
+    """A task that was told to end: every pid that ended, and any that survived."""
+
+    ended: tuple[int, ...]
+    survivors: tuple[int, ...]

@@ -1,0 +1,119 @@
+"""One frozen `Settings`, read once: defaults, then `config.toml`, then `OUTLAST_*` variables.
+
+Options of a call come last and are not settings. A file in the working directory is
+never read: what a repository contains must not widen what is allowed.
+"""
+
+from __future__ import annotations
+
+import os
+
+from outlast.errors import BadInput
+from outlast.frozen import fields, frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@frozen
+class Settings:
+    """What can be set. The name of each is also its variable (`OUTLAST_` in front) and its key in the file."""
+
+    output_limit_bytes: int = 100_000_000
+    """What is kept of one task's output: the first half, and the newest rest."""
+
+    state_limit_bytes: int = 10_000_000_000
+    """What all tasks together may keep."""
+
+    free_floor_bytes: int = 256 * 1024 * 1024
+    """Free space that output never eats into (at most a twentieth of the disk)."""
+
+    retention_hours: float = 24.0
+    """How long a finished task is kept."""
+
+    foreground_limit_s: float = 120.0
+    """How long a foreground command may run if nobody said otherwise."""
+
+    max_wait_s: float = 600.0
+    """The longest wait of one call; a longer one is cut."""
+
+    kill_grace_s: float = 2.0
+    """Between asking a tree to end and ending it: long enough for a dev server to close its sockets."""
+
+    shown_chars: int = 30_000
+    """What one reply shows of the output at most."""
+
+    shell: str = ""
+    """The shell that runs commands; empty means bash, or /bin/sh where there is none."""
+
+    session: str = "default"
+    """The session that commands belong to."""
+
+
+# The smallest sensible values; everything below is a typing mistake.
+_LEAST = {
+    "output_limit_bytes": 1024,
+    "state_limit_bytes": 1024 * 1024,
+    "free_floor_bytes": 0,
+    "retention_hours": 0,
+    "foreground_limit_s": 0.001,
+    "max_wait_s": 0,
+    "kill_grace_s": 0,
+    "shown_chars": 200,
+}
+
+
+def default_home(env: Mapping[str, str]) -> str:
+    """Where state lives: `$OUTLAST_HOME`, otherwise below the user's state directory."""
+    if home := env.get("OUTLAST_HOME"):
+        return os.path.abspath(home)
+    base = env.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    return os.path.join(os.path.abspath(base), "outlast")
+
+
+def load(home: str, env: Mapping[str, str]) -> Settings:
+    """The settings that hold for this state directory and environment."""
+    given: dict[str, object] = {}
+    path = os.path.join(home, "config.toml")
+    for name, value in _from_file(path).items():
+        given[name] = _checked(name, value, f"{name!r} in {path}")
+    for name in fields(Settings()):
+        variable = "OUTLAST_" + name.upper()
+        if (text := env.get(variable)) not in (None, ""):
+            given[name] = _checked(name, text, variable)
+    return Settings(**given)  # type: ignore[arg-type]
+
+
+def _from_file(path: str) -> dict[str, object]:
+    try:
+        file = open(path, "rb")
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise BadInput(f"The settings file {path} cannot be read: {error.strerror}.") from None
+    import tomllib  # only here: most machines have no such file
+
+    with file:
+        try:
+            return tomllib.load(file)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise BadInput(f"The settings file {path} is not valid TOML: {error}.") from None
+
+
+def _checked(name: str, value: object, where: str) -> object:
+    known = fields(Settings())
+    if name not in known:
+        raise BadInput(f"Unknown setting {where}; known are {', '.join(known)}.")
+    kind = type(known[name])
+    if kind is str:
+        if not isinstance(value, str):
+            raise BadInput(f"The setting {where} must be text.")
+        return value
+    try:
+        number = kind(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        raise BadInput(f"The setting {where} must be a number, not {value!r}.") from None
+    if not number >= _LEAST[name]:
+        raise BadInput(f"The setting {where} must be at least {_LEAST[name]}, not {value}.")
+    return number  # type: ignore[no-any-return]

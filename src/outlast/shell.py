@@ -1,0 +1,302 @@
+"""`Shell`: the one object that a user holds.
+
+    with Shell.open() as shell:
+        result = shell.run("make test")
+        server = shell.start("npm run dev")
+        print(shell.read(server.task_id).output)
+
+A foreground command is a background task that somebody waits for: `run` is `start`, a
+wait, and a read.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from outlast import asking, reading
+from outlast.errors import AlreadyEnded, BadInput, Unsupported
+from outlast.executors.local import LocalExecutor
+from outlast.model import STREAMS
+from outlast.permissions import POLICIES, decide
+from outlast.reading import Selection
+from outlast.sessions import prepare
+from outlast.settings import default_home, load
+from outlast.store import places
+from outlast.watch import Deadline, until
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import TracebackType
+    from typing import Any
+
+    from outlast.model import Cursor, Receipt, Result, Slice, Stdin, Task
+
+_STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
+_STATUSES = ("pending", "running", "completed", "failed", "killed")
+_FOLLOW_BYTES = 256 * 1024
+
+
+class Shell:
+    """Commands of one session in one state directory. Use `Shell.open`."""
+
+    def __init__(self, home: str, session: str | None, policy: str | None, operator: bool = False) -> None:
+        self.settings = load(home, os.environ)
+        self.session = asking.session_name(session or self.settings.session)
+        self.policy = policy or "yolo"
+        if self.policy not in POLICIES:
+            raise BadInput(f"There is no policy '{self.policy}'; known are {', '.join(POLICIES)}.")
+        self._scope = None if operator else self.session
+        self.executor = LocalExecutor(home, self.settings)
+
+    @classmethod
+    def open(
+        cls,
+        home: str | os.PathLike[str] | None = None,
+        session: str | None = None,
+        policy: str | None = None,
+        *,
+        operator: bool = False,
+    ) -> Shell:
+        """Open the state directory `home` as `session`. An operator reaches every session's tasks."""
+        if sys.platform == "win32":
+            raise Unsupported("Outlast needs Linux or macOS; on Windows run it inside WSL.")
+        path = os.path.abspath(os.fspath(home)) if home is not None else default_home(os.environ)
+        return cls(path, session, policy, operator)
+
+    def __enter__(self) -> Shell:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of everything. Tasks go on."""
+        self.executor.close()
+
+    # --- run -----------------------------------------------------------------------------
+
+    def start(
+        self,
+        command: str,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: str | bytes | Stdin | None = None,
+        shell: str | None = None,
+        split: bool = False,
+        limit: float | None = None,
+        description: str = "",
+    ) -> Task:
+        """Run a command in the background; returns when the task is durable."""
+        request = asking.request(
+            command,
+            session=self.session,
+            cwd=cwd,
+            env=env,
+            stdin=stdin,
+            shell=shell,
+            split=split,
+            limit=limit,
+            description=description,
+        )
+        grant = decide(request, self.policy)
+        return self.executor.start(prepare(grant, self.settings, os.environ))
+
+    def run(
+        self, command: str, *, wait: float | None = None, on_output: Callable[[Slice], None] | None = None, **how: Any
+    ) -> Result:
+        """Run a command and wait for its end. `how` is as for `start`.
+
+        If `wait` runs out first, the task goes on and the result says running. If no
+        `limit` was asked for and the default one strikes while we wait, it is ended.
+        """
+        patience = self.patience(wait, how.get("limit"))
+        task = self.start(command, **how)
+        if on_output is None:
+            self.await_end(task.task_id, patience.seconds)
+        else:
+            for piece in self.follow(task.task_id, timeout=patience.seconds, to_end_of="command"):
+                on_output(piece)
+        if patience.then_end and not self.executor.has_ended(task.task_id):
+            self.end_for_limit(task.task_id)
+        return self.read(task.task_id)
+
+    def patience(self, wait: float | None, limit: float | None) -> Patience:
+        """How long a foreground call waits, and whether it then ends the task."""
+        wait = asking.seconds("wait", wait)
+        longest = self.settings.max_wait_s
+        if limit is not None:
+            return Patience(min(longest if wait is None else wait, longest), then_end=False)
+        default = self.settings.foreground_limit_s
+        if wait is not None and wait < default:
+            return Patience(min(wait, longest), then_end=False)
+        return Patience(default, then_end=True)
+
+    def end_for_limit(self, task_id: str) -> Receipt:
+        """The default limit struck while somebody waited."""
+        limit = self.settings.foreground_limit_s
+        rule = f"default limit of {limit:g} s in the foreground"
+        return self.executor.signal([task_id], self.settings.kill_grace_s, "limit", rule)[0]
+
+    # --- read ----------------------------------------------------------------------------
+
+    def read(
+        self,
+        task_id: str,
+        *,
+        cursor: str | Cursor | None = None,
+        new: bool = False,
+        reader: str | None = None,
+        tail: int | None = None,
+        lines: tuple[int, int | None] | None = None,
+        stream: str | None = None,
+        filter: str | None = None,
+        exclude: str | None = None,
+        ignore_case: bool = False,
+        max_chars: int | None = None,
+    ) -> Result:
+        """What a task printed, as text for a model: all, from a cursor, the last lines, a range, or what is new.
+
+        `new` reads on from where `reader` (by default this session) stopped.
+        """
+        task = self.executor.status(self._find(task_id))
+        directory = os.path.dirname(task.output_file)
+        who = reader or f"session {self.session}"
+        if new:
+            if cursor is not None or tail is not None or lines is not None:
+                raise BadInput("What is new starts where the last read ended; leave out cursor, tail and lines.")
+            cursor = places.place_of(directory, who)
+        selection = Selection(
+            cursor=asking.cursor(cursor) if cursor is not None else None,
+            tail=tail,
+            lines=lines,
+            stream=stream,
+            filter=filter,
+            exclude=exclude,
+            ignore_case=ignore_case,
+        )
+        budget = max_chars or self.settings.shown_chars
+        result = reading.read(task, selection, lambda one: self.executor.source(task.task_id, one), budget)
+        if new:
+            places.move(directory, who, asking.cursor(result.cursor))
+        return result
+
+    def follow(
+        self,
+        task_id: str,
+        *,
+        cursor: str | Cursor | None = None,
+        timeout: float | None = None,
+        to_end_of: str = "output",
+    ) -> Iterator[Slice]:
+        """The task's bytes as they come, to the end of its output (or of its command)."""
+        task = self.executor.status(self._find(task_id))
+        place = asking.cursor(cursor)
+        streams = STREAMS if task.split else STREAMS[:1]
+        at = {stream: place.at(stream) for stream in streams}
+        over = self.executor.is_closed if to_end_of == "output" else self.executor.has_ended
+        deadline = Deadline(timeout)
+        with self.executor.watch(task.task_id) as watch:
+            while True:
+                watch.arm()
+                ended = over(task.task_id)
+                yield from self._fresh(task.task_id, at)
+                if ended or deadline.over or not watch.wait(deadline.left()):
+                    return
+
+    def _fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
+        """What there is to read now, moving `at` along; bounded, so that a flood cannot hide the end."""
+        for stream in at:
+            source = self.executor.source(task_id, stream)
+            for piece in source.chunks(at[stream], source.end()):
+                at[stream] = piece.next
+                yield piece
+
+    # --- wait, end, feed -----------------------------------------------------------------
+
+    def wait(self, task_id: str, timeout: float | None = None) -> Task:
+        """Wait for a task's end, by event; when the timeout runs out, it is returned as it is."""
+        task_id = self._find(task_id)
+        patience = asking.seconds("timeout", timeout)
+        self.await_end(task_id, patience)
+        return self.executor.status(task_id)
+
+    def await_end(self, task_id: str, patience: float | None) -> bool:
+        """Block until the task ended; False if `patience` ran out first."""
+        with self.executor.watch(task_id) as watch:
+            return until(watch, lambda: self.executor.has_ended(task_id), Deadline(patience), ends_only=True)
+
+    def kill(self, task_id: str, grace: float | None = None) -> Receipt:
+        """End a task's whole tree; returns when it is gone, with a receipt."""
+        return self.kill_all([task_id], grace)[0]
+
+    def kill_all(self, task_ids: list[str], grace: float | None = None) -> list[Receipt]:
+        """End several tasks at once. Nothing is done if one of them is unknown or has nothing left to end."""
+        patience = asking.seconds("grace", grace)
+        found = list(dict.fromkeys(self._find(task_id) for task_id in task_ids))
+        for task_id in found:
+            task = self.executor.status(task_id)
+            if task.finished and not task.children:
+                raise AlreadyEnded(f"{task_id} has ended already ({describe_end(task)}); there is nothing left to end.")
+        rule = f"kill by process {os.getpid()} of user {os.getuid()}"
+        grace = self.settings.kill_grace_s if patience is None else patience
+        return self.executor.signal(found, grace, "kill", rule)
+
+    def send(self, task_id: str, text: str | bytes = "", *, eof: bool = False) -> None:
+        """Feed the input of a task that was started with it kept open; `eof` ends it."""
+        data = text.encode(errors="surrogateescape") if isinstance(text, str) else text
+        self.executor.write(self._find(task_id), data, eof)
+
+    # --- list, keep ----------------------------------------------------------------------
+
+    def show(self, task_id: str) -> Task:
+        """What is known of a task now."""
+        return self.executor.status(self._find(task_id))
+
+    def list(self, *, status: str | None = None, kind: str | None = None) -> list[Task]:
+        """The tasks of this session (an operator: of all), newest first."""
+        wanted = _STATUS_WORDS.get(status, status) if status else None
+        if wanted is not None and wanted not in _STATUSES:
+            raise BadInput(f"There is no status '{status}'; use one of {', '.join(_STATUSES)}.")
+        tasks = self.executor.registry.tasks(self._scope)
+        return [task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind)]
+
+    def line_counts(self, task: Task) -> tuple[int, int]:
+        """How many lines of stdout and of stderr are kept."""
+        return self.executor.registry.line_counts(task)
+
+    def clean(self, *, older_than_hours: float | None = None, all_finished: bool = False) -> int:
+        """Remove finished tasks with their output; never a running one. How many."""
+        if older_than_hours is not None and older_than_hours < 0:
+            raise BadInput(f"The age must be 0 hours or more, not {older_than_hours:g}.")
+        hours = 0.0 if all_finished else self.settings.retention_hours if older_than_hours is None else older_than_hours
+        registry = self.executor.registry
+        registry.sweep()
+        # Looked at first: only what was seen to be over is known to be over.
+        for _ in registry.tasks(self._scope):
+            pass
+        damaged = sum(registry.remove(task_id) for task_id in list(registry.damaged())) if self._scope is None else 0
+        return damaged + registry.prune(hours * 3600, most=-1, session=self._scope)
+
+    def _find(self, part: str) -> str:
+        return self.executor.registry.find(part, self._scope)
+
+
+class Patience:
+    """How long a foreground call waits, and whether it ends the task then."""
+
+    def __init__(self, seconds: float, then_end: bool) -> None:
+        self.seconds, self.then_end = seconds, then_end
+
+
+def describe_end(task: Task) -> str:
+    """How a task ended, in a few words."""
+    if task.reason == "exit":
+        return f"exit code {task.exit_code}"
+    if task.reason == "signal":
+        return f"signal {task.signal}"
+    if task.ended_by:
+        return f"{task.reason}: {task.ended_by}"
+    return task.reason or task.status

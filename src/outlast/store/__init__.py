@@ -1,0 +1,1 @@
+"""What is on disk. Nobody else knows a file name. Standard library only."""

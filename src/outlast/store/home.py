@@ -1,0 +1,107 @@
+"""The state directory: made private, checked before it is trusted.
+
+format        the version of this layout
+config.toml   settings, if the user wrote any
+tasks/        one directory for each task
+staging/      tasks that are being prepared or removed; nothing in here is a task
+index.sqlite  what would take too long to read off 100,000 directories; can be rebuilt
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from outlast.errors import StateRefused
+from outlast.frozen import frozen
+
+FORMAT = 1
+
+
+@frozen
+class Home:
+    """A state directory that was found private, ours and of a known format."""
+
+    path: str
+
+    @property
+    def tasks(self) -> str:
+        return os.path.join(self.path, "tasks")
+
+    @property
+    def staging(self) -> str:
+        return os.path.join(self.path, "staging")
+
+    @property
+    def index(self) -> str:
+        return os.path.join(self.path, "index.sqlite")
+
+    def task(self, task_id: str) -> str:
+        return os.path.join(self.path, "tasks", task_id)
+
+
+def open_home(path: str) -> Home:
+    """Make or check the state directory at `path`."""
+    home = Home(path)
+    try:
+        os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
+        for directory in (path, home.tasks, home.staging):
+            _private(directory)
+        _check_format(path)
+    except OSError as error:
+        raise StateRefused(
+            f"The state directory {path} cannot be used: {error.strerror}; set OUTLAST_HOME to one that can."
+        ) from None
+    return home
+
+
+def _private(directory: str) -> None:
+    try:
+        os.mkdir(directory, 0o700)
+        return
+    except FileExistsError:
+        pass
+    # lstat, not stat: a link that somebody planted must not lead us elsewhere.
+    found = os.lstat(directory)
+    if stat.S_ISLNK(found.st_mode):
+        raise StateRefused(f"{directory} is a symbolic link; set OUTLAST_HOME to the real directory.")
+    if not stat.S_ISDIR(found.st_mode):
+        raise StateRefused(f"{directory} is not a directory; set OUTLAST_HOME to another place.")
+    if found.st_uid != os.geteuid():
+        raise StateRefused(f"{directory} belongs to another user (uid {found.st_uid}); set OUTLAST_HOME to your own.")
+    if found.st_mode & 0o077:
+        os.chmod(directory, 0o700)
+
+
+def _check_format(path: str) -> None:
+    name = os.path.join(path, "format")
+    try:
+        with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+            text = file.read(64)
+    except FileNotFoundError:
+        _write_format(name)
+        return
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise StateRefused(f"{name} is a symbolic link; remove it or set OUTLAST_HOME to another place.") from None
+        raise
+    if not text.strip().isdigit():
+        raise StateRefused(f"{name} does not hold a version number; this is not a state directory of Outlast's.")
+    if int(text) > FORMAT:
+        raise StateRefused(
+            f"{path} has format {int(text)}, newer than this version of Outlast knows ({FORMAT}); update Outlast."
+        )
+
+
+def _write_format(name: str) -> None:
+    # Written aside and linked: another process that opens the directory now sees all of it or nothing.
+    aside = f"{name}.{os.getpid()}"
+    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+        file.write(b"%d\n" % FORMAT)
+    try:
+        os.link(aside, name)
+    except FileExistsError:
+        pass
+    finally:
+        os.unlink(aside)

@@ -1,0 +1,228 @@
+"""A task's output on disk: bounded exactly, readable at any cursor, also while it grows.
+
+The first half of the bound is the file `output` (`stderr` for the other stream of a
+split task). Past it the newest bytes roll through segments named by where they start,
+`output.00000000000104857600`; the oldest segment goes when a new one is needed. So
+cursors, what was dropped and where to go on all follow from names and sizes alone, and
+a new supervisor needs nobody to tell it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from outlast.frozen import frozen
+from outlast.model import Slice
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FILES = {"stdout": "output", "stderr": "stderr"}
+SEGMENTS = 8  # the tail that is kept is between 7 and 8 eighths of its half
+_READ_BYTES = 256 * 1024
+
+
+@frozen
+class Bound:
+    """How the bytes of one stream are laid out."""
+
+    head: int
+    segment: int
+
+
+def bound_of(limit: int, split: bool) -> Bound:
+    """The layout that keeps one stream within its share of `limit` bytes."""
+    share = limit // 2 if split else limit
+    tail = share // 2
+    return Bound(head=share - tail, segment=max(1, tail // SEGMENTS))
+
+
+@frozen
+class Extent:
+    """A run of kept bytes: where it starts in the stream, how long it is, in which file."""
+
+    start: int
+    size: int
+    path: str
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+def extents(directory: str, stream: str, head: int) -> list[Extent]:
+    """What is kept of a stream, in order. Gaps between two runs were dropped."""
+    base = FILES[stream]
+    found = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name == base:
+                start = 0
+            elif entry.name.startswith(base + ".") and entry.name[len(base) + 1 :].isdigit():
+                start = int(entry.name[len(base) + 1 :])
+            else:
+                continue
+            try:
+                size = entry.stat(follow_symlinks=False).st_size
+            except FileNotFoundError:
+                continue  # rolled away since the directory was read
+            # Past its bound the head ends with a line for people (see Sink); that is not output.
+            found.append(Extent(start, min(size, head) if start == 0 else size, entry.path))
+    return sorted(found, key=lambda extent: extent.start)
+
+
+class Sink:
+    """Where the supervisor's next byte goes."""
+
+    def __init__(self, stream: str, bound: Bound, reached: int = 0) -> None:
+        """`reached`: how far the stream had come, if the last bytes were dropped and left no trace."""
+        self._stream, self._bound = stream, bound
+        kept = extents(".", stream, bound.head)
+        self._segments = [extent.path for extent in kept if extent.start]
+        last = kept[-1] if kept else Extent(0, 0, FILES[stream])
+        self.offset = max(last.end, reached)
+        self._gap = self.offset != last.end
+        self._open(last.path, last.start)
+
+    def _open(self, path: str, start: int) -> None:
+        self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        self.start = start
+        self._size = self._bound.head if start == 0 else self._bound.segment
+
+    def room(self) -> int:
+        """How many bytes fit into the current file; moves on to a new one when it is full."""
+        left = self._size - (self.offset - self.start)
+        if left > 0 and not self._gap:
+            return left
+        if self.start == 0 and not self._gap:
+            self._tell_of_the_bound()
+        while len(self._segments) >= SEGMENTS:
+            os.unlink(self._segments.pop(0))
+        path = f"{FILES[self._stream]}.{self.offset:020d}"
+        old = self.fd
+        self._open(path, self.offset)
+        os.close(old)
+        self._segments.append(path)
+        self._gap = False
+        return self._size
+
+    def wrote(self, count: int) -> None:
+        self.offset += count
+
+    def dropped(self, count: int) -> None:
+        """The next `count` bytes of the stream were not kept; what comes later starts a segment of its own."""
+        self._gap = True
+        self.offset += count
+
+    def _tell_of_the_bound(self) -> None:
+        base = FILES[self._stream]
+        line = f"\n[outlast: the bound is reached; newer output is in {base}.NUMBER, where NUMBER is its first byte]\n"
+        try:
+            os.pwrite(self.fd, line.encode(), self._bound.head)
+        except OSError:
+            pass  # for people who read the file as it is; not worth losing anything for
+
+
+class Source:
+    """Reads one stream of a task, at any cursor, whatever rolls away meanwhile."""
+
+    def __init__(self, directory: str, stream: str, bound: Bound) -> None:
+        self._directory, self._stream, self._bound = directory, stream, bound
+
+    def extents(self) -> list[Extent]:
+        return extents(self._directory, self._stream, self._bound.head)
+
+    def end(self) -> int:
+        """Where the stream stands now."""
+        kept = self.extents()
+        return kept[-1].end if kept else 0
+
+    def read(self, cursor: int, most: int = _READ_BYTES) -> Slice:
+        """The next bytes from `cursor` on, skipping what was dropped; empty at the end."""
+        while True:
+            extent = next((e for e in self.extents() if e.end > cursor), None)
+            if extent is None:
+                return Slice(self._stream, cursor, b"", 0, cursor)
+            start = max(cursor, extent.start)
+            try:
+                fd = os.open(extent.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue  # rolled away between the look and the open: look again
+            try:
+                data = os.pread(fd, min(most, extent.end - start), start - extent.start)
+            finally:
+                os.close(fd)
+            return Slice(self._stream, start, data, start - cursor, start + len(data))
+
+    def chunks(self, cursor: int = 0, until: int | None = None) -> Iterator[Slice]:
+        """All slices from `cursor` to where the stream stands when it is reached, or to `until`."""
+        while until is None or cursor < until:
+            piece = self.read(cursor, _READ_BYTES if until is None else min(_READ_BYTES, until - cursor))
+            if not piece.data or (until is not None and piece.start >= until):
+                return
+            yield piece
+            cursor = piece.next
+
+    def tail(self, lines: int) -> int:
+        """The cursor from which the last `lines` lines can be read."""
+        kept = self.extents()
+        end = kept[-1].end if kept else 0
+        if lines <= 0:
+            return end
+        for extent in reversed(kept):
+            place = extent.end
+            while place > extent.start:
+                start = max(extent.start, place - _READ_BYTES)
+                data = self._exactly(start, place)
+                if place == end and data.endswith(b"\n"):
+                    data = data[:-1]  # it ends the last line and does not start another
+                count = data.count(b"\n")
+                if count >= lines:
+                    return start + _newline_from_end(data, lines) + 1
+                lines -= count
+                place = start
+        return kept[0].start if kept else 0
+
+    def _exactly(self, start: int, end: int) -> bytes:
+        piece = self.read(start, end - start)
+        return piece.data if piece.start == start else b""
+
+
+def _newline_from_end(data: bytes, n: int) -> int:
+    """Where the n-th newline from the end is."""
+    place = len(data)
+    for _ in range(n):
+        place = data.rindex(b"\n", 0, place)
+    return place
+
+
+def stream_of(file: str) -> str:
+    """The stream whose bytes a file holds."""
+    return "stderr" if file.partition(".")[0] == FILES["stderr"] else "stdout"
+
+
+def count_lines(
+    directory: str, limit: int, split: bool, known: dict[str, tuple[int, int]]
+) -> dict[str, tuple[int, int]]:
+    """The lines in each output file, as (bytes counted, lines), going on from what is `known`."""
+    counted = {}
+    bound = bound_of(limit, split)
+    for stream in FILES:
+        for extent in extents(directory, stream, bound.head):
+            file = os.path.basename(extent.path)
+            upto, lines = known.get(file, (0, 0))
+            counted[file] = (extent.size, lines + _newlines(extent.path, upto, extent.size))
+    return counted
+
+
+def _newlines(path: str, start: int, end: int) -> int:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0  # rolled away; the next count does without it
+    try:
+        places = range(start, end, _READ_BYTES)
+        return sum(os.pread(fd, min(_READ_BYTES, end - place), place).count(b"\n") for place in places)
+    finally:
+        os.close(fd)

@@ -1,0 +1,95 @@
+"""A task as others see it: launch and status, flat, under the names that others rely on."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from outlast.categories import category
+from outlast.frozen import fields
+from outlast.model import Ended, Exited, NeverStarted, Running, Signalled, Task
+from outlast.store import launchfile, output
+from outlast.store.status import status_of
+from outlast.tree import members
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from outlast.model import Guards, Launch, Status
+    from outlast.process import Table
+
+
+def view(directory: str, table: Callable[[], Table]) -> Task:
+    """What the files say about a task now."""
+    launch, _ = launchfile.read(directory)
+    status, guards, closed = status_of(directory)
+    children = () if closed or isinstance(status, Running) else tuple(sorted(members(guards, table())))
+    return Task(
+        task_id=os.path.basename(directory),
+        kind=launch.kind,
+        category=category(launch.command),
+        command=launch.command,
+        description=launch.description,
+        session=launch.session,
+        cwd=launch.cwd,
+        shell=launch.shell,
+        executor="local",
+        pid=guards.command.pid,
+        pgid=guards.command.pid,
+        started_at=guards.started,
+        limit=launch.limit,
+        children=children,
+        split=launch.split,
+        closed=closed,
+        output_file=os.path.join(directory, output.FILES["stdout"]),
+        **_how(status, guards),
+    )
+
+
+def _how(status: Status, guards: Guards) -> dict[str, Any]:
+    """The names that depend on where the task is in its life."""
+    blank = dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms"))
+    match status:
+        case Running():
+            elapsed = max(0.0, time.monotonic() - guards.monotonic)
+            return {**blank, "status": "running", "elapsed_ms": round(elapsed * 1000)}
+        case Ended() as ended:
+            return {**blank, **_ended(ended)}
+    why = "its supervisor and its keeper both ended before it did, so nobody knows how it ended"
+    return {**blank, "status": "failed", "reason": "lost", "elapsed_ms": 0, "error": why}
+
+
+def _ended(ended: Ended) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "ended_at": ended.until,
+        "elapsed_ms": round(ended.elapsed * 1000),
+        "cpu_ms": None if ended.cpu is None else round(ended.cpu * 1000),
+        "pipe_status": ended.pipe_status,
+    }
+    match ended.outcome:
+        case Exited(code):
+            found |= {"status": "failed" if code else "completed", "reason": "exit", "exit_code": code}
+        case Signalled(number):
+            found |= {"status": "failed", "reason": "signal", "signal": number}
+        case NeverStarted(why):
+            found |= {"status": "failed", "reason": "spawn-error", "error": f"It could not be started: {why}."}
+    if ended.ending:
+        reason = "timeout" if ended.ending.by == "limit" else "killed"
+        found |= {"status": "killed", "reason": reason, "ended_by": ended.ending.rule}
+    return found
+
+
+def dump(task: Task) -> str:
+    return json.dumps(fields(task))
+
+
+def load(text: str) -> Task:
+    """A finished task from the index. ValueError or TypeError if another version wrote it."""
+    values = json.loads(text)
+    for name in ("children", "pipe_status"):
+        if values[name] is not None:
+            values[name] = tuple(values[name])
+    return Task(**values)

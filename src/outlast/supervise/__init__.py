@@ -1,0 +1,1 @@
+"""What runs beside the command: supervisor, keeper, nursery. Standard library only."""

@@ -1,0 +1,132 @@
+"""Ending a tree: all processes of a task, also those that left its group or its session.
+
+Supervisor and keeper are subreapers, so whatever the command forked, however it hid,
+has one of them as its ancestor. The tree is asked to end (TERM, and CONT for what is
+stopped), then, after the grace, frozen process by process until no new one turns up,
+and ended (KILL). Frozen first, because something that forks faster than we look would
+otherwise always be one child ahead. What is still there at the very end is reported.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+from outlast import process, tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from outlast.model import Guards, Identity
+    from outlast.process import Stat, Table
+
+KILL_WAIT_S = 5.0  # what survives KILL this long hangs in the kernel (a dead NFS mount) and will not go now
+_FREEZE_ROUNDS = 50
+_LOOK_AGAIN_S = 0.25  # while it is ending: look for new processes this often
+
+
+class _Tree:
+    """One tree that is being ended."""
+
+    def __init__(self, look: Callable[[], Guards]) -> None:
+        self._look = look
+        self.known: dict[int, Identity] = {}
+        self.living: dict[int, int] = {}  # pidfd of each that still runs, by pid
+
+    def refresh(self, seen: Table) -> list[tuple[int, Stat]]:
+        """Find members that were not known; their descriptors and table lines."""
+        fresh = []
+        for pid, who in tree.members(self._look(), seen).items():
+            if pid == os.getpid():
+                continue  # somebody ends the task that they are part of
+            if self.known.get(pid) != who and (fd := process.open_pidfd(who)) is not None:
+                self.known[pid] = who
+                self.living[pid] = fd
+                fresh.append((fd, seen.by_pid[pid]))
+        return fresh
+
+    def close(self) -> None:
+        for fd in self.living.values():
+            os.close(fd)
+
+
+def end_trees(looks: Iterable[Callable[[], Guards]], grace: float) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """End several trees at once; for each the pids that ended and those that survived.
+
+    `looks` tell who the guards are at the moment: they can change while we are at it.
+    """
+    trees = [_Tree(look) for look in looks]
+    try:
+        if not _ask(trees, grace):
+            _force(trees)
+        return [(tuple(sorted(one.known.keys() - one.living.keys())), tuple(sorted(one.living))) for one in trees]
+    finally:
+        for one in trees:
+            one.close()
+
+
+def _ask(trees: list[_Tree], grace: float) -> bool:
+    """TERM and CONT until everything has left or the grace is over; whether it has left."""
+    deadline = time.monotonic() + grace
+    while True:
+        fresh = _refresh(trees)
+        for fd, stat in fresh:
+            _signal(fd, signal.SIGTERM)
+            if stat.state in "Tt":
+                _signal(fd, signal.SIGCONT)
+        if not fresh and not any(one.living for one in trees):
+            return True
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return False
+        _await(trees, min(left, _LOOK_AGAIN_S))
+
+
+def _force(trees: list[_Tree]) -> None:
+    """Freeze, then KILL, until nothing is left or it will not go."""
+    deadline = time.monotonic() + KILL_WAIT_S
+    while time.monotonic() < deadline:
+        for _ in range(_FREEZE_ROUNDS):
+            for one in trees:
+                for fd in one.living.values():
+                    _signal(fd, signal.SIGSTOP)
+            if not _refresh(trees):
+                break
+        for one in trees:
+            for fd in one.living.values():
+                _signal(fd, signal.SIGKILL)
+        _await(trees, max(0.0, min(deadline - time.monotonic(), _LOOK_AGAIN_S)))
+        if not any(one.living for one in trees) and not _refresh(trees):
+            return
+
+
+def _refresh(trees: list[_Tree]) -> list[tuple[int, Stat]]:
+    seen = process.Table()
+    return [fresh for one in trees for fresh in one.refresh(seen)]
+
+
+def _await(trees: list[_Tree], patience: float) -> None:
+    """Wait until all that is known has ended, or until `patience` is over."""
+    deadline = time.monotonic() + patience
+    poll = select.poll()
+    waiting = {fd: (one, pid) for one in trees for pid, fd in one.living.items()}
+    for fd in waiting:
+        poll.register(fd, select.POLLIN)
+    while waiting:
+        ended = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        for fd, _ in ended:
+            poll.unregister(fd)
+            one, pid = waiting.pop(fd)
+            os.close(one.living.pop(pid))
+        if not ended:
+            return
+
+
+def _signal(fd: int, number: int) -> None:
+    try:
+        signal.pidfd_send_signal(fd, number)
+    except (ProcessLookupError, PermissionError):
+        pass  # gone, or changed its user: then it stays alive and is reported

@@ -1,0 +1,172 @@
+"""The keeper: the command's parent, and the supervisor's understudy.
+
+It is a fork of the supervisor and shares its hold on the task. It records how the
+command ended, reaps what the command left behind, and forks another supervisor if its
+own dies. It never touches the output: the bytes wait in the pipe.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import time
+
+from outlast import process
+from outlast.model import NeverStarted
+from outlast.store import status
+from outlast.supervise import invoke, signals
+from outlast.supervise.forks import fork_into
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from outlast.supervise.post import Post
+
+GO = b"g"  # supervisor to keeper, keeper to command: the task is published, begin
+CHILDLESS = b"c"  # keeper to supervisor: nothing of the command is left below me
+DONE = b"d"  # supervisor to keeper: I leave because all is recorded, do not replace me
+
+_SHORT_LIFE_S = 1.0
+_SHORT_LIVES = 20  # so many in a row are bad luck (or a test); more are a fault that stays
+
+
+class Keeper:
+    """One keeper's life."""
+
+    def __init__(self, post: Post, hand: socket.socket, resume: Callable[[Post, socket.socket, int], NoReturn]) -> None:
+        self._post, self._hand = post, hand
+        self._resume = resume
+        self._supervisor = process.identity(os.getppid())
+        self._said_childless = False
+        self._go = -1
+        self._short_lives = 0
+        self._replaced_at = 0.0
+
+    def run(self) -> NoReturn:
+        """From the fork of the first supervisor to the end of the task."""
+        self._settle()
+        self._fork_command()
+        self._hand.sendall(b"%d\n" % self._post.command.pid)
+        if self._hand.recv(1) != GO and not self._post.is_published():
+            os._exit(1)  # the supervisor died before there was a task; the command sees the end of its pipe
+        self._post.share_clock()
+        os.write(self._go, GO)
+        os.close(self._go)
+        self._keep()
+
+    def guard(self) -> NoReturn:
+        """Replaces a keeper that died: the command is the supervisor's child then, not ours."""
+        self._settle()
+        self._keep()
+
+    def _settle(self) -> None:
+        self._post.drop_lock()
+        self._wake = signals.Wake()
+        process.become_subreaper()
+        process.rename_self("outlast-keeper", f"outlast keeper of {self._post.task_id}")
+
+    def _fork_command(self) -> None:
+        ready, self._go = os.pipe()
+
+        def life() -> NoReturn:
+            os.close(self._go)
+            _become_command(self._post, ready)
+
+        self._post.watch_command(fork_into(life))
+        os.close(ready)
+
+    def _keep(self) -> NoReturn:
+        while True:
+            self._watch(process.open_pidfd(self._supervisor))
+            if self._supervisor_was_done():
+                os._exit(0)
+            self._replace_supervisor()
+
+    def _watch(self, supervisor: int | None) -> None:
+        """Look after the children until the supervisor is gone."""
+        poll = select.poll()
+        poll.register(self._wake.fd, select.POLLIN)
+        if not self._post.command_is_over():
+            poll.register(self._post.command_fd, select.POLLIN)
+        if supervisor is not None:
+            poll.register(supervisor, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in poll.poll(0 if supervisor is None else None)}
+            self._wake.clear()
+            children = self._post.reap()
+            self._post.end_input_if_asked()
+            if self._post.command_fd in ready:
+                poll.unregister(self._post.command_fd)
+            if self._post.command_is_over():
+                self._post.note_end()
+                self._post.let_go()
+                self._say_childless(children)
+            if supervisor is None or supervisor in ready:
+                break
+        if supervisor is not None:
+            os.close(supervisor)
+
+    def _say_childless(self, children: bool) -> None:
+        if self._said_childless or (children and self._post.has_other_children(self._supervisor.pid)):
+            return
+        self._said_childless = True
+        try:
+            self._hand.sendall(CHILDLESS)
+        except OSError:
+            pass  # the supervisor just died; its successor will be told
+
+    def _supervisor_was_done(self) -> bool:
+        try:
+            return DONE in self._hand.recv(64, socket.MSG_DONTWAIT)
+        except OSError:
+            return False
+
+    def _replace_supervisor(self) -> None:
+        self._hand.close()
+        self._hand, theirs = socket.socketpair()
+        self._said_childless = False
+        self._post.recoveries += 1
+        self._breathe()
+        keeper = os.getpid()
+
+        def life() -> NoReturn:
+            self._hand.close()
+            self._wake.close()
+            self._resume(self._post, theirs, keeper)
+
+        self._supervisor = process.identity(fork_into(life))
+        theirs.close()
+
+    def _breathe(self) -> None:
+        """A supervisor that dies at once, again and again (a disk that fails), must not take a whole core."""
+        now = time.monotonic()
+        self._short_lives = self._short_lives + 1 if now - self._replaced_at < _SHORT_LIFE_S else 0
+        self._replaced_at = now
+        if self._short_lives > _SHORT_LIVES:
+            select.select([], [], [], _SHORT_LIFE_S)
+
+
+def _become_command(post: Post, ready: int) -> NoReturn:
+    """In the child: wait until the task is published, then turn into the command."""
+    launch = post.launch
+    # Before waiting: whoever kills the tree must find the command apart from its guards.
+    os.setsid()
+    if os.read(ready, 1) != GO:
+        os._exit(1)
+    try:
+        signals.as_a_shell_expects()
+        os.dup2(post.stdin.reader, 0)
+        writers = [pipe.writer for pipe in post.pipes]
+        os.dup2(writers[0], 1)
+        os.dup2(writers[-1], 2)
+        os.chdir(launch.cwd)
+        os.umask(launch.umask)
+        env = {**launch.env, "OUTLAST_TASK_ID": post.task_id, "PWD": launch.cwd}
+        os.execve(launch.shell, invoke.arguments(launch.shell, launch.command, post.published), env)
+    except OSError as error:
+        what = error.filename or launch.shell
+        status.write_code(NeverStarted(f"{error.strerror}: {what}"), directory=post.published)
+    os._exit(127)

@@ -1,0 +1,129 @@
+"""Moves what the command prints from its pipe into the output files.
+
+`splice` moves bytes inside the kernel: at every instant they are in the pipe or in the
+file, never between, so a supervisor that is killed loses none and doubles none.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from array import array
+from fcntl import F_GETFL, F_SETFL, fcntl, ioctl
+from termios import FIONREAD
+
+from outlast.store import record
+from outlast.store.output import Bound, Sink
+
+_PIECE_BYTES = 1 << 20
+_PIECES_A_TURN = 16  # then look at everything else: a flood must not starve a limit
+_SPACE_EVERY_BYTES = 1 << 20  # look at the free space once for so many bytes
+_SPACE_EVERY_S = 1.0  # while dropping, look this often whether space came back
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE})
+
+
+class Pump:
+    """One stream of a task: the pipe's read end, its write end while the command lives, and a sink."""
+
+    def __init__(self, stream: str, reader: int, writer: int, bound: Bound, floor: int) -> None:
+        self.stream, self.reader, self.writer = stream, reader, writer
+        self.closed = False
+        self._floor = floor
+        self._unchecked = 0
+        self._dropping_since: float | None = None
+        self._sink = Sink(stream, bound, record.read().get("position", {}).get(stream, 0))
+
+    def move(self) -> bool:
+        """Move what is there, up to a bound; whether anything was."""
+        self._block_again()
+        moved = False
+        for _ in range(_PIECES_A_TURN):
+            count = self._piece(_PIECE_BYTES)
+            if count is None:
+                return moved
+            if count == 0:
+                self.closed = True
+                return moved
+            moved = True
+        return moved
+
+    def drain(self) -> None:
+        """Move exactly what is in the pipe now; a child that goes on printing does not hold us up."""
+        waiting = array("i", [0])
+        ioctl(self.reader, FIONREAD, waiting)
+        left = waiting[0]
+        while left > 0 and (count := self._piece(left)):
+            left -= count
+
+    def let_go(self) -> None:
+        """Close the write end: from now on end-of-file means that no process prints any more."""
+        if self.writer >= 0:
+            os.close(self.writer)
+            self.writer = -1
+
+    def _block_again(self) -> None:
+        # node makes the pipe that it shares with its siblings non-blocking and leaves
+        # it so; they would then lose output to EAGAIN. The flag is the pipe's, so we can undo it.
+        if self.writer >= 0 and (flags := fcntl(self.writer, F_GETFL)) & os.O_NONBLOCK:
+            fcntl(self.writer, F_SETFL, flags & ~os.O_NONBLOCK)
+
+    def _piece(self, most: int) -> int | None:
+        """Move up to `most` bytes: how many, 0 at the end of the stream, None if there is nothing now."""
+        if not self._has_space():
+            return self._drop(most)
+        try:
+            room = min(most, self._sink.room())
+            place = self._sink.offset - self._sink.start
+            count = os.splice(self.reader, self._sink.fd, room, offset_dst=place, flags=os.SPLICE_F_NONBLOCK)
+        except BlockingIOError:
+            return None
+        except InterruptedError:
+            return None
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            self._dropping_since = time.monotonic()
+            return self._drop(most)
+        self._sink.wrote(count)
+        self._unchecked += count
+        return count
+
+    def _has_space(self) -> bool:
+        if self._dropping_since is not None:
+            if time.monotonic() - self._dropping_since < _SPACE_EVERY_S:
+                return False
+        elif self._unchecked < _SPACE_EVERY_BYTES:
+            return True
+        self._unchecked = 0
+        disk = os.statvfs(".")
+        floor = min(self._floor, disk.f_blocks * disk.f_frsize // 20)
+        enough = disk.f_bavail * disk.f_frsize > floor
+        self._dropping_since = None if enough else time.monotonic()
+        return enough
+
+    def _drop(self, most: int) -> int | None:
+        """Throw bytes away so that the task can go on, and remember how many."""
+        try:
+            null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
+        except OSError:
+            return self._drop_by_reading(most)
+        try:
+            count = os.splice(self.reader, null, most, flags=os.SPLICE_F_NONBLOCK)
+        except BlockingIOError:
+            return None
+        finally:
+            os.close(null)
+        return self._dropped(count)
+
+    def _drop_by_reading(self, most: int) -> int | None:
+        # Not even a descriptor is left. There certainly is something to read: a poll said so,
+        # or we are draining what was counted.
+        return self._dropped(len(os.read(self.reader, min(most, 65536))))
+
+    def _dropped(self, count: int) -> int:
+        if count:
+            self._sink.dropped(count)
+            position = record.read().get("position", {})
+            record.write("position", {**position, self.stream: self._sink.offset})
+        return count

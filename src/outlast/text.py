@@ -1,0 +1,460 @@
+"""What a command printed, made fit to be read: by a model, in a table, in a reply of bounded size.
+
+`Cleaner` turns bytes into text, `HeadTail` keeps both ends of a long one. Both work on a
+stream in bounded memory and in linear time whatever they are fed, because what they are
+fed is whatever a command chose to print. No `re`: importing it costs a command line 4 ms.
+"""
+
+from __future__ import annotations
+
+import codecs
+
+from outlast.frozen import frozen
+
+BUDGET = 30_000  # characters that a model is shown of one output
+
+LINE_LIMIT = 1 << 20  # characters of one line that can still be redrawn; past it they are let go
+ROW = 128  # cells: the widest gap that the cursor can jump over, as if it met the end of a row
+STRING_LIMIT = 8192  # kitty sends pictures in pieces of 4,096; titles and links are shorter
+SEQUENCE_LIMIT = 256  # longer than any control sequence in use
+SLICE_BYTES = 1 << 16  # so that splitting hostile bytes into parts never takes much memory
+
+ESC = "\x1b"
+BLANKS = [" "] * ROW
+PARAMETERS = "0123456789:;<=>?"
+INTERMEDIATES = " !\"#$%&'()*+,-./"
+STRINGS = frozenset("]PX^_k")  # what follows ESC in OSC, DCS, SOS, PM, APC, and in the titles of screen and tmux
+ENDERS = "\a\x18\x1a"  # BEL, CAN, SUB: they end a sequence, and are nothing elsewhere
+OBEYED = frozenset("KJCDG`ABEFHfd")  # erase; move within the line; move to another one
+
+# Zero-width joiner and non-joiner (U+200C, U+200D) stay: families of emoji, Persian and
+# the scripts of India are misspelt without them. Tags and the variation selectors of
+# plane 14 go: people cannot see them and models can read them.
+FORMAT_RANGES = (
+    (0x061C, 0x061C),
+    (0x180E, 0x180E),
+    (0x200B, 0x200B),
+    (0x200E, 0x200F),
+    (0x202A, 0x202E),
+    (0x2060, 0x2069),
+    (0xFEFF, 0xFEFF),
+    (0xE0000, 0xE01EF),
+)
+CONTROLS = frozenset((*range(0x20), 0x7F)) - {ord(char) for char in "\n\t"}
+ANY_CONTROL = dict.fromkeys(CONTROLS)
+DEAD_CONTROL = dict.fromkeys(CONTROLS - {ord(char) for char in "\r\b" + ENDERS + ESC})
+# The C1 code points are the 8-bit forms of ESC and a letter: so they become that.
+REPLACED = {
+    **{chr(code): "" for code in DEAD_CONTROL},
+    **{chr(code): "" for first, last in FORMAT_RANGES for code in range(first, last + 1)},
+    **{chr(code): ESC + chr(code - 0x40) for code in range(0x80, 0xA0)},
+}
+
+
+class Cleaner:
+    """Bytes to text, piece by piece, as a terminal of endless width would end up showing it.
+
+    Escape sequences, control and format characters are removed, invalid UTF-8 becomes
+    U+FFFD. Carriage return, backspace and the moves and erasures within a line act as on
+    a terminal, where a character is a cell, so a progress bar is shown once, as it ended.
+    A move to another line cannot change what was said: it only begins a new line.
+
+    The text does not depend on how the bytes were cut, unless `live`. What could hold
+    output back for ever is bounded: a string sequence (OSC, DCS ...) ends at BEL, CAN,
+    SUB, ESC, at the end of the line or after STRING_LIMIT characters, a control sequence
+    is given up after SEQUENCE_LIMIT, and a line is let go each time it has LINE_LIMIT
+    characters: a carriage return then goes back to the first one after those.
+
+    Live, the text of an unfinished line is given at once until the cursor moves back in
+    it. From then on it is held, and if it differs in the end, it is given whole, on a
+    line of its own.
+    """
+
+    def __init__(self, live: bool = False) -> None:
+        self._live = live
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._line = _Line()
+        self._begun = ""  # an escape sequence whose end has not come yet
+        self._ground: list[str] = []  # text that is yet to be put on the line
+        self._out: list[str] = []
+
+    def feed(self, data: bytes) -> str:
+        """The text that is certain now."""
+        for start in range(0, len(data), SLICE_BYTES):
+            self._clean(self._decode(data[start : start + SLICE_BYTES]))
+        if self._live:
+            self._out.append(self._line.take_new())
+        return self._said()
+
+    def finish(self) -> str:
+        """The rest, when no more bytes will come. A sequence without an end is dropped."""
+        self._clean(self._decode(b"", True))
+        self._begun = ""
+        self._out.append(self._line.take())
+        return self._said()
+
+    def _said(self) -> str:
+        text = "".join(self._out)
+        self._out.clear()
+        return text
+
+    def _clean(self, text: str) -> None:
+        flat = text.replace("\r\n", "\n")
+        if not self._begun and _is_plain(flat):
+            self._add_lines(flat)
+            return
+        ground, *sequences = (self._begun + _without_dead(text)).split(ESC)
+        self._begun = ""
+        self._ground.append(ground)
+        behind: str | None = ""
+        for piece in sequences:
+            behind = self._behind_control(piece) if piece[:1] == "[" else _behind_escape(piece)
+            if behind:
+                self._ground.append(behind)
+        # No sequence goes on past an ESC, so only the last one can still be incomplete.
+        if behind is None:
+            self._begun = ESC + sequences[-1]
+        self._add_ground()
+
+    def _behind_control(self, piece: str) -> str | None:
+        """Obey the control sequence that begins `piece`; the text behind it, None if its end is missing."""
+        rest = piece[1:].lstrip(PARAMETERS)
+        final, size = rest[:1], len(piece) - len(rest)
+        if "@" <= final <= "~" and size <= SEQUENCE_LIMIT:
+            if final in OBEYED:
+                self._obey(final, piece[1:size])
+            return rest[1:]
+        return _behind_final(piece, rest.lstrip(INTERMEDIATES), "@")
+
+    def _obey(self, final: str, parameters: str) -> None:
+        first = parameters.partition(";")[0] or "0"
+        if not first.isdigit():
+            return  # private, such as ESC [ ? 25 l
+        if self._ground:
+            self._add_ground()
+        line, number = self._line, int(first)
+        if final in "KJ":
+            line.erase(number)
+        elif final == "C":
+            line.go(line.column + (number or 1))
+        elif final == "D":
+            line.go(line.column - (number or 1))
+        elif final in "G`":
+            line.go((number or 1) - 1)
+        elif line.is_begun():
+            self._out += (line.take(), "\n")
+
+    def _add_ground(self) -> None:
+        """The text between sequences, with the controls that move within a line."""
+        text = "".join(self._ground)
+        self._ground.clear()
+        if text.isprintable():
+            self._put(text)
+            return
+        for char in ENDERS:
+            text = text.replace(char, "")
+        if "\r" not in text and "\b" not in text:
+            self._add_lines(text)
+            return
+        *lines, unfinished = text.split("\n")
+        for line in lines:
+            self._draw(line.rstrip("\r"))
+            self._out += (self._line.take(), "\n")
+        self._draw(unfinished)
+
+    def _draw(self, text: str) -> None:
+        """A part of one line, with carriage returns and backspaces."""
+        first, *frames = text.split("\r")
+        self._strike(first)
+        for frame in frames if "\b" in text else _uncovered(frames):
+            self._line.go(0)
+            self._strike(frame)
+
+    def _strike(self, text: str) -> None:
+        first, *runs = text.split("\b")
+        self._put(first)
+        line = self._line
+        for run in runs:
+            line.moved = True
+            if line.column:
+                line.column -= 1
+            if run:
+                self._put(run)
+
+    def _add_lines(self, text: str) -> None:
+        """Text without any control character."""
+        first = text.find("\n")
+        if first < 0:
+            self._put(text)
+            return
+        last = text.rfind("\n")
+        self._put(text[:first])
+        self._out += (self._line.take(), text[first : last + 1])
+        self._put(text[last + 1 :])
+
+    def _put(self, run: str) -> None:
+        line = self._line
+        # The line is let go at a length, not at the end of a piece: where it happens
+        # decides what a carriage return can reach, and must not depend on the cuts.
+        while run and line.column + len(run) >= LINE_LIMIT:
+            room = max(LINE_LIMIT - line.column, 0)
+            line.write(run[:room])
+            self._out.append(line.take())
+            run = run[room:]
+        if run:
+            line.write(run)
+
+
+class _Line:
+    """The line that is being written, and the column where the next character goes.
+
+    It is a list of runs while text is only added, and becomes a list of single cells when
+    something in it is overwritten: then a redraw costs its own length, not the line's.
+    """
+
+    __slots__ = ("_cells", "_given", "_given_runs", "_runs", "column", "length", "moved")
+
+    def __init__(self) -> None:
+        self._reset()
+
+    def _reset(self) -> None:
+        self._runs: list[str] = []
+        self._cells: list[str] | None = None
+        self._given_runs = 0
+        self._given = ""
+        self.length = 0
+        self.column = 0
+        self.moved = False
+
+    def is_begun(self) -> bool:
+        return self.length > 0 or self._given_runs > 0
+
+    def write(self, run: str) -> None:
+        column, end = self.column, self.column + len(run)
+        if self._cells is None and column == self.length:
+            self._runs.append(run)
+        else:
+            cells = self._as_cells()
+            cells += BLANKS[: max(column - self.length, 0)]
+            cells[column:end] = run
+        self.column = end
+        self.length = max(self.length, end)
+
+    def go(self, column: int) -> None:
+        self.moved = True
+        self.column = max(0, min(column, self.length + ROW))
+
+    def erase(self, how: int) -> None:
+        """As ESC [ K does: 0 from the cursor on, 1 up to the cursor, 2 all of it."""
+        if self.length == 0 or (how == 0 and self.column >= self.length):
+            return
+        self.moved = True
+        cells = self._as_cells()
+        if how == 1:
+            # A row at most: blanking a line of 1 MiB for every 4 bytes would not be linear.
+            last = min(self.column + 1, self.length)
+            first = min(max(self.column + 1 - ROW, 0), last)
+            cells[first:last] = BLANKS[: last - first]
+        else:
+            del cells[self.column if how == 0 else 0 :]
+        self.length = len(cells)
+        self.go(self.column)
+
+    def take_new(self) -> str:
+        """What was added since the last time, if nothing was moved: the line goes on."""
+        if self.moved:
+            return ""
+        new = self._runs[self._given_runs :]
+        self._given_runs = len(self._runs)
+        return "".join(new)
+
+    def take(self) -> str:
+        """The rest of the line, or the whole again if what was given is not how it ended."""
+        if self._cells is None:
+            rest = "".join(self._runs[self._given_runs :])
+        else:
+            text = "".join(self._cells)
+            rest = text.removeprefix(self._given) if text.startswith(self._given) else text and "\n" + text
+        if self.length or self.moved or self._given_runs:
+            self._reset()
+        return rest
+
+    def _as_cells(self) -> list[str]:
+        if self._cells is None:
+            self._given = "".join(self._runs[: self._given_runs])
+            self._cells = list("".join(self._runs))
+            self._runs.clear()
+        return self._cells
+
+
+def _uncovered(frames: list[str]) -> list[str]:
+    """Those that a later one does not wholly overwrite, and the last for its carriage return."""
+    kept = frames[-1:]
+    longest = len(kept[0]) if kept else 0
+    for frame in reversed(frames):
+        if len(frame) > longest:
+            kept.append(frame)
+            longest = len(frame)
+    return kept[::-1]
+
+
+def _is_plain(text: str) -> bool:
+    if text.isascii():
+        return len(text.translate(ANY_CONTROL)) == len(text)
+    return text.replace("\n", "").replace("\t", "").isprintable()
+
+
+def _without_dead(text: str) -> str:
+    """Without the characters that mean nothing anywhere, and with C1 as sequences of ESC."""
+    if text.isascii():
+        return text.translate(DEAD_CONTROL)
+    # Not `translate`: beyond ASCII it raises and catches a KeyError for every character.
+    for char in REPLACED.keys() & set(text):
+        text = text.replace(char, REPLACED[char])
+    return text
+
+
+def _behind_escape(piece: str) -> str | None:
+    """The text behind the sequence, not a control sequence, that begins `piece`; None if its end is missing."""
+    if piece[:1] in STRINGS:
+        return _behind_string(piece)
+    return _behind_final(piece, piece.lstrip(INTERMEDIATES), "0")
+
+
+def _behind_final(piece: str, rest: str, lowest: str) -> str | None:
+    """What is behind the final character that `rest` begins with, if it does."""
+    if len(piece) - len(rest) > SEQUENCE_LIMIT:
+        return piece[SEQUENCE_LIMIT:]
+    if not rest:
+        return None
+    return rest[1:] if lowest <= rest[0] <= "~" else rest
+
+
+def _behind_string(piece: str) -> str | None:
+    body = piece[:STRING_LIMIT]
+    for ender in ENDERS + "\n":
+        if ender in body:
+            body = body[: body.index(ender)]
+    if len(body) == len(piece) < STRING_LIMIT:
+        return None
+    return piece[len(body) :]
+
+
+@frozen
+class Cut:
+    """A text in its budget, and exactly how much of the whole is not in it."""
+
+    text: str
+    truncated: bool
+    left_out_chars: int
+    left_out_lines: int  # lines of which at least a part is left out
+
+
+class HeadTail:
+    """The first and the last part of a text that comes in pieces, in memory of its budget."""
+
+    def __init__(self, budget: int = BUDGET) -> None:
+        self._budget = max(budget, 0)
+        self._head: list[str] = []
+        self._head_room = self._budget
+        self._tail: list[str] = []
+        self._tail_chars = 0
+        self._chars = 0
+        self._newlines = 0
+
+    def add(self, text: str) -> None:
+        if not text:
+            return
+        self._chars += len(text)
+        self._newlines += text.count("\n")
+        if self._head_room:
+            part = text[: self._head_room]
+            self._head.append(part)
+            self._head_room -= len(part)
+        self._keep_tail(text)
+
+    def _keep_tail(self, text: str) -> None:
+        if not self._budget:
+            return
+        part = text[-self._budget :]
+        self._tail.append(part)
+        self._tail_chars += len(part)
+        if self._tail_chars > 2 * self._budget:
+            self._tail = ["".join(self._tail)[-self._budget :]]
+            self._tail_chars = self._budget
+
+    def cut(self, where: str = "") -> Cut:
+        """All of it if it fits, else both ends around a line that says what is left out.
+
+        An end is cut between lines if that costs it no more than half of its share. A
+        budget too small for the line between them is spent on the beginning alone.
+        """
+        head = "".join(self._head)
+        if self._chars <= self._budget:
+            return Cut(head, False, 0, 0)
+        # No number in the marker can be longer than those of the whole text.
+        widest = _marker(self._chars, self._newlines + 1, where)
+        room = self._budget - len(widest) - 2  # its own newline, and one before it
+        if room < 2:
+            return self._without_tail(head)
+        head = _head_of(head, room // 2)
+        kept = "".join(self._tail)
+        tail = _tail_of(kept, room - room // 2)
+        return self._joined(head, tail, kept[len(kept) - len(tail) - 1] == "\n", where)
+
+    def _without_tail(self, head: str) -> Cut:
+        newlines = self._newlines - head.count("\n")
+        at_line_end = "".join(self._tail)[-1:] == "\n"
+        return Cut(head, True, self._chars - len(head), newlines + (not at_line_end))
+
+    def _joined(self, head: str, tail: str, at_line_end: bool, where: str) -> Cut:
+        chars = self._chars - len(head) - len(tail)
+        lines = self._newlines - head.count("\n") - tail.count("\n") + (not at_line_end)
+        newline = "" if head.endswith("\n") else "\n"
+        text = f"{head}{newline}{_marker(chars, lines, where)}\n{tail}"
+        return Cut(text, True, chars, lines)
+
+
+def _marker(chars: int, lines: int, where: str) -> str:
+    whole = f"; the whole output: {where}" if where else ""
+    return f"[... {_count(chars, 'character')} ({_count(lines, 'line')}) left out{whole} ...]"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _head_of(text: str, room: int) -> str:
+    end = text.rfind("\n", room // 2, room) + 1
+    return text[: end or room]
+
+
+def _tail_of(text: str, room: int) -> str:
+    start = len(text) - room
+    # From the character before: the part may already begin at the beginning of a line.
+    newline = text.find("\n", start - 1, start + room // 2)
+    return text[start if newline < 0 else newline + 1 :]
+
+
+def shown(data: bytes, budget: int = BUDGET, where: str = "") -> Cut:
+    """What a model is shown of these bytes."""
+    cleaner, ends = Cleaner(), HeadTail(budget)
+    for start in range(0, len(data), SLICE_BYTES):
+        ends.add(cleaner.feed(data[start : start + SLICE_BYTES]))
+    ends.add(cleaner.finish())
+    return ends.cut(where)
+
+
+def inline(text: str, width: int) -> str:
+    """A text made safe for one line of a table, at most `width` characters.
+
+    Nothing is obeyed here: a carriage return in a command must not hide the rest of it.
+    """
+    if not text.isprintable():
+        for char in set(text):
+            if not char.isprintable() and char not in "\u200c\u200d":
+                text = text.replace(char, " ")
+    text = " ".join(text.split())
+    if len(text) <= width:
+        return text
+    return text[: width - 1].rstrip() + "…" if width > 0 else ""

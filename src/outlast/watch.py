@@ -1,0 +1,111 @@
+"""Waiting, by event. Everything that can be waited for here is a file descriptor.
+
+The pattern is always: arm, look, wait. Whatever changes after the look makes a
+descriptor ready that was armed before it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+from outlast import process
+from outlast.errors import UnknownTask
+from outlast.store import status
+from outlast.store.bell import Listener
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+
+class Watch:
+    """What to wait on until a local task changes: its bell, and its keeper's death."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self._processes: tuple[int, ...] = ()
+        try:
+            self._bell = Listener(directory)
+        except FileNotFoundError:
+            raise UnknownTask(f"There is no task '{os.path.basename(directory)}' any more.") from None
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        return (*self._bell.fds, *self._processes)
+
+    def arm(self) -> None:
+        """From now on every change is noticed. Look at the task after this."""
+        self._bell.rearm()
+        self._watch_processes("keeper")
+
+    def arm_for_end(self) -> None:
+        """As `arm`, but what the command prints does not wake us."""
+        self._bell.close()
+        self._watch_processes("command")
+        if not self._processes:
+            # It ended already; what remains is that its end gets recorded.
+            self.arm()
+
+    def _watch_processes(self, name: str) -> None:
+        self._close_processes()
+        who = getattr(status.guards_of(self._directory), name)
+        fd = process.open_pidfd(who) if who else None
+        if fd is not None and name == "command" and _is_ready(fd):
+            os.close(fd)
+            fd = None
+        self._processes = (fd,) if fd is not None else ()
+
+    def wait(self, patience: float | None) -> bool:
+        """Block until something changed; False if `patience` ran out first."""
+        poll = select.poll()
+        for fd in self.fds:
+            poll.register(fd, select.POLLIN)
+        return bool(poll.poll(None if patience is None else max(0.0, patience) * 1000))
+
+    def _close_processes(self) -> None:
+        for fd in self._processes:
+            os.close(fd)
+        self._processes = ()
+
+    def close(self) -> None:
+        self._bell.close()
+        self._close_processes()
+
+
+def _is_ready(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))
+
+
+class Deadline:
+    """When a wait ends, if ever."""
+
+    def __init__(self, patience: float | None) -> None:
+        self._at = None if patience is None else time.monotonic() + patience
+
+    def left(self) -> float | None:
+        return None if self._at is None else max(0.0, self._at - time.monotonic())
+
+    @property
+    def over(self) -> bool:
+        return self._at is not None and time.monotonic() >= self._at
+
+
+def until(watch: Watch, done: Callable[[], bool], deadline: Deadline, ends_only: bool = False) -> bool:
+    """Wait until `done`, or until the deadline; whether it is done."""
+    while True:
+        watch.arm_for_end() if ends_only else watch.arm()
+        if done():
+            return True
+        if not watch.wait(deadline.left()):
+            return done()
