@@ -76,7 +76,7 @@ def _text(what: str, text: object) -> str:
 
 def _check_env(env: Mapping[str, str]) -> dict[str, str]:
     for name, value in env.items():
-        if not isinstance(name, str) or not isinstance(value, str):
+        if not all(isinstance(text, str) for text in (name, value)):
             raise BadInput("Environment variables are text: names and values.")
         if not name or "=" in name:
             raise BadInput(f"'{name}' is not the name of an environment variable; write NAME=VALUE.")
@@ -115,7 +115,7 @@ def seconds(what: str, value: float | None, least: float = 0.0) -> float | None:
     """A duration, or none."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+    if type(value) not in (int, float) or math.isnan(value):
         raise BadInput(f"The {what} is a number of seconds, not {value!r}.")
     if value < least:
         more = "more than 0" if least else "0 or more"

@@ -6,19 +6,19 @@ import os
 import re
 
 _RUNNERS = frozenset(
-    "npm pnpm yarn bun npx make just task cargo go gradle gradlew mvn mix dotnet deno uv poetry rake bundle composer".split()
+    ["npm", "pnpm", "yarn", "bun", "npx", "make", "just", "task", "cargo", "go", "gradle", "gradlew", "mvn", "mix", "dotnet", "deno", "uv", "poetry", "rake", "bundle", "composer"]
 )
-_TEST = frozenset("pytest jest vitest mocha tox nox rspec phpunit ctest playwright cypress".split())
-_BUILD = frozenset("tsc webpack rollup esbuild cmake ninja gcc g++ clang cc rustc javac bazel meson".split())
+_TEST = frozenset(["pytest", "jest", "vitest", "mocha", "tox", "nox", "rspec", "phpunit", "ctest", "playwright", "cypress"])
+_BUILD = frozenset(["tsc", "webpack", "rollup", "esbuild", "cmake", "ninja", "gcc", "g++", "clang", "cc", "rustc", "javac", "bazel", "meson"])
 _SERVER = frozenset(
-    "vite uvicorn gunicorn hypercorn nginx redis-server postgres mongod serve http-server nodemon caddy".split()
+    ["vite", "uvicorn", "gunicorn", "hypercorn", "nginx", "redis-server", "postgres", "mongod", "serve", "http-server", "nodemon", "caddy"]
 )
-_SERVER_WORDS = {"dev", "start", "serve", "server", "runserver", "watch", "preview", "http.server", "up"}
-_TEST_WORDS = {"test", "tests", "check", "spec", "e2e"}
-_BUILD_WORDS = {"build", "compile", "install", "package", "assemble", "all", "dist", "release", "clippy"}
+_SERVER_WORDS = frozenset({"dev", "start", "serve", "server", "runserver", "watch", "preview", "http.server", "up"})
+_TEST_WORDS = frozenset({"test", "tests", "check", "spec", "e2e"})
+_BUILD_WORDS = frozenset({"build", "compile", "install", "package", "assemble", "all", "dist", "release", "clippy"})
 _WORD = re.compile(r"[^\s;&|()<>\"']+")
 _ASSIGNMENT = re.compile(r"\w+=")
-_WRAPPERS = {"time", "nohup", "nice", "env", "sudo", "exec", "command", "stdbuf", "setsid", "timeout", "cd"}
+_WRAPPERS = frozenset({"time", "nohup", "nice", "env", "sudo", "exec", "command", "stdbuf", "setsid", "timeout", "cd"})
 
 
 def category(command: str) -> str:

@@ -194,9 +194,8 @@ def become_subreaper() -> None:
     """Orphans among our descendants become our children, not init's."""
     import _ctypes  # ctypes proper costs 0.7 MiB in every supervisor
 
-    library = _ctypes.dlopen(None, 0)  # type: ignore[attr-defined]
-    prctl = _ctypes.dlsym(library, "prctl")  # type: ignore[attr-defined]
-    _ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))  # type: ignore[attr-defined]
+    prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type] # None: this very program
+    _ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def rename_self(name: str, title: str) -> None:

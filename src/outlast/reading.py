@@ -93,7 +93,7 @@ def _joined(texts: list[str]) -> str:
 def _piece(task: Task, source: Source, stream: str, selection: Selection, budget: int) -> Piece:
     cleaner, kept = Cleaner(), HeadTail(budget)
     sieve = Sieve(selection.filter, selection.exclude, selection.ignore_case)
-    picker = _LineRange(selection.lines)
+    picker = LineRange(selection.lines)
     start = source.tail(selection.tail) if selection.tail is not None else (selection.cursor or START).at(stream)
     # Fixed now: a task that prints faster than we read must not keep us for ever.
     end = max(source.end(), start)
@@ -122,7 +122,7 @@ def _half_character(data: bytes) -> int:
     return 0
 
 
-class _LineRange:
+class LineRange:
     """Lets through the lines from the first to the last, both counted from 1."""
 
     def __init__(self, lines: tuple[int, int | None] | None) -> None:

@@ -111,9 +111,9 @@ def _checked(name: str, value: object, where: str) -> object:
             raise BadInput(f"The setting {where} must be text.")
         return value
     try:
-        number = kind(value)  # type: ignore[call-overload]
+        number = kind(value)
     except (TypeError, ValueError):
         raise BadInput(f"The setting {where} must be a number, not {value!r}.") from None
     if not number >= _LEAST[name]:
         raise BadInput(f"The setting {where} must be at least {_LEAST[name]}, not {value}.")
-    return number  # type: ignore[no-any-return]
+    return number

@@ -202,11 +202,11 @@ class Shell:
             while True:
                 watch.arm()
                 ended = over(task.task_id)
-                yield from self._fresh(task.task_id, at)
+                yield from self.fresh(task.task_id, at)
                 if ended or deadline.over or not watch.wait(deadline.left()):
                     return
 
-    def _fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
+    def fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
         """What there is to read now, moving `at` along; bounded, so that a flood cannot hide the end."""
         for stream in at:
             source = self.executor.source(task_id, stream)
@@ -255,12 +255,12 @@ class Shell:
         """What is known of a task now."""
         return self.executor.status(self._find(task_id))
 
-    def list(self, *, status: str | None = None, kind: str | None = None) -> list[Task]:
-        """The tasks of this session (an operator: of all), newest first."""
+    def list(self, *, status: str | None = None, kind: str | None = None, session: str | None = None) -> list[Task]:
+        """The tasks of this session (an operator: of all, or of one), newest first."""
         wanted = _STATUS_WORDS.get(status, status) if status else None
         if wanted is not None and wanted not in _STATUSES:
             raise BadInput(f"There is no status '{status}'; use one of {', '.join(_STATUSES)}.")
-        tasks = self.executor.registry.tasks(self._scope)
+        tasks = self.executor.registry.tasks(self._scope or session)
         return [task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind)]
 
     def line_counts(self, task: Task) -> tuple[int, int]:

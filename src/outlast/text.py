@@ -234,31 +234,32 @@ class _Line:
         if self._cells is None and column == self.length:
             self._runs.append(run)
         else:
-            cells = self._as_cells()
-            cells += BLANKS[: max(column - self.length, 0)]
+            cells = self._cells or self._as_cells()
+            if column > self.length:
+                cells += BLANKS[: column - self.length]
             cells[column:end] = run
         self.column = end
         self.length = max(self.length, end)
 
     def go(self, column: int) -> None:
         self.moved = True
-        self.column = max(0, min(column, self.length + ROW))
+        self.column = min(max(column, 0), self.length + ROW)
 
     def erase(self, how: int) -> None:
         """As ESC [ K does: 0 from the cursor on, 1 up to the cursor, 2 all of it."""
         if self.length == 0 or (how == 0 and self.column >= self.length):
             return
         self.moved = True
-        cells = self._as_cells()
+        cells = self._cells or self._as_cells()
         if how == 1:
             # A row at most: blanking a line of 1 MiB for every 4 bytes would not be linear.
             last = min(self.column + 1, self.length)
             first = min(max(self.column + 1 - ROW, 0), last)
             cells[first:last] = BLANKS[: last - first]
-        else:
-            del cells[self.column if how == 0 else 0 :]
+            return
+        del cells[self.column if how == 0 else 0 :]
         self.length = len(cells)
-        self.go(self.column)
+        self.column = min(self.column, self.length + ROW)
 
     def take_new(self) -> str:
         """What was added since the last time, if nothing was moved: the line goes on."""

@@ -12,7 +12,7 @@ from outlast import process
 from outlast.errors import AlreadyEnded, InputRefused, StartFailed
 from outlast.executors.nursery import Nursery
 from outlast.frozen import fields
-from outlast.model import Receipt
+from outlast.model import Receipt, Running
 from outlast.store import launchfile, output, status
 from outlast.store.home import open_home
 from outlast.store.registry import Registry
@@ -75,7 +75,7 @@ class LocalExecutor:
     def has_ended(self, task_id: str) -> bool:
         """Whether its end is known: cheaper than `status`."""
         found, _, _ = status.status_of(self._directory(task_id))
-        return not isinstance(found, status.Running)
+        return not isinstance(found, Running)
 
     def is_closed(self, task_id: str) -> bool:
         """Whether no more output will come."""

@@ -177,7 +177,7 @@ class Registry:
         counted = output.count_lines(directory, launch.output_limit, launch.split, known)
         if counted != known:
             self.index.set_lines(task.task_id, counted)
-        sums = {stream: 0 for stream in output.FILES}
+        sums = dict.fromkeys(output.FILES, 0)
         for file, (_, lines) in counted.items():
             sums[output.stream_of(file)] += lines
         return sums["stdout"], sums["stderr"]

@@ -136,7 +136,10 @@ def _guards(directory: str, found: dict[str, Any]) -> Guards:
     slot = found["guards"]
 
     def who(name: str) -> Identity | None:
-        return Identity(*slot[name], slot["boot"]) if name in slot else None
+        if name not in slot:
+            return None
+        pid, tick = slot[name]
+        return Identity(pid, tick, slot["boot"])
 
     supervisor, command = who("supervisor"), who("command")
     assert supervisor and command, "written by write_guards"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from outlast.model import Guards, Launch, Status
+    from outlast.model import Guards, Status
     from outlast.process import Table
 
 

@@ -1,0 +1,1 @@
+"""What is seen: faces parse, call and render, and decide nothing."""

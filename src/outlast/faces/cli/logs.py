@@ -1,0 +1,178 @@
+"""`outlast logs`: what a task printed, whole or in part, once or as it comes."""
+
+from __future__ import annotations
+
+import sys
+
+from outlast import asking, reading
+from outlast.errors import BadInput
+from outlast.faces import render
+from outlast.faces.cli.options import Parser, open_shell, parse, write
+from outlast.model import STREAMS, Cursor
+from outlast.reading import Selection
+from outlast.sieve import Sieve
+from outlast.store import places
+from outlast.text import Cleaner
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator, Sequence
+
+    from outlast.model import Slice, Task
+    from outlast.shell import Shell
+
+READER = "command line"
+_EXAMPLES = """\
+  outlast logs 1a2b                     all of it, without colours and control sequences
+  outlast logs -f 1a2b                  as it comes, until the task ends
+  outlast logs --new 1a2b               what came since the last --new
+  outlast logs --tail 20 1a2b           the last 20 lines
+  outlast logs --filter 'error|warn' 1a2b
+  outlast logs --from 4096 --json 1a2b  from a cursor; the reply has the next one
+  outlast logs --raw 1a2b > copy        the bytes as they were printed"""
+
+
+def logs_parser() -> Parser:
+    made = Parser("logs", "Print what a task printed.", _EXAMPLES)
+    add = made.add_argument
+    add("-f", "--follow", action="store_true", help="go on until the task ends")
+    add("--from", dest="cursor", metavar="CURSOR", help="start at this cursor")
+    add("--new", action="store_true", help="only what is new since the last --new")
+    add("--tail", type=int, metavar="N", help="only the last N lines")
+    add("--lines", metavar="A:B", help="only the lines from A to B, counted from 1")
+    add("--filter", metavar="RE", help="only lines that match")
+    add("--exclude", metavar="RE", help="no lines that match")
+    add("-i", "--ignore-case", action="store_true", help="match without regard to case")
+    add("--stream", metavar="stdout|stderr", help="only this stream of a task that was run with --split")
+    add("--raw", action="store_true", help="the bytes as they were printed")
+    return made.takes_id().takes_session().takes_json()
+
+
+def logs(words: Sequence[str]) -> int:
+    asked = parse(logs_parser(), words)
+    selection = _selection(asked)
+    with open_shell(asked.session) as shell:
+        if asked.json:
+            if asked.follow or asked.raw:
+                raise BadInput("--json gives one object; leave out -f and --raw.")
+            result = shell.read(
+                asked.id,
+                cursor=selection.cursor,
+                new=asked.new,
+                reader=READER,
+                tail=selection.tail,
+                lines=selection.lines,
+                stream=selection.stream,
+                filter=selection.filter,
+                exclude=selection.exclude,
+                ignore_case=selection.ignore_case,
+            )
+            write(render.as_json(result) + "\n")
+            return 0
+        return _Printing(shell, shell.show(asked.id), selection, asked).run()
+
+
+def _selection(asked: Namespace) -> Selection:
+    if asked.new and (asked.cursor or asked.tail is not None or asked.lines):
+        raise BadInput("--new starts where the last --new ended; leave out --from, --tail and --lines.")
+    if asked.raw and (asked.filter or asked.exclude or asked.lines):
+        raise BadInput("--raw gives the bytes as they are; leave out --filter, --exclude and --lines.")
+    return Selection(
+        cursor=asking.cursor(asked.cursor) if asked.cursor else None,
+        tail=asked.tail,
+        lines=_range(asked.lines) if asked.lines else None,
+        stream=asked.stream,
+        filter=asked.filter,
+        exclude=asked.exclude,
+        ignore_case=asked.ignore_case,
+    )
+
+
+def _range(text: str) -> tuple[int, int | None]:
+    first, colon, last = text.partition(":")
+    try:
+        start = int(first) if first else 1
+        return start, (int(last) if last else None) if colon else start
+    except ValueError:
+        raise BadInput(f"'{text}' is not a range of lines; write 10:20, 10: or :20.") from None
+
+
+class _Printing:
+    """One run of `logs` that prints as it reads."""
+
+    def __init__(self, shell: Shell, task: Task, selection: Selection, asked: Namespace) -> None:
+        reading.check(selection, task.split)
+        self._shell, self._task, self._selection, self._asked = shell, task, selection, asked
+        streams = STREAMS if task.split else STREAMS[:1]
+        self._streams = [stream for stream in streams if selection.stream in (None, stream)]
+        self._lines = {stream: _Lines(selection, asked.follow) for stream in self._streams}
+
+    def run(self) -> int:
+        place = self._start()
+        for piece in self._pieces(place):
+            if piece.stream in self._streams:
+                self._print(piece)
+                place = Cursor(**{stream: piece.next if stream == piece.stream else place.at(stream) for stream in STREAMS})
+        for stream in self._streams:
+            self._write(stream, self._lines[stream].finish())
+        if self._asked.new:
+            places.move(self._directory, READER, place)
+        self._say_what_is_hidden()
+        return 0
+
+    @property
+    def _directory(self) -> str:
+        return self._shell.executor.registry.home.task(self._task.task_id)
+
+    def _start(self) -> Cursor:
+        if self._asked.new:
+            return places.place_of(self._directory, READER)
+        if self._selection.tail is not None:
+            tails = {s: self._shell.executor.source(self._task.task_id, s).tail(self._selection.tail) for s in self._streams}
+            return Cursor(**tails)
+        return self._selection.cursor or Cursor()
+
+    def _pieces(self, place: Cursor) -> Iterator[Slice]:
+        if self._asked.follow:
+            return self._shell.follow(self._task.task_id, cursor=place)
+        return self._shell.fresh(self._task.task_id, {stream: place.at(stream) for stream in self._streams})
+
+    def _print(self, piece: Slice) -> None:
+        if piece.dropped:
+            self._write(piece.stream, f"\n[outlast: {piece.dropped} bytes were dropped here]\n")
+        if self._asked.raw:
+            out = sys.stderr.buffer if piece.stream == "stderr" else sys.stdout.buffer
+            out.write(piece.data)
+            out.flush()
+        else:
+            self._write(piece.stream, self._lines[piece.stream].feed(piece.data))
+
+    def _write(self, stream: str, text: str) -> None:
+        out = sys.stderr if stream == "stderr" else sys.stdout
+        out.write(text)
+        out.flush()
+
+    def _say_what_is_hidden(self) -> None:
+        hidden = sum(lines.hidden for lines in self._lines.values())
+        if hidden:
+            sys.stderr.write(f"[outlast: {hidden} lines are not shown]\n")
+
+
+class _Lines:
+    """Bytes of one stream to the text that is wanted of it."""
+
+    def __init__(self, selection: Selection, live: bool) -> None:
+        self._cleaner = Cleaner(live=live)
+        self._sieve = Sieve(selection.filter, selection.exclude, selection.ignore_case)
+        self._range = reading.LineRange(selection.lines)
+
+    @property
+    def hidden(self) -> int:
+        return self._sieve.hidden
+
+    def feed(self, data: bytes) -> str:
+        return self._range.take(self._sieve.feed(self._cleaner.feed(data)))
+
+    def finish(self) -> str:
+        return self._range.take(self._sieve.feed(self._cleaner.finish()) + self._sieve.finish())

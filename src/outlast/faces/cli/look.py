@@ -1,0 +1,114 @@
+"""`outlast ps`, `show` and `wait`: looking at tasks."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from outlast.errors import BadInput
+from outlast.faces import render
+from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
+from outlast.watch import Deadline
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from outlast.model import Task
+    from outlast.shell import Shell
+
+RECENT_S = 3600.0
+RECENT_AT_MOST = 20
+_WIDTH_UNKNOWN = 120
+
+
+def ps_parser() -> Parser:
+    made = Parser(
+        "ps",
+        "List tasks, newest first: those that run, and those that ended within the hour.",
+        "  outlast ps                     this session's\n"
+        "  outlast ps --all               every session's, however old\n"
+        "  outlast ps --status failed --json | jq -r .command",
+    )
+    made.add_argument("--all", action="store_true", help="every session's tasks in every status")
+    made.add_argument("--status", metavar="S", help="only pending, running, completed, failed or killed ones")
+    return made.takes_session().takes_json()
+
+
+def ps(words: Sequence[str]) -> int:
+    asked = parse(ps_parser(), words)
+    with open_shell(asked.session) as shell:
+        every = asked.all and not asked.session
+        tasks = shell.list(status=asked.status, session=None if every else shell.session)
+        if not asked.all and not asked.status:
+            tasks = _recent(tasks)
+        if asked.json:
+            write("".join(_json(shell, task) + "\n" for task in tasks))
+        elif tasks:
+            write(render.table([(task, shell.line_counts(task)) for task in tasks], _width()))
+        else:
+            write("No tasks found.\n")
+    return 0
+
+
+def _json(shell: Shell, task: Task) -> str:
+    stdout, stderr = shell.line_counts(task)
+    return render.as_json(task, stdout_lines=stdout, stderr_lines=stderr)
+
+
+def _recent(tasks: list[Task]) -> list[Task]:
+    since = time.time() - RECENT_S
+    over = [task for task in tasks if task.finished and (task.ended_at or task.started_at) > since]
+    shown = {task.task_id for task in over[:RECENT_AT_MOST]}
+    return [task for task in tasks if not task.finished or task.task_id in shown]
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except OSError:
+        return _WIDTH_UNKNOWN
+
+
+def show_parser() -> Parser:
+    made = Parser("show", "Show everything about one task.", "  outlast show bash-1a2b\n  outlast show 1a2b --json")
+    return made.takes_id().takes_session().takes_json()
+
+
+def show(words: Sequence[str]) -> int:
+    asked = parse(show_parser(), words)
+    with open_shell(asked.session) as shell:
+        task = shell.show(asked.id)
+        write(_json(shell, task) + "\n" if asked.json else render.details(task, shell.line_counts(task)))
+    return 0
+
+
+def wait_parser() -> Parser:
+    made = Parser(
+        "wait",
+        "Wait until tasks end, by event. Exits with the (first failed) task's own code, or 124 if time ran out.",
+        "  outlast wait bash-1a2b && echo built\n  outlast wait --timeout 10m 1a2b 3c4d",
+    )
+    made.add_argument("--timeout", type=seconds, metavar="SEC", help="wait this long at most")
+    return made.takes_id(many=True).takes_session().takes_json()
+
+
+def wait(words: Sequence[str]) -> int:
+    from outlast.faces.cli.run import AFTER_LIMIT, exit_code
+
+    asked = parse(wait_parser(), words)
+    if asked.timeout is not None and asked.timeout < 0:
+        raise BadInput(f"The timeout must be 0 or more seconds, not {asked.timeout:g}.")
+    deadline = Deadline(asked.timeout)
+    codes = []
+    with open_shell(asked.session) as shell:
+        ids = [shell.show(one).task_id for one in asked.id]
+        for task_id in ids:
+            task = shell.wait(task_id, timeout=deadline.left())
+            if asked.json:
+                write(render.as_json(task) + "\n")
+            else:
+                write(f"{task.task_id} {task.status} after {render.duration(task.elapsed_ms)}: {render.ending(task)}\n")
+            codes.append(exit_code(task) if task.finished else AFTER_LIMIT)
+    return next((code for code in codes if code), 0)

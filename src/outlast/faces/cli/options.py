@@ -1,0 +1,68 @@
+"""How the verbs parse: argparse with one-sentence errors, and the options that many verbs share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from outlast.errors import BadInput
+from outlast.shell import Shell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser for one verb; errors are ours, not a screen of usage."""
+
+    def __init__(self, verb: str, what: str, examples: str) -> None:
+        super().__init__(
+            prog=f"outlast {verb}",
+            description=what,
+            epilog=f"examples:\n{examples}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        raise BadInput(f"{message[:1].upper()}{message[1:]}; `{self.prog} --help` explains.")
+
+    def takes_session(self) -> Parser:
+        self.add_argument("--session", metavar="S", help="the session (default: $OUTLAST_SESSION, else 'default')")
+        return self
+
+    def takes_json(self) -> Parser:
+        self.add_argument("--json", action="store_true", help="print JSON")
+        return self
+
+    def takes_id(self, many: bool = False) -> Parser:
+        self.add_argument("id", metavar="ID", nargs="+" if many else None, help="a task id, or a part of it")
+        return self
+
+
+def parse(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
+    return parser.parse_args(words)
+
+
+def open_shell(session: str | None = None) -> Shell:
+    """A person who names no session is the operator and reaches every task; inside a session only its own."""
+    named = session or os.environ.get("OUTLAST_SESSION")
+    return Shell.open(session=named, operator=not named)
+
+
+def seconds(text: str) -> float:
+    """A number of seconds, with s, m or h behind it if one likes."""
+    units = {"s": 1, "m": 60, "h": 3600}
+    number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
+    try:
+        return float(number) * unit
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds") from None
+
+
+def write(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

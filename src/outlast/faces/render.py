@@ -1,0 +1,137 @@
+"""Task, receipt and error as text for people or JSON for programs. Pure: nothing here reads or asks."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+from outlast.frozen import fields
+from outlast.text import inline
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from outlast.errors import OutlastError
+    from outlast.model import Receipt, Task
+
+_COLUMNS = ("STATUS", "ID", "PID", "TIME", "LINES", "CATEGORY", "COMMAND")
+
+
+def as_json(task: Task, **more: Any) -> str:
+    """One task (or result, or receipt) as one line of JSON."""
+    return json.dumps({**fields(task), **more}, ensure_ascii=False)
+
+
+def error_json(error: OutlastError) -> str:
+    return json.dumps({"error": error.code, "message": error.message}, ensure_ascii=False)
+
+
+def duration(milliseconds: int) -> str:
+    """A time as people say it: 0.3s, 12s, 3m 4s, 1h 2m, 3d 4h."""
+    seconds = milliseconds // 1000
+    if seconds < 10:
+        return f"{milliseconds / 1000:.1f}s"
+    if seconds < 60:
+        return f"{seconds}s"
+    if seconds < 3600:
+        return f"{seconds // 60}m {seconds % 60}s"
+    if seconds < 86400:
+        return f"{seconds // 3600}h {seconds % 3600 // 60}m"
+    return f"{seconds // 86400}d {seconds % 86400 // 3600}h"
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def ending(task: Task) -> str:
+    """How it stands or how it ended, in a few words."""
+    match task.reason:
+        case None:
+            return task.status
+        case "exit":
+            text = f"exit code {task.exit_code}"
+        case "signal":
+            text = f"ended by {signal_name(task.signal or 0)}"
+        case "timeout" | "killed":
+            text = task.ended_by or task.reason
+        case _:
+            text = task.error or task.reason
+    if task.pipe_status and len(task.pipe_status) > 1 and any(task.pipe_status):
+        text += f" (stages: {' | '.join(map(str, task.pipe_status))})"
+    return text
+
+
+def table(rows: Sequence[tuple[Task, tuple[int, int]]], width: int) -> str:
+    """The list of tasks, with the lines of their output."""
+    cells = [_COLUMNS, *(_row(task, lines) for task, lines in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(_COLUMNS) - 1)]
+    left = max(20, width - sum(widths) - 2 * len(widths))
+    return "".join(
+        "  ".join([*(cell.ljust(size) for cell, size in zip(row, widths, strict=False)), inline(row[-1], left)]) + "\n"
+        for row in cells
+    )
+
+
+def _row(task: Task, lines: tuple[int, int]) -> tuple[str, ...]:
+    status = task.status if task.reason not in ("lost", "timeout") else f"{task.status} ({task.reason})"
+    if task.finished and task.children:
+        status += f" +{len(task.children)}"
+    count = f"{lines[0]}+{lines[1]}" if task.split else str(lines[0])
+    what = task.description or task.command
+    pid = "-" if task.closed or task.pid is None else str(task.pid)
+    return status, task.task_id, pid, duration(task.elapsed_ms), count, task.category, what
+
+
+def details(task: Task, lines: tuple[int, int]) -> str:
+    """Everything about one task, a line each."""
+    from time import localtime, strftime
+
+    def moment(at: float | None) -> str:
+        return strftime("%Y-%m-%d %H:%M:%S", localtime(at)) if at else "-"
+
+    shown = {
+        "id": task.task_id,
+        "status": f"{task.status}{'' if task.reason is None else ', ' + ending(task)}",
+        "command": inline(task.command, 300),
+        "description": inline(task.description, 300),
+        "category": task.category,
+        "directory": task.cwd,
+        "session": task.session,
+        "shell": task.shell,
+        "pid": f"{task.pid} (group {task.pgid})",
+        "started": moment(task.started_at),
+        "ended": moment(task.ended_at),
+        "took": duration(task.elapsed_ms) + (f", {task.cpu_ms / 1000:.2f}s of CPU" if task.cpu_ms is not None else ""),
+        "limit": f"{task.limit:g} s" if task.limit else "none",
+        "children": ", ".join(map(str, task.children)) or "none left",
+        "lines": f"{lines[0]} of stdout, {lines[1]} of stderr" if task.split else str(lines[0]),
+        "output": task.output_file,
+    }
+    return "".join(f"{name:<12} {value}\n" for name, value in shown.items() if value)
+
+
+def receipt(task: Receipt) -> str:
+    """What a kill did."""
+    count = len(task.ended)
+    text = f"{task.task_id}: ended {count} {'process' if count == 1 else 'processes'}"
+    if task.ended:
+        text += f" ({', '.join(map(str, task.ended))})"
+    if task.survivors:
+        text += f"; still alive: {', '.join(map(str, task.survivors))}"
+    return text + "\n"
+
+
+def hint(task: Task) -> str:
+    """How to go on with a task that was left running."""
+    return (
+        f"{task.task_id} is still running after {duration(task.elapsed_ms)}.\n"
+        f"  read on:  outlast logs -f {task.task_id}\n"
+        f"  wait:     outlast wait {task.task_id}\n"
+        f"  end it:   outlast kill {task.task_id}\n"
+    )
