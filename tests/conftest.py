@@ -123,12 +123,3 @@ def cli(home: str) -> Iterator[Cli]:
     if os.path.isdir(home):
         with Shell.open(home=home, operator=True) as opened:
             end_all(opened)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The full sizes run only when asked for."""
-    if os.environ.get("OUTLAST_SOAK"):
-        return
-    left = [item for item in items if "soak" not in item.keywords]
-    config.hook.pytest_deselected(items=[item for item in items if "soak" in item.keywords])
-    items[:] = left

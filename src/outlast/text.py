@@ -375,20 +375,19 @@ class HeadTail:
         self._keep_tail(text)
 
     def _keep_tail(self, text: str) -> None:
-        if not self._budget:
-            return
-        part = text[-self._budget :]
+        limit = max(self._budget, 1)  # the last character tells whether the last line is complete
+        part = text[-limit:]
         self._tail.append(part)
         self._tail_chars += len(part)
-        if self._tail_chars > 2 * self._budget:
-            self._tail = ["".join(self._tail)[-self._budget :]]
-            self._tail_chars = self._budget
+        if self._tail_chars > 2 * limit:
+            self._tail = ["".join(self._tail)[-limit:]]
+            self._tail_chars = limit
 
     def cut(self, where: str = "") -> Cut:
         """All of it if it fits, else both ends around a line that says what is left out.
 
-        An end is cut between lines if that costs it no more than half of its share. A
-        budget too small for the line between them is spent on the beginning alone.
+        An end is cut between lines if that costs it no more than half of its share. If the
+        budget is too small for that line, it does without `where`, or there is only a head.
         """
         head = "".join(self._head)
         if self._chars <= self._budget:
@@ -397,7 +396,7 @@ class HeadTail:
         widest = _marker(self._chars, self._newlines + 1, where)
         room = self._budget - len(widest) - 2  # its own newline, and one before it
         if room < 2:
-            return self._without_tail(head)
+            return self.cut() if where else self._without_tail(head)
         head = _head_of(head, room // 2)
         kept = "".join(self._tail)
         tail = _tail_of(kept, room - room // 2)

@@ -301,7 +301,7 @@ def test_live_shows_every_line_as_it_ended(printed: str, cuts: list[int]) -> Non
 # --- both ends -----------------------------------------------------------------------------
 
 MARKER = re.compile(
-    r"\n?\[\.\.\. ([\d,]+) characters? \(([\d,]+) lines?\) left out(; the whole output: /o)? \.\.\.\]\n"
+    r"\[\.\.\. ([\d,]+) characters? \(([\d,]+) lines?\) left out(?:; the whole output: (/o))? \.\.\.\]\n"
 )
 
 
@@ -320,28 +320,20 @@ def test_what_fits_is_whole() -> None:
 def test_both_ends_of_what_does_not() -> None:
     lines = [f"line {number}\n" for number in range(1000)]
     cut = kept(*lines, budget=200, where="/path/output")
-    assert cut.text == (
-        "".join(lines[:7])
-        + "[... 8,766 characters (985 lines) left out; the whole output: /path/output ...]\n"
-        + "".join(lines[-8:])
-    )[: len(cut.text)] or cut.text.endswith("line 999\n")
-    head, _, rest = cut.text.partition("[... ")
-    marker, _, tail = rest.partition(" ...]\n")
-    assert "".join(lines).startswith(head)
-    assert head.endswith("\n")
-    assert "".join(lines).endswith("\n" + tail)
-    assert marker == (
-        f"{cut.left_out_chars:,} characters ({cut.left_out_lines} lines) left out; the whole output: /path/output"
-    )
-    assert cut.left_out_lines == 1000 - head.count("\n") - tail.count("\n")
-    assert cut.truncated
-    assert 150 < len(cut.text) <= 200
+    marker = "[... 8,776 characters (987 lines) left out; the whole output: /path/output ...]\n"
+    assert cut == Cut("".join(lines[:8]) + marker + "".join(lines[-5:]), True, 8776, 987)
+
+
+def test_the_place_of_the_whole_is_said_only_if_there_is_room() -> None:
+    cut = kept("ab\n" * 100, budget=100, where="/long" * 20)
+    assert cut == kept("ab\n" * 100, budget=100)
+    assert "left out ...]" in cut.text
 
 
 def test_a_long_line_is_cut_inside() -> None:
     cut = kept("a" * 500 + "b" * 500, budget=100)
-    assert cut.text == "a" * 25 + "\n[... 949 characters (1 line) left out ...]\n" + "b" * 26
-    assert (cut.left_out_chars, cut.left_out_lines) == (949, 1)
+    assert cut.text == "a" * 27 + "\n[... 946 characters (1 line) left out ...]\n" + "b" * 27
+    assert (cut.left_out_chars, cut.left_out_lines) == (946, 1)
 
 
 def test_a_line_end_is_not_worth_more_than_half_of_an_end() -> None:
@@ -380,18 +372,16 @@ def test_nothing_is_lost_or_doubled(parts: list[str], budget: int, where: str) -
     if not cut.truncated:
         assert cut == Cut(whole, False, 0, 0)
         return
-    head, tail = cut.text, ""
-    if marker := MARKER.search(cut.text):
-        assert (marker[3] is not None) == (where != "")
-        assert [int(marker[1].replace(",", "")), int(marker[2])] == [cut.left_out_chars, cut.left_out_lines]
-        head, tail = cut.text[: marker.start()], cut.text[marker.end() :]
-        # The newline before the marker is ours only if the head had none of its own.
-        if marker[0].startswith("\n") and whole.startswith(head + "\n"):
-            assert len(whole) - len(head) - len(tail) - cut.left_out_chars in (0, 1)
-            head += "\n" * (len(whole) - len(head) - len(tail) - cut.left_out_chars)
-    assert whole.startswith(head)
+    marker = MARKER.search(cut.text)
+    tail = cut.text[marker.end() :] if marker else ""
+    head = whole[: len(whole) - cut.left_out_chars - len(tail)]
     assert whole.endswith(tail)
-    assert len(head) + cut.left_out_chars + len(tail) == len(whole)
+    if marker:
+        numbers = f"{cut.left_out_chars:,} {cut.left_out_lines:,} {where}"
+        assert " ".join(group or "" for group in marker.groups()) == numbers
+        assert cut.text == head + ("" if head.endswith("\n") else "\n") + marker[0] + tail
+    else:
+        assert cut.text == head
     middle = whole[len(head) : len(whole) - len(tail)]
     assert cut.left_out_lines == len(middle.removesuffix("\n").split("\n"))
 
