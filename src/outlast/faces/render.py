@@ -6,6 +6,7 @@ import json
 import signal
 
 from outlast.frozen import fields
+from outlast.model import Task
 from outlast.text import inline
 
 TYPE_CHECKING = False
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.errors import OutlastError
-    from outlast.model import Receipt, Task
+    from outlast.model import Receipt
 
 _COLUMNS = ("STATUS", "ID", "PID", "TIME", "LINES", "CATEGORY", "COMMAND")
 
@@ -79,13 +80,25 @@ def table(rows: Sequence[tuple[Task, tuple[int, int]]], width: int) -> str:
 
 
 def _row(task: Task, lines: tuple[int, int]) -> tuple[str, ...]:
-    status = task.status if task.reason not in ("lost", "timeout") else f"{task.status} ({task.reason})"
+    status = task.status + _why(task)
     if task.finished and task.children:
         status += f" +{len(task.children)}"
     count = f"{lines[0]}+{lines[1]}" if task.split else str(lines[0])
     what = task.description or task.command
     pid = "-" if task.closed or task.pid is None else str(task.pid)
     return status, task.task_id, pid, duration(task.elapsed_ms), count, task.category, what
+
+
+def _why(task: Task) -> str:
+    """What a status alone does not say."""
+    match task:
+        case Task(status="failed", reason="exit"):
+            return f" ({task.exit_code})"
+        case Task(status="failed", reason="signal"):
+            return f" ({signal_name(task.signal or 0)})"
+        case Task(reason="lost" | "timeout" | "spawn-error"):
+            return f" ({task.reason})"
+    return ""
 
 
 def details(task: Task, lines: tuple[int, int]) -> str:

@@ -1,0 +1,140 @@
+"""`outlast doctor`: what this machine can do, and what is wrong with the state directory."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+
+from outlast import __version__, process
+from outlast.errors import OutlastError
+from outlast.faces.cli.options import Parser, open_shell, parse, write
+from outlast.frozen import fields, frozen
+from outlast.settings import default_home
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from outlast.shell import Shell
+
+GOOD, MINOR, BAD = "ok", "note", "FAIL"
+
+
+@frozen
+class Finding:
+    """One thing that was looked at."""
+
+    what: str
+    verdict: str
+    detail: str
+
+
+def doctor_parser() -> Parser:
+    made = Parser(
+        "doctor",
+        "Check what this machine can do. Exits with 1 if something that Outlast needs is missing.",
+        "  outlast doctor\n  outlast doctor --json",
+    )
+    return made.takes_json()
+
+
+def doctor(words: Sequence[str]) -> int:
+    asked = parse(doctor_parser(), words)
+    findings = list(examine())
+    if asked.json:
+        write(json.dumps([fields(finding) for finding in findings]) + "\n")
+    else:
+        write("".join(f"{found.verdict:<5} {found.what:<16} {found.detail}\n" for found in findings))
+    return 1 if any(found.verdict == BAD for found in findings) else 0
+
+
+def examine() -> Iterator[Finding]:
+    """Everything that is worth knowing, a finding each."""
+    yield Finding("outlast", GOOD, f"{__version__} on Python {sys.version.split()[0]}, {os.uname().sysname}")
+    for what, look in _CHECKS.items():
+        try:
+            verdict, detail = look()
+        except (OSError, OutlastError) as error:
+            verdict, detail = BAD, str(error)
+        yield Finding(what, verdict, detail)
+    try:
+        with open_shell() as shell:
+            yield from _state(shell)
+    except OutlastError as error:
+        yield Finding("state", BAD, error.message)
+
+
+def _bash() -> tuple[str, str]:
+    found = shutil.which("bash")
+    return (GOOD, found) if found else (MINOR, "not installed; commands run with /bin/sh")
+
+
+def _pidfd() -> tuple[str, str]:
+    os.close(os.pidfd_open(os.getpid()))
+    return GOOD, "processes are signalled by descriptor, never by number alone"
+
+
+def _exit_codes() -> tuple[str, str]:
+    pid = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 7"], {})
+    fd = os.pidfd_open(pid)
+    os.waitpid(pid, 0)
+    known = process.ended_how(pid, fd)
+    os.close(fd)
+    if known:
+        return GOOD, "known even after both guards of a task were replaced"
+    return MINOR, "known if either guard of a task dies; after both died in turn it is lost (Linux 6.15 can tell)"
+
+
+def _splice() -> tuple[str, str]:
+    if not hasattr(os, "splice"):
+        return BAD, "this system has no splice; output cannot be moved safely"
+    return GOOD, "output moves inside the kernel; a killed supervisor loses none"
+
+
+def _filters() -> tuple[str, str]:
+    try:
+        import re2
+    except ImportError:
+        return BAD, "google-re2 is not installed, so --filter and --exclude do not work; pip install google-re2"
+    return GOOD, f"RE2 from {os.path.dirname(re2.__file__)}"
+
+
+def _processes() -> tuple[str, str]:
+    import resource
+
+    with open("/proc/sys/kernel/pid_max") as file:
+        most = int(file.read())
+    soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+    allowed = most if soft == resource.RLIM_INFINITY else min(most, soft)
+    # Each task is a supervisor, a keeper, a shell and what it runs.
+    return (GOOD if allowed > 400 else MINOR), f"{allowed} allowed, enough for about {allowed // 4} tasks at once"
+
+
+_CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
+    "shell": _bash,
+    "signals": _pidfd,
+    "exit codes": _exit_codes,
+    "output": _splice,
+    "filters": _filters,
+    "processes": _processes,
+}
+
+
+def _state(shell: Shell) -> Iterator[Finding]:
+    home = default_home(os.environ)
+    disk = os.statvfs(home)
+    free, floor = disk.f_bavail * disk.f_frsize, shell.settings.free_floor_bytes
+    enough = free > min(floor, disk.f_blocks * disk.f_frsize // 20)
+    yield Finding("state", GOOD, home)
+    yield Finding("free space", GOOD if enough else BAD, f"{free / 1e9:.1f} GB" + ("" if enough else "; output is dropped"))
+    tasks = shell.list()
+    running = sum(not task.finished for task in tasks)
+    yield Finding("tasks", GOOD, f"{len(tasks)} kept, {running} running")
+    lost = [task.task_id for task in tasks if task.reason == "lost"]
+    if lost:
+        yield Finding("lost", MINOR, f"{len(lost)} tasks, nobody knows how they ended: {', '.join(lost[:5])}")
+    damaged = list(shell.executor.registry.damaged())
+    if damaged:
+        yield Finding("damaged", BAD, f"{', '.join(damaged[:5])}; `outlast clean` removes them")
