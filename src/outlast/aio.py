@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import contextmanager
 
 from outlast import asking
 from outlast.model import STREAMS
@@ -17,7 +18,7 @@ from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterator
     from types import TracebackType
     from typing import Any
 
@@ -30,7 +31,7 @@ class AsyncShell:
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._rings: dict[str, _Ring] = {}
+        self._rings: dict[tuple[str, bool], _Ring] = {}
 
     @classmethod
     def open(
@@ -54,9 +55,8 @@ class AsyncShell:
 
     async def close(self) -> None:
         """Let go of everything. Tasks go on."""
-        for ring in self._rings.values():
-            ring.close()
-        self._rings.clear()
+        while self._rings:
+            self._rings.popitem()[1].close()
         await asyncio.to_thread(self._shell.close)
 
     @property
@@ -101,14 +101,14 @@ class AsyncShell:
         executor = self._shell.executor
         over = executor.is_closed if to_end_of == "output" else executor.has_ended
         deadline = Deadline(timeout)
-        ring = self._ring(task.task_id)
-        while True:
-            change = ring.next_change()
-            ended = over(task.task_id)
-            for piece in self._shell.fresh(task.task_id, at):
-                yield piece
-            if ended or deadline.over or not await _within(change, deadline):
-                return
+        with self._ring(task.task_id) as ring:
+            while True:
+                change = ring.next_change()
+                ended = over(task.task_id)
+                for piece in self._shell.fresh(task.task_id, at):
+                    yield piece
+                if ended or deadline.over or not await _within(change, deadline):
+                    return
 
     async def wait(self, task_id: str, timeout: float | None = None) -> Task:
         """As `Shell.wait`."""
@@ -118,13 +118,13 @@ class AsyncShell:
 
     async def _await_end(self, task_id: str, patience: float | None) -> bool:
         deadline = Deadline(patience)
-        ring = self._ring(task_id, ends_only=True)
-        while True:
-            change = ring.next_change()
-            if self._shell.executor.has_ended(task_id):
-                return True
-            if not await _within(change, deadline):
-                return self._shell.executor.has_ended(task_id)
+        with self._ring(task_id, ends_only=True) as ring:
+            while True:
+                change = ring.next_change()
+                if self._shell.executor.has_ended(task_id):
+                    return True
+                if not await _within(change, deadline):
+                    return self._shell.executor.has_ended(task_id)
 
     async def kill(self, task_id: str, grace: float | None = None) -> Receipt:
         """As `Shell.kill`."""
@@ -146,14 +146,21 @@ class AsyncShell:
         """As `Shell.clean`."""
         return await asyncio.to_thread(self._shell.clean, **what)
 
-    def _ring(self, task_id: str, ends_only: bool = False) -> _Ring:
+    @contextmanager
+    def _ring(self, task_id: str, ends_only: bool = False) -> Iterator[_Ring]:
         # One for all who wait for the same: two thousand waiters take four descriptors, not eight thousand.
-        key = f"{task_id} {ends_only}"
-        ring = self._rings.get(key)
-        if ring is None:
-            ring = _Ring(self._shell.executor.watch(task_id), ends_only, lambda: self._rings.pop(key, None))
-            self._rings[key] = ring
-        return ring
+        key = (task_id, ends_only)
+        if key not in self._rings:
+            self._rings[key] = _Ring(self._shell.executor.watch(task_id), ends_only)
+        ring = self._rings[key]
+        ring.waiters += 1
+        try:
+            yield ring
+        finally:
+            ring.waiters -= 1
+            if not ring.waiters and self._rings.get(key) is ring:
+                del self._rings[key]
+                ring.close()
 
 
 async def _within(change: asyncio.Future[None], deadline: Deadline) -> bool:
@@ -165,8 +172,9 @@ async def _within(change: asyncio.Future[None], deadline: Deadline) -> bool:
 class _Ring:
     """A `Watch` in the event loop: hands every waiter the same future, once for each change."""
 
-    def __init__(self, watch: Watch, ends_only: bool, forget: Callable[[], object]) -> None:
-        self._watch, self._ends_only, self._forget = watch, ends_only, forget
+    def __init__(self, watch: Watch, ends_only: bool) -> None:
+        self.waiters = 0
+        self._watch, self._ends_only = watch, ends_only
         self._loop = asyncio.get_running_loop()
         self._change: asyncio.Future[None] | None = None
         self._watched: tuple[int, ...] = ()
@@ -195,4 +203,3 @@ class _Ring:
     def close(self) -> None:
         self._unwatch()
         self._watch.close()
-        self._forget()

@@ -201,14 +201,19 @@ def become_subreaper() -> None:
 def rename_self(name: str, title: str) -> None:
     """Show `name` and `title` to ps and pkill instead of our interpreter and its arguments."""
     try:
-        with open("/proc/self/comm", "w") as file:
-            file.write(name[:15])
-        with open("/proc/self/stat", "rb") as stat:
-            part = stat.read().rpartition(b")")[2].split()
+        _put("/proc/self/comm", name[:15].encode(), 0)
+        fd = os.open("/proc/self/stat", os.O_RDONLY | os.O_CLOEXEC)
+        part = os.read(fd, 1024).rpartition(b")")[2].split()
+        os.close(fd)
         start, end = int(part[45]), int(part[46])
-        text = title.encode()[: end - start - 1]
-        with open("/proc/self/mem", "r+b", 0) as memory:
-            memory.seek(start)
-            memory.write(text.ljust(end - start, b"\0"))
+        _put("/proc/self/mem", title.encode()[: end - start - 1].ljust(end - start, b"\0"), start)
     except (OSError, IndexError, ValueError):
         pass  # only looks: hardened kernels forbid it
+
+
+def _put(path: str, data: bytes, place: int) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(fd, data, place)
+    finally:
+        os.close(fd)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 
 from outlast.frozen import frozen
 
@@ -49,6 +50,8 @@ class Index:
     def __init__(self, path: str) -> None:
         self._path = path
         self.fresh = False
+        # Threads share the connection, and a transaction must not take in what another thread writes.
+        self._one_at_a_time = threading.Lock()
         try:
             self._db = self._open()
         except sqlite3.DatabaseError:
@@ -77,18 +80,17 @@ class Index:
 
     def reserve(self, task_id: str, session: str, created: float, wanted: int, least: int, total: int) -> int:
         """Enter a task that will be published, and give it its share of the total; how much it may keep."""
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            taken = self.kept_bytes()
-            share = max(min(wanted, total - taken), min(wanted, least))
-            self._db.execute(
-                "INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL)", (task_id, session, created, share)
-            )
-            self._db.execute("COMMIT")
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        return int(share)
+        with self._one_at_a_time:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                share = max(min(wanted, total - self.kept_bytes()), min(wanted, least))
+                row = (task_id, session, created, share)
+                self._db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL)", row)
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+        return share
 
     def kept_bytes(self) -> int:
         return int(self._db.execute("SELECT coalesce(sum(kept_bytes), 0) FROM tasks").fetchone()[0])

@@ -30,6 +30,10 @@ def main() -> None:
     process.rename_self("outlast-nursery", "outlast nursery")
     signals.ignore_the_usual()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for supervisors; the kernel reaps them
+    # Once here rather than once in each fork.
+    process.boot_id()
+    import _ctypes  # noqa: F401
+
     gc.collect()
     gc.freeze()  # forks share what is never looked at again
     requests = socket.socket(fileno=0)

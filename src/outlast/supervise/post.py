@@ -97,6 +97,8 @@ class Post:
             known = record.read().get("code")
             return status.outcome_of(known) if known else None
         outcome, cpu = found
+        if cpu is None and (known := record.read().get("code")):
+            return status.outcome_of(known)  # its parent knew more than we do
         status.write_code(outcome, cpu)
         return outcome
 
