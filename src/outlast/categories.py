@@ -18,6 +18,9 @@ _TEST_WORDS = frozenset({"test", "tests", "check", "spec", "e2e"})
 _BUILD_WORDS = frozenset({"build", "compile", "install", "package", "assemble", "all", "dist", "release", "clippy"})
 _WORD = re.compile(r"[^\s;&|()<>\"']+")
 _ASSIGNMENT = re.compile(r"\w+=")
+_OPTION = re.compile(r"-|\d")  # of a wrapper: `nice -n 5`, `timeout 60s`
+_RUN_TOOLS = frozenset({"npx", "bunx", "bun", "pnpm", "yarn", "python", "python3", "uv", "poetry", "bundle"})
+_RUN_WORDS = frozenset({"run", "exec", "x", "dlx"})
 _WRAPPERS = frozenset({"time", "nohup", "nice", "env", "sudo", "exec", "command", "stdbuf", "setsid", "timeout", "cd"})
 
 
@@ -25,7 +28,7 @@ def category(command: str) -> str:
     """The first simple command that says what it is for decides."""
     for part in re.split(r"[;&|()\n]+", command):
         words = [word for word in _WORD.findall(part) if not _ASSIGNMENT.match(word)]
-        while words and words[0] in _WRAPPERS:
+        while words and (words[0] in _WRAPPERS or _OPTION.match(words[0])):
             words = words[1:] if words[0] != "cd" else []
         found = _of_words([os.path.basename(word) for word in words])
         if found:
@@ -37,8 +40,9 @@ def _of_words(words: list[str]) -> str | None:
     if not words:
         return None
     name, rest = words[0], words[1:4]
+    tool = next((word for word in rest if word not in _RUN_WORDS and not word.startswith("-")), "")
     for category, names in (("test", _TEST), ("build", _BUILD), ("server", _SERVER)):
-        if name in names or (rest and name in {"npx", "python", "python3", "uv", "bunx"} and names & set(rest)):
+        if name in names or (name in _RUN_TOOLS and tool in names):
             return category
     if name not in _RUNNERS and name not in {"node", "python", "python3", "docker", "rails", "flask", "php"}:
         return None

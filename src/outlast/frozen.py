@@ -25,6 +25,8 @@ else:
 
         def __init__(self, *args, **given):
             if args:
+                if not given.keys().isdisjoint(names[: len(args)]):
+                    raise TypeError(f"{cls.__name__}() was given a value twice")
                 given.update(zip(names, args, strict=False))
             state = {**defaults, **given}
             if state.keys() != set(names) or len(args) > len(names):
@@ -36,7 +38,7 @@ else:
             return self.__dict__ == other.__dict__ if other.__class__ is self.__class__ else NotImplemented
 
         def __hash__(self):
-            return hash((cls, *self.__dict__.values()))
+            return hash((cls, *(self.__dict__[name] for name in names)))
 
         def __repr__(self):
             return f"{cls.__name__}({', '.join(f'{name}={self.__dict__[name]!r}' for name in names)})"

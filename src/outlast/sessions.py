@@ -8,7 +8,6 @@ sets by hand wins over all of it.
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 
 from outlast.errors import BadInput
@@ -94,6 +93,8 @@ def _directory(asked: str) -> str:
 
 
 def _shell(asked: str, environ: Mapping[str, str]) -> str:
+    import shutil
+
     if not asked:
         return shutil.which("bash", path=environ.get("PATH")) or "/bin/sh"
     found = shutil.which(os.path.expanduser(asked), path=environ.get("PATH"))

@@ -62,6 +62,7 @@ _LEAST = {
     "kill_grace_s": 0,
     "shown_chars": 200,
 }
+_MOST = 1 << 53  # what every file format and the index can hold
 
 
 def default_home(env: Mapping[str, str]) -> str:
@@ -112,8 +113,12 @@ def _checked(name: str, value: object, where: str) -> object:
         return value
     try:
         number = kind(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise BadInput(f"The setting {where} must be a number, not {value!r}.") from None
+    if isinstance(value, bool) or (kind is int and isinstance(value, float) and number != value):
+        raise BadInput(f"The setting {where} must be a {'whole ' if kind is int else ''}number, not {value!r}.")
     if not number >= _LEAST[name]:
         raise BadInput(f"The setting {where} must be at least {_LEAST[name]}, not {value}.")
+    if kind is int and number > _MOST:
+        raise BadInput(f"The setting {where} must be at most {_MOST}, not {value}.")
     return number

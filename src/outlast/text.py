@@ -336,9 +336,7 @@ def _behind_string(piece: str) -> str | None:
     for ender in ENDERS + "\n":
         if ender in body:
             body = body[: body.index(ender)]
-    if len(body) == len(piece) < STRING_LIMIT:
-        return None
-    return piece[len(body) :]
+    return piece[len(body) :] if len(body) < len(piece) else None
 
 
 @frozen
@@ -376,9 +374,8 @@ class HeadTail:
 
     def _keep_tail(self, text: str) -> None:
         limit = max(self._budget, 1)  # the last character tells whether the last line is complete
-        part = text[-limit:]
-        self._tail.append(part)
-        self._tail_chars += len(part)
+        self._tail.append(text)
+        self._tail_chars += len(text)
         if self._tail_chars > 2 * limit:
             self._tail = ["".join(self._tail)[-limit:]]
             self._tail_chars = limit

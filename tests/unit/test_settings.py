@@ -48,7 +48,8 @@ def test_an_empty_variable_sets_nothing(tmp_path):
 
 
 def test_other_variables_are_none_of_our_business(tmp_path):
-    assert load(str(tmp_path), {"OUTLAST_HOME": "/x", "OUTLAST_TASK_ID": "bash-1", "RETENTION_HOURS": "3"}) == Settings()
+    others = {"OUTLAST_HOME": "/x", "OUTLAST_TASK_ID": "bash-1", "RETENTION_HOURS": "3"}
+    assert load(str(tmp_path), others) == Settings()
 
 
 @pytest.mark.parametrize(
@@ -78,10 +79,21 @@ def test_what_is_no_number_is_refused(tmp_path, value):
     assert "must be a number" in refusal(tmp_path, {"OUTLAST_OUTPUT_LIMIT_BYTES": value})
 
 
-@pytest.mark.parametrize("value", ["true", "[1]", '"many"', "1.5", "1979-05-27"])
+@pytest.mark.parametrize("value", ["true", "[1]", '"many"', "1000.5", "inf", "1979-05-27"])
 def test_a_wrong_kind_of_value_in_the_file_is_refused(tmp_path, value):
     write(tmp_path, f"shown_chars = {value}\n")
-    assert "'shown_chars' in" in refusal(tmp_path)
+    message = refusal(tmp_path)
+    assert "'shown_chars' in" in message
+    assert "number" in message
+
+
+def test_a_yes_is_no_number_of_seconds(tmp_path):
+    write(tmp_path, "kill_grace_s = true\n")
+    assert "number" in refusal(tmp_path)
+
+
+def test_a_number_that_nothing_can_hold_is_refused(tmp_path):
+    assert "at most" in refusal(tmp_path, {"OUTLAST_OUTPUT_LIMIT_BYTES": "1" + "0" * 30})
 
 
 def test_a_whole_number_will_do_where_a_fraction_is_allowed(tmp_path):

@@ -8,7 +8,7 @@ import sys
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from outlast import sieve
@@ -65,6 +65,8 @@ def test_characters_beyond_ascii() -> None:
     assert sifted(Sieve("É", None, ignore_case=True), "é\ne\n") == ("é\n", 1)
 
 
+@settings(max_examples=500, deadline=None)
+@example("ab\ra\n", [], 3)
 @given(st.text("ab\n\r", max_size=80), st.lists(st.integers(0, 80), max_size=8), st.integers(1, 4))
 def test_the_cuts_change_nothing(text: str, cuts: list[int], piece: int) -> None:
     places = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
@@ -100,7 +102,9 @@ def test_what_comes_too_late_in_a_huge_line_is_not_seen() -> None:
     assert sifted(Sieve("end", None), long + "end\nend\n") == ("end\n", 1)
     assert sifted(Sieve("end", None), long[3:] + "end\nend\n") == (long[3:] + "end\nend\n", 0)
     assert sifted(Sieve("y", None), long, "x", "no\nmore", " of it") == ("", 2)
-    assert sifted(Sieve("x", None), long + "yes") == (long + "yes", 0)
+    made = Sieve("x", None)
+    assert sifted(made, long + "yes") == (long + "yes", 0)
+    assert sifted(made, "no\n") == ("", 1)
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*c", "(.*)*c", "(a*)*$", "^(([a-z])+.)+[A-Z]([a-z])+$"])
@@ -117,6 +121,7 @@ def test_no_pattern_is_catastrophic(pattern: str) -> None:
         ("ab(c", "The pattern 'ab(c' is not a regular expression: missing ): ab(c."),
         ("ab*c**", "The pattern 'ab*c**' is not a regular expression: bad repetition operator: ** (at character 5)."),
         ("é[z", "The pattern 'é[z' is not a regular expression: missing ]: [z (at character 2)."),
+        ("[**]a**", "The pattern '[**]a**' is not a regular expression: bad repetition operator: **."),
         ("a\\", "The pattern 'a\\' is not a regular expression: trailing \\."),
         ("a\n[", r"The pattern 'a\n[' is not a regular expression: missing ]: [ (at character 3)."),
         ("a\ud800", r"The pattern 'a\ud800' is not a regular expression: character 2 is half of a surrogate pair."),

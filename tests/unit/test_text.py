@@ -111,6 +111,11 @@ def test_what_is_removed_and_what_stays(printed: bytes, seen: str) -> None:
         pytest.param(b"\b\b\bab\b\b\b\bc\n", "cb\n", id="no backspace past the beginning"),
         pytest.param(b"ab\x1b[2Cc\x1b[4Dd\x1b[1Ge\n", "ed  c\n", id="moves in the line"),
         pytest.param(b"abc\x1b[2`x\n", "axc\n", id="column"),
+        pytest.param(b"ab\x1b[Cc\x1b[Dd\n", "ab d\n", id="one column by default"),
+        pytest.param(b"ab\x1b[9Dc\n", "cb\n", id="no move past the beginning"),
+        pytest.param(b"a\x1b[999Cb\x1b[2Kc\n", " " * text.ROW + "c\n", id="no jump past a row"),
+        pytest.param(b"z\rab\rc\n", "cb\n", id="frames of falling length"),
+        pytest.param(b"abcd\rxyz\rq\b\b\b\n", "qyzd\n", id="a frame that goes back"),
         pytest.param(b"abc\x1b[?1Kx\x1b[?5Cy\x1b[1 Kz\n", "abcxyz\n", id="private moves are not obeyed"),
         pytest.param(b"abc\x1b[5C\n", "abc\n", id="a move alone shows nothing"),
         pytest.param(b"one\x1b[Atwo\x1b[2;5Hthree\n", "one\ntwo\nthree\n", id="another line"),
@@ -138,6 +143,11 @@ def test_invalid_utf8_is_replaced(printed: bytes, seen: str) -> None:
 
 def test_a_character_cut_in_two_is_whole_again() -> None:
     assert cleaned(*(bytes([byte]) for byte in "é€💥\n".encode())) == "é€💥\n"
+
+
+def test_nothing_goes_on_past_the_end() -> None:
+    cleaner = Cleaner()
+    assert [cleaner.feed(b"a\x1b["), cleaner.finish(), cleaner.feed(b"31m\n")] == ["", "a", "31m\n"]
 
 
 def test_a_line_is_given_when_its_newline_came() -> None:
@@ -204,10 +214,10 @@ def on_a_terminal(printed: str) -> str:
 
 
 @settings(max_examples=500, deadline=None)
-@given(st.text("abé\r\r\b\nKLR\t", max_size=80), st.data())
-def test_it_is_what_a_terminal_shows(printed: str, data: st.DataObject) -> None:
+@given(st.text("abé\r\r\b\nKLR\t", max_size=80) | st.text("abc\r\b", max_size=30), CUTS)
+def test_it_is_what_a_terminal_shows(printed: str, cuts: list[int]) -> None:
     raw = printed.replace("K", "\x1b[K").replace("L", "\x1b[2K").replace("R", "\x1b[3C").encode()
-    assert cleaned(*pieces(raw, data.draw(CUTS))) == on_a_terminal(printed)
+    assert cleaned(*pieces(raw, cuts)) == on_a_terminal(printed)
 
 
 @pytest.mark.parametrize("opening", [b"\x1b]", b"\x1bP", b"\x1b_", "\x9d".encode()])
@@ -252,8 +262,9 @@ def test_a_huge_line_that_is_redrawn_stays_in_memory_of_its_bound() -> None:
 
 
 def test_a_jump_is_not_wider_than_a_row() -> None:
-    assert cleaned(b"a\x1b[99999999999Cb\n") == "a" + " " * text.ROW + "b\n"
-    assert cleaned(b"x" * 5000 + b"\x1b[2Kb\n") == " " * text.ROW + "b\n"
+    assert cleaned(b"a\x1b[99999999999Cbc\n") == "a" + " " * text.ROW + "bc\n"
+    assert cleaned(b"x" * 5000 + b"\x1b[2Kbc\n") == " " * text.ROW + "bc\n"
+    assert cleaned(b"x" * 5000 + b"\x1b[1K\n") == "x" * (5000 - text.ROW + 1) + " " * (text.ROW - 1) + "\n"
 
 
 @pytest.mark.parametrize(
@@ -280,6 +291,7 @@ def test_live_holds_what_is_redrawn_and_gives_it_on_its_own_line() -> None:
 def test_live_holds_a_line_that_began_with_a_return() -> None:
     cleaner = Cleaner(live=True)
     assert [cleaner.feed(b"\r10%"), cleaner.feed(b"\r20%"), cleaner.feed(b"\n")] == ["", "", "20%\n"]
+    assert [cleaner.feed(b"|\b"), cleaner.feed(b"/"), cleaner.feed(b"\n")] == ["", "", "/\n"]
 
 
 @pytest.mark.parametrize(
@@ -289,6 +301,7 @@ def test_live_holds_a_line_that_began_with_a_return() -> None:
         ([b"text", b"\rtext and more\n"], "text and more\n"),
         ([b"text", b"\r\x1b[K", b"\nmore\n"], "text\nmore\n"),
         ([b"text", b"\x1b[2K\x1b[1A", b"more\n"], "text\nmore\n"),
+        ([b"text", b"\x1b[2K", b"\x1b[1Amore\n"], "text\nmore\n"),
     ],
 )
 def test_live_repeats_nothing_that_did_not_change(parts: list[bytes], seen: str) -> None:
@@ -351,6 +364,12 @@ def test_a_tail_that_begins_with_a_line_keeps_it() -> None:
     assert cut.text == "x" * 27 + "\n[... 874 characters (1 line) left out ...]\n" + tail
 
 
+def test_there_is_a_line_between_only_if_there_are_two_ends() -> None:
+    lines = [kept("x" * 1000, budget=budget).text.split("\n") for budget in range(40, 60)]
+    assert {len(parts) for parts in lines} == {1, 3}
+    assert all(all(parts) for parts in lines)
+
+
 @pytest.mark.parametrize("budget", [-5, 0, 1, 2, 30])
 def test_a_tiny_budget_is_kept_too(budget: int) -> None:
     whole = "ab\ncd\n" * 100
@@ -382,6 +401,8 @@ def test_nothing_is_lost_or_doubled(parts: list[str], budget: int, where: str) -
     if marker:
         assert marker.groups("")[:2] == (f"{cut.left_out_chars:,}", f"{cut.left_out_lines:,}")
         assert marker[3] == (where or None) or budget < 100
+        assert head
+        assert tail
         assert cut.text == head + ("" if head.endswith("\n") else "\n") + marker[0] + tail
     else:
         assert cut.text == head
@@ -390,19 +411,20 @@ def test_nothing_is_lost_or_doubled(parts: list[str], budget: int, where: str) -
     assert cut.left_out_lines == len(middle.removesuffix("\n").split("\n"))
 
 
-def test_the_ends_take_memory_of_their_budget() -> None:
-    ends = HeadTail(1000)
+@pytest.mark.parametrize("budget", [0, 1000])
+def test_the_ends_take_memory_of_their_budget(budget: int) -> None:
+    ends = HeadTail(budget)
     tracemalloc.start()
     for number in range(20_000):
         ends.add(f"line {number}\n")
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 100_000
-    assert ends.cut().text.endswith("line 19999\n")
+    assert ends.cut().text.endswith("line 19999\n" if budget else "")
 
 
 def test_shown_is_cleaned_and_cut() -> None:
-    assert shown(b"\x1b[31mred\x1b[m\r\n") == Cut("red\n", False, 0, 0)
+    assert shown(b"\x1b[31mred\x1b[m\r\nend") == Cut("red\nend", False, 0, 0)
     cut = shown(b"\x1b[31mred\x1b[m\r\n" * 50_000, where="/o")
     assert len(cut.text) <= 30_000
     assert cut.text.startswith("red\nred\n")

@@ -10,20 +10,19 @@ import time
 
 from outlast import process
 from outlast.errors import AlreadyEnded, InputRefused, StartFailed
-from outlast.executors.nursery import Nursery
 from outlast.frozen import fields
 from outlast.model import Receipt, Running
 from outlast.store import launchfile, output, status
 from outlast.store.home import open_home
 from outlast.store.registry import Registry
-from outlast.supervise.ending import end_trees
-from outlast.supervise.supervisor import EXISTS
+from outlast.supervise import EXISTS
 from outlast.watch import Deadline, Watch, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from outlast.executors.nursery import Nursery
     from outlast.model import Launch, Slice, Task
     from outlast.settings import Settings
 
@@ -39,10 +38,11 @@ class LocalExecutor:
     def __init__(self, home: str, settings: Settings) -> None:
         self._settings = settings
         self.registry = Registry(open_home(home))
-        self._nursery = Nursery()
+        self._nursery: Nursery | None = None
 
     def close(self) -> None:
-        self._nursery.close()
+        if self._nursery is not None:
+            self._nursery.close()
         self.registry.close()
 
     # --- start ---------------------------------------------------------------------------
@@ -61,11 +61,18 @@ class LocalExecutor:
 
     def _publish(self, staged: str, published: str) -> str | None:
         """Have the staged task started; why it could not be, or None."""
-        answer = self._nursery.fork(staged, published)
+        answer = self._nursery_of_ours().fork(staged, published)
         if answer is None:
             # The supervisor died before it could answer. What counts is what is on disk.
             return None if os.path.isdir(published) else "its supervisor died at the start"
         return str(answer["error"]) if "error" in answer else None
+
+    def _nursery_of_ours(self) -> Nursery:
+        from outlast.executors.nursery import Nursery  # looking at tasks needs none
+
+        if self._nursery is None:
+            self._nursery = Nursery()
+        return self._nursery
 
     # --- look ----------------------------------------------------------------------------
 
@@ -156,6 +163,8 @@ class LocalExecutor:
         return receipts
 
     def _end(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
+        from outlast.supervise.ending import end_trees
+
         directories = [self._directory(task_id) for task_id in task_ids]
         for task_id, directory in zip(task_ids, directories, strict=True):
             if not self.has_ended(task_id):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 
 from outlast.frozen import fields
 from outlast.model import Task
@@ -44,6 +43,8 @@ def duration(milliseconds: int) -> str:
 
 
 def signal_name(number: int) -> str:
+    import signal
+
     try:
         return signal.Signals(number).name
     except ValueError:

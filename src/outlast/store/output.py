@@ -13,6 +13,7 @@ import os
 
 from outlast.frozen import frozen
 from outlast.model import Slice
+from outlast.store import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 FILES = {"stdout": "output", "stderr": "stderr"}
 SEGMENTS = 8  # the tail that is kept is between 7 and 8 eighths of its half
+NOTE_BYTES = 100  # the line for people where the head ends; it counts like everything else
 _READ_BYTES = 256 * 1024
 
 
@@ -35,7 +37,7 @@ def bound_of(limit: int, split: bool) -> Bound:
     """The layout that keeps one stream within its share of `limit` bytes."""
     share = limit // 2 if split else limit
     tail = share // 2
-    return Bound(head=share - tail, segment=max(1, tail // SEGMENTS))
+    return Bound(head=share - tail, segment=max(1, (tail - NOTE_BYTES) // SEGMENTS))
 
 
 @frozen
@@ -59,7 +61,7 @@ def extents(directory: str, stream: str, head: int) -> list[Extent]:
         for entry in entries:
             if entry.name == base:
                 start = 0
-            elif entry.name.startswith(base + ".") and entry.name[len(base) + 1 :].isdigit():
+            elif entry.name.startswith(base + ".") and entry.name[len(base) + 1 :].isdecimal():
                 start = int(entry.name[len(base) + 1 :])
             else:
                 continue
@@ -117,9 +119,9 @@ class Sink:
 
     def _tell_of_the_bound(self) -> None:
         base = FILES[self._stream]
-        line = f"\n[outlast: the bound is reached; newer output is in {base}.NUMBER, where NUMBER is its first byte]\n"
+        line = f"\n[outlast: the bound is reached; newer output is in {base}.NUMBER, where NUMBER is its first byte"
         try:
-            os.pwrite(self.fd, line.encode(), self._bound.head)
+            os.pwrite(self.fd, line.ljust(NOTE_BYTES - 2).encode() + b"]\n", self._bound.head)
         except OSError:
             pass  # for people who read the file as it is; not worth losing anything for
 
@@ -136,14 +138,23 @@ class Source:
     def end(self) -> int:
         """Where the stream stands now."""
         kept = self.extents()
-        return kept[-1].end if kept else 0
+        return max(kept[-1].end if kept else 0, self._dropped_up_to())
+
+    def _dropped_up_to(self) -> int:
+        """Where the stream stood when bytes were last dropped for want of space."""
+        return int(record.read(self._directory).get("position", {}).get(self._stream, 0))
 
     def read(self, cursor: int, most: int = _READ_BYTES) -> Slice:
         """The next bytes from `cursor` on, skipping what was dropped; empty at the end."""
+        gone = cursor
         while True:
             extent = next((e for e in self.extents() if e.end > cursor), None)
             if extent is None:
-                return Slice(self._stream, cursor, b"", 0, cursor)
+                # Nothing is kept from here on. If bytes were dropped, look again: those
+                # that were kept before them may have come between our two looks.
+                if gone == cursor and (gone := max(cursor, self._dropped_up_to())) > cursor:
+                    continue
+                return Slice(self._stream, gone, b"", gone - cursor, gone)
             start = max(cursor, extent.start)
             try:
                 fd = os.open(extent.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -159,34 +170,35 @@ class Source:
         """All slices from `cursor` to where the stream stands when it is reached, or to `until`."""
         while until is None or cursor < until:
             piece = self.read(cursor, _READ_BYTES if until is None else min(_READ_BYTES, until - cursor))
-            if not piece.data or (until is not None and piece.start >= until):
+            if piece.next == cursor:
+                return
+            if until is not None and piece.start >= until:
+                yield Slice(self._stream, until, b"", until - cursor, until)
                 return
             yield piece
             cursor = piece.next
 
-    def tail(self, lines: int) -> int:
-        """The cursor from which the last `lines` lines can be read."""
-        kept = self.extents()
-        end = kept[-1].end if kept else 0
-        if lines <= 0:
-            return end
-        for extent in reversed(kept):
-            place = extent.end
-            while place > extent.start:
-                start = max(extent.start, place - _READ_BYTES)
-                data = self._exactly(start, place)
-                if place == end and data.endswith(b"\n"):
+    def tail(self, lines: int, end: int | None = None) -> int:
+        """The cursor from which the last `lines` lines (of those before `end`) can be read."""
+        end = self.end() if end is None else end
+        place, newest = end, True
+        for extent in reversed(self.extents() if lines > 0 else []):
+            upto = min(extent.end, end)
+            while upto > extent.start:
+                start = max(extent.start, upto - _READ_BYTES)
+                piece = self.read(start, upto - start)
+                if piece.start != start:
+                    return place  # rolled away: what came before it is not there any more
+                data = piece.data
+                if newest and data.endswith(b"\n"):
                     data = data[:-1]  # it ends the last line and does not start another
+                newest = False
                 count = data.count(b"\n")
                 if count >= lines:
                     return start + _newline_from_end(data, lines) + 1
                 lines -= count
-                place = start
-        return kept[0].start if kept else 0
-
-    def _exactly(self, start: int, end: int) -> bytes:
-        piece = self.read(start, end - start)
-        return piece.data if piece.start == start else b""
+                place = upto = start
+        return place
 
 
 def _newline_from_end(data: bytes, n: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 
 from outlast.model import START, Cursor
 
@@ -27,7 +26,7 @@ def move(directory: str, reader: str, place: Cursor) -> None:
         os.mkdir(readers, 0o700)
     except FileExistsError:
         pass
-    aside = os.path.join(readers, f".{secrets.token_hex(4)}")
+    aside = os.path.join(readers, f".{os.urandom(4).hex()}")
     with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
         file.write(f"{place.stdout} {place.stderr}\n")
     os.rename(aside, os.path.join(readers, _file_name(reader)))

@@ -1,1 +1,3 @@
 """What runs beside the command: supervisor, keeper, nursery. Standard library only."""
+
+EXISTS = "exists"  # a supervisor's answer when the id that it was given is taken

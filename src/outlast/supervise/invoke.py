@@ -20,23 +20,30 @@ if TYPE_CHECKING:
 
 PIPES = "pipes"
 
-# One line each, so that line numbers in messages are the text's own.
-_READ = '__outlast_dir=$1; shift; IFS= read -r -d "" __outlast_command < "$__outlast_dir/command"; '
-_PLAIN = _READ + 'eval "$__outlast_command"'
-_ON_EXIT = (
-    """trap '{ builtin printf "%s " exit "$?" "${PIPESTATUS[@]}" >| "$__outlast_dir/pipes"; } 2>/dev/null' EXIT; """
+# One line each, so that line numbers in messages are the text's own. What is ours goes on
+# whatever the text did to its shell: `set -e`, traps that print, functions named as builtins.
+_READ = (
+    '__outlast_dir=$1; builtin shift; IFS= builtin read -r -d "" __outlast_command < "$__outlast_dir/command" || :; '
 )
-_AFTER = """{ __outlast_pipes=("\\$?" "\\${PIPESTATUS[@]}"); } 2>/dev/null"""
+_PLAIN = _READ + 'builtin eval "$__outlast_command"'
+_SAVE = 'builtin printf "%s " {} "${{__outlast_pipes[@]}}" >| "$__outlast_dir/pipes"'
+_ON_EXIT = (
+    """trap '{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); builtin trap "" XFSZ; """
+    + _SAVE.format("exit")
+    + "; } >/dev/null 2>&1' EXIT; "
+)
+_AFTER = r"""{ __outlast_pipes=(\"\$?\" \"\${PIPESTATUS[@]}\"); } >/dev/null 2>&1"""
 _PIPES = (
     _READ
     + 'if [[ -z $(BASH_ENV= "$BASH" -n "$__outlast_dir/command" 2>&1) ]]; then '
     + _ON_EXIT
-    + f"""eval "$__outlast_command"$'\\n'"{_AFTER}"; """
-    + """{ __outlast_code=$?; set +x; [[ -z $__outlast_pipes ]] || """
-    + """builtin printf "%s " end "${__outlast_pipes[@]}" >| "$__outlast_dir/pipes"; """
-    + """[[ $(builtin trap -p EXIT) != *__outlast_dir* ]] || builtin trap - EXIT; } 2>/dev/null; """
+    + f"""builtin eval "$__outlast_command"$'\\n'"{_AFTER}"; """
+    + "{ __outlast_code=$?; set +x; unset -f builtin; builtin trap - DEBUG ERR; "
+    + 'builtin trap "" XFSZ; [[ -z ${__outlast_pipes-} ]] || '
+    + _SAVE.format("end")
+    + "; [[ $(builtin trap -p EXIT) != *__outlast_dir* ]] || builtin trap - EXIT; } >/dev/null 2>&1; "
     + 'builtin exit "${__outlast_pipes:-$__outlast_code}"; '
-    + 'else eval "$__outlast_command"; fi'
+    + 'else builtin eval "$__outlast_command"; fi'
 )
 
 
@@ -50,6 +57,12 @@ def arguments(shell: str, command: str, directory: str) -> list[str]:
 def wants_pipes(command: str) -> bool:
     """Whether the last pipeline can have a status of its own that differs from the exit code."""
     return ("|" in command or "!" in command) and not command.rstrip("\n").endswith("\\")
+
+
+def make_room(command: str, directory: str = ".") -> None:
+    """Put the file in place that the shell writes to: its own would have the mode that the command's umask gives."""
+    if wants_pipes(command):
+        os.close(os.open(os.path.join(directory, PIPES), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def stages(shell: str, command: str, code: int, written: str) -> tuple[int, ...] | None:
@@ -66,4 +79,4 @@ def stages(shell: str, command: str, code: int, written: str) -> tuple[int, ...]
 
 
 def _are_codes(words: Sequence[str]) -> bool:
-    return all(word.isdigit() and int(word) < 256 for word in words)
+    return all(word.isascii() and word.isdigit() and int(word) < 256 for word in words)

@@ -19,7 +19,7 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.model import Exited, Stdin
 from outlast.store import bell, launchfile, output, record, status
-from outlast.supervise import invoke, signals
+from outlast.supervise import EXISTS, invoke, signals
 from outlast.supervise.ending import end_trees
 from outlast.supervise.forks import fork_into
 from outlast.supervise.keeper import CHILDLESS, DONE, GO, Keeper
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from outlast.model import Identity, Launch, Outcome
-
-EXISTS = "exists"  # the answer when the id is taken
 
 
 def start(staged: str, published: str, reply: int) -> NoReturn:
@@ -73,6 +71,7 @@ def _bring_up(staged: str, published: str, reply: int) -> Supervisor:
     launch, _ = launchfile.read()
     record.reserve()
     bell.hang()
+    invoke.make_room(launch.command)
     post = Post(published, launch, _open_pipes(launch), _open_stdin(launch))
     post.take_lock()
     hand, theirs = socket.socketpair()

@@ -1,0 +1,113 @@
+"""What the fault tests share: who guards a task, killing one of them, and a pid namespace to be wild in."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import outlast
+from outlast import Shell, process
+from outlast.model import Guards, Identity, Task
+from outlast.store import status
+from tests.conftest import eventually
+
+SOURCE = str(Path(outlast.__file__).parent.parent)
+ROOT = str(Path(__file__).parent.parent.parent)
+
+
+def dice(request: pytest.FixtureRequest | None = None) -> random.Random:
+    """Chance with a seed that is printed, so that a failure can be had again: OUTLAST_SEED=… pytest …"""
+    seed = int(os.environ.get("OUTLAST_SEED") or random.randrange(1 << 32))
+    print(f"OUTLAST_SEED={seed}")
+    return random.Random(seed)
+
+
+def directory_of(task: Task) -> str:
+    return os.path.dirname(task.output_file)
+
+
+def guards_of(task: Task) -> Guards:
+    return status.guards_of(directory_of(task))
+
+
+def guard(task: Task, name: str) -> Identity:
+    """The supervisor or the keeper of a task, as recorded."""
+    found = getattr(guards_of(task), name)
+    assert isinstance(found, Identity)
+    return found
+
+
+def end(who: Identity) -> None:
+    """kill -9 of one process of ours."""
+    assert process.send(who, signal.SIGKILL), f"{who} is gone already"
+
+
+def replace(task: Task, name: str) -> None:
+    """kill -9 of the supervisor or the keeper; returns when another one watches the task."""
+    before = guard(task, name)
+    end(before)
+    eventually(lambda: guard(task, name) != before and process.is_alive(guard(task, name)), what=f"a new {name}")
+
+
+def end_both(task: Task) -> None:
+    """kill -9 of supervisor and keeper before either can notice."""
+    both = [guard(task, "supervisor"), guard(task, "keeper")]
+    for who in both:
+        process.send(who, signal.SIGSTOP)
+    for who in both:
+        end(who)
+    eventually(lambda: not any(map(process.is_alive, both)))
+
+
+def closed(shell: Shell, task: Task) -> Task:
+    """The task when nothing of it is left."""
+    eventually(lambda: shell.executor.is_closed(task.task_id), what=f"the end of {task.task_id}")
+    return shell.show(task.task_id)
+
+
+def output(task: Task) -> bytes:
+    return Path(task.output_file).read_bytes()
+
+
+def numbers(count: int, start: int = 1) -> bytes:
+    """What `seq` prints."""
+    return b"".join(b"%d\n" % n for n in range(start, count + 1))
+
+
+def state_of(who: Identity) -> str:
+    """The letter that the kernel has for a process; empty if it is gone."""
+    stat = process.stat_of(who.pid)
+    return stat.state if stat and stat.tick == who.tick else ""
+
+
+def codes_survive_both() -> bool:
+    """Whether this kernel tells how a process ended after init reaped it (since Linux 6.15)."""
+    pid = os.fork()
+    if not pid:
+        os._exit(7)
+    fd = os.pidfd_open(pid)
+    os.waitpid(pid, 0)
+    try:
+        return process.ended_how(pid, fd) is not None
+    finally:
+        os.close(fd)
+
+
+def namespace() -> list[str]:
+    """The words that run a command as the first process of a pid namespace, which ends with it."""
+    words = ["unshare", "-pf" if os.geteuid() == 0 else "-Urpf", "--mount-proc", "--kill-child"]
+    tried = subprocess.run([*words, "true"], capture_output=True)
+    if tried.returncode:
+        pytest.skip(f"no pid namespace can be made here: {tried.stderr.decode().strip()}")
+    return words
+
+
+def python(code: str, *arguments: str) -> list[str]:
+    """The words that run `code` with the package and the tests in reach."""
+    return [sys.executable, "-c", f"import sys; sys.path[:0] = {[SOURCE, ROOT]!r}\n{code}", *arguments]
