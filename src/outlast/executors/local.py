@@ -48,6 +48,7 @@ class LocalExecutor:
     # --- start ---------------------------------------------------------------------------
 
     def start(self, launch: Launch) -> Task:
+        self.registry.sweep()
         self.registry.prune(self._settings.retention_hours * 3600)
         for _ in range(_ID_TRIES):
             staged, published = self.registry.stage(launch, self._settings.state_limit_bytes)

@@ -125,8 +125,10 @@ class Index:
         query = f"SELECT id FROM tasks WHERE instr(id, ?) {where} ORDER BY created DESC, id"
         return [str(row[0]) for row in self._db.execute(query, [part, *values])]
 
-    def unfinished(self) -> list[str]:
-        return [str(row[0]) for row in self._db.execute("SELECT id FROM tasks WHERE ended IS NULL ORDER BY created")]
+    def unfinished(self, before: float, most: int = -1) -> list[str]:
+        """Tasks made before that moment which were not seen to be over, oldest first."""
+        query = "SELECT id FROM tasks WHERE created < ? AND ended IS NULL ORDER BY created LIMIT ?"
+        return [str(row[0]) for row in self._db.execute(query, (before, most))]
 
     def ended_before(self, moment: float, most: int, session: str | None = None) -> list[str]:
         """Finished tasks (of a session) whose end is longest ago."""

@@ -71,8 +71,8 @@ class Registry:
 
     def _make_room(self, wanted: int, total: int) -> None:
         """Take back what tasks reserved and did not use; then remove what ended longest ago."""
-        for task_id in self.index.unfinished():
-            self._settle(task_id)
+        for task_id in self.index.unfinished(time.time()):
+            self._settle_quietly(task_id)
         for task_id in self.index.ended_before(time.time(), PRUNE_AT_ONCE):
             if self.index.kept_bytes() + wanted <= total:
                 return
@@ -161,6 +161,12 @@ class Registry:
             self.index.finish(task_id, ended, _size(directory), view.dump(task))
         return task
 
+    def _settle_quietly(self, task_id: str) -> None:
+        try:
+            self._settle(task_id)
+        except (UnknownTask, DamagedTask):
+            pass  # being prepared this moment, or for `clean` to remove
+
     def _processes(self) -> process.Table:
         # One look at the process table serves a whole listing.
         if self._table is None:
@@ -203,7 +209,10 @@ class Registry:
 
     def prune(self, older_than_s: float, most: int = PRUNE_AT_ONCE, session: str | None = None) -> int:
         """Remove up to `most` tasks (-1: all) that ended longer ago than that; how many."""
-        old = self.index.ended_before(time.time() - older_than_s, most, session)
+        before = time.time() - older_than_s
+        for task_id in self.index.unfinished(before, most):
+            self._settle_quietly(task_id)  # nobody may have looked at it since it ended
+        old = self.index.ended_before(before, most, session)
         return sum(self.remove(task_id) for task_id in old)
 
     def sweep(self) -> None:

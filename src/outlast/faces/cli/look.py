@@ -65,6 +65,8 @@ def _recent(tasks: list[Task]) -> list[Task]:
 
 
 def _width() -> int:
+    if os.environ.get("COLUMNS", "").isdigit():
+        return int(os.environ["COLUMNS"])
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns
     except OSError:
