@@ -6,7 +6,7 @@ import math
 import os
 import re
 
-from outlast.errors import BadInput
+from outlast.errors import BadInput, named
 from outlast.model import START, Cursor, Request, Stdin
 
 TYPE_CHECKING = False
@@ -64,12 +64,14 @@ def _encoded(what: str, text: str) -> bytes:
     try:
         return os.fsencode(text)
     except UnicodeEncodeError:
-        raise BadInput(f"The {what} contains half a surrogate pair and cannot be written as UTF-8.") from None
+        raise BadInput(f"The {what} contains half a surrogate pair, which is no character; remove it.") from None
 
 
 def _text(what: str, text: object) -> str:
-    if not isinstance(text, str) or not text:
-        raise BadInput(f"The {what} is empty or not text.")
+    if not isinstance(text, str):
+        raise BadInput(f"The {what} is text, not {type(text).__name__}.")
+    if not text:
+        raise BadInput(f"The {what} is empty; name one, or leave it out.")
     _encoded(what, text)
     return text
 
@@ -77,9 +79,9 @@ def _text(what: str, text: object) -> str:
 def _check_env(env: Mapping[str, str]) -> dict[str, str]:
     for name, value in env.items():
         if not all(isinstance(text, str) for text in (name, value)):
-            raise BadInput("Environment variables are text: names and values.")
+            raise BadInput(f"The environment variable {named(name)} is not text; give its name and its value as text.")
         if not name or "=" in name:
-            raise BadInput(f"'{name}' is not the name of an environment variable; write NAME=VALUE.")
+            raise BadInput(f"{named(name)} is not the name of an environment variable; write NAME=VALUE.")
         _encoded("environment", name + value)
     return dict(env)
 
@@ -89,25 +91,41 @@ def _stdin(stdin: str | bytes | Stdin | None) -> Stdin:
         case None:
             return Stdin()
         case str():
-            return Stdin(text=stdin.encode(errors="surrogateescape"))
+            return Stdin(text=input_bytes(stdin))
         case bytes():
             return Stdin(text=stdin)
         case Stdin():
             return stdin
-    raise BadInput("stdin is text, bytes, or a Stdin (a file, or kept open).")
+    raise BadInput(f"The input is text, bytes, or a Stdin (a file, or kept open), not {type(stdin).__name__}.")
+
+
+def input_bytes(text: str | bytes) -> bytes:
+    """What a command is given to read."""
+    if isinstance(text, bytes):
+        return text
+    if not isinstance(text, str):
+        raise BadInput(f"The input is text or bytes, not {type(text).__name__}.")
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        raise BadInput("The input contains half a surrogate pair, which is no character; remove it.") from None
 
 
 def _description(text: str) -> str:
+    if not isinstance(text, str):
+        raise BadInput(f"The description is text, not {type(text).__name__}.")
     _encoded("description", text)
     if len(text) > LONGEST_DESCRIPTION:
-        raise BadInput(f"The description has {len(text)} characters; at most {LONGEST_DESCRIPTION} are kept.")
+        raise BadInput(
+            f"The description has {len(text)} characters and at most {LONGEST_DESCRIPTION} are taken; shorten it."
+        )
     return text
 
 
-def session_name(name: str) -> str:
+def session_name(name: object) -> str:
     """A session's name: also the name of a file one day, so no surprises."""
-    if not _SESSION.fullmatch(name):
-        raise BadInput(f"'{name}' is no name for a session; use up to 64 letters, digits, '.', '_' and '-'.")
+    if not isinstance(name, str) or not _SESSION.fullmatch(name):
+        raise BadInput(f"{named(name)} is no name for a session; use up to 64 letters, digits, '.', '_' and '-'.")
     return name
 
 
@@ -131,5 +149,5 @@ def cursor(text: str | Cursor | None) -> Cursor:
         return text
     found = _CURSOR.fullmatch(str(text).strip())
     if not found:
-        raise BadInput(f"'{text}' is not a cursor; use one that an earlier reply gave, or 0 for the start.")
+        raise BadInput(f"{named(text)} is not a cursor; use one that an earlier reply gave, or 0 for the start.")
     return Cursor(int(found[1]), int(found[2] or 0))

@@ -6,6 +6,19 @@ a stable `code` for programs and one sentence for people that says what to do.
 
 from __future__ import annotations
 
+_NAMED = 80  # characters of what somebody gave that an error repeats
+
+
+def named(text: object) -> str:
+    """Something that somebody gave, as an error repeats it: between quotes, and not the whole of a novel."""
+    whole = str(text)
+    return f"'{whole if len(whole) <= _NAMED else whole[: _NAMED - 1] + '…'}'"
+
+
+def _one_line(message: str) -> str:
+    # What a user gave may hold line ends, or sequences that a terminal would obey.
+    return message if message.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
+
 
 class OutlastError(Exception):
     """The root: catch this to catch everything that Outlast raises on purpose."""
@@ -13,8 +26,8 @@ class OutlastError(Exception):
     code = "error"
 
     def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = _one_line(message)
+        super().__init__(self.message)
 
 
 class BadInput(OutlastError):
@@ -69,6 +82,12 @@ class DamagedTask(OutlastError):
     """A task's own files cannot be understood; other tasks are not affected."""
 
     code = "damaged-task"
+
+
+class SystemRefused(OutlastError):
+    """The system refused what we cannot do without just now: a descriptor, memory, a disk that works."""
+
+    code = "system-refused"
 
 
 class Unsupported(OutlastError):

@@ -48,10 +48,12 @@ class Stat:
     tick: int
     cpu_ticks: int
     wait_status: int
+    threads: int
 
     @property
     def dead(self) -> bool:
-        return self.state in "ZX"
+        # A process whose first thread ended looks like a zombie, and its other threads go on.
+        return self.state in "ZX" and self.threads <= 1
 
 
 def stat_of(pid: int) -> Stat | None:
@@ -79,7 +81,31 @@ def stat_of(pid: int) -> Stat | None:
         tick=int(part[19]),
         cpu_ticks=sum(map(int, part[11:15])),
         wait_status=int(part[49]),
+        threads=int(part[17]),
     )
+
+
+def children_of(pid: int) -> list[int]:
+    """Its children, ended ones that it did not reap included; empty if it is gone.
+
+    A snapshot of the whole table can miss a process whose parent ends meanwhile. This cannot:
+    if it is empty, there was a moment without any child.
+    """
+    if not os.path.exists("/proc/thread-self/children"):
+        return Table().children.get(pid, [])  # a kernel built without CONFIG_PROC_CHILDREN
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return [child for thread in threads for child in _children(f"/proc/{pid}/task/{thread}")]
+
+
+def _children(thread: str) -> list[int]:
+    try:
+        with open(f"{thread}/children", "rb", 0) as file:
+            return [int(word) for word in file.read().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []  # that thread ended: its children are another's now
 
 
 class Table:
@@ -91,7 +117,12 @@ class Table:
         for name in os.listdir("/proc"):
             if name.isdigit() and (stat := stat_of(int(name))):
                 self.by_pid[stat.pid] = stat
-                self.children.setdefault(stat.parent, []).append(stat.pid)
+        for stat in [stat for stat in self.by_pid.values() if stat.parent and stat.parent not in self.by_pid]:
+            # Its parent ended while we looked, so it has another one now.
+            if again := stat_of(stat.pid):
+                self.by_pid[stat.pid] = again
+        for stat in self.by_pid.values():
+            self.children.setdefault(stat.parent, []).append(stat.pid)
 
     def holds(self, who: Identity) -> bool:
         stat = self.by_pid.get(who.pid)
@@ -114,6 +145,16 @@ def is_alive(who: Identity) -> bool:
         return False
     stat = stat_of(who.pid)
     return stat is not None and stat.tick == who.tick and not stat.dead
+
+
+def is_below(who: Identity | None) -> bool:
+    """Whether this very process is an ancestor of ours."""
+    stat = stat_of(os.getpid())
+    while stat is not None and stat.parent:
+        stat = stat_of(stat.parent)
+        if stat is not None and who is not None and (stat.pid, stat.tick) == (who.pid, who.tick):
+            return True
+    return False
 
 
 def open_pidfd(who: Identity) -> int | None:
@@ -168,8 +209,10 @@ def send_group(leader: Identity, number: int) -> bool:
 def ended_how(pid: int, pidfd: int) -> tuple[Outcome, float | None] | None:
     """How a process ended and the CPU seconds it took, whoever its parent is; None if it cannot be known (yet)."""
     stat = stat_of(pid)
-    if stat is not None and stat.dead and stat.state == "Z":
-        return _outcome(stat.wait_status), stat.cpu_ticks / os.sysconf("SC_CLK_TCK")
+    if stat is not None and stat.dead:
+        outcome = _as_its_parent(pidfd) or (_outcome(stat.wait_status) if _may_see_its_code(pid) else None)
+        if is_unreaped(pidfd):  # looked at last: all of the above was about this process and no other
+            return (outcome, stat.cpu_ticks / os.sysconf("SC_CLK_TCK")) if outcome else None
     # Reaped already, perhaps by init after our keeper died. Since Linux 6.15 a
     # descriptor that was opened before still knows.
     info = bytearray(_PIDFD_INFO_BYTES)
@@ -183,6 +226,39 @@ def ended_how(pid: int, pidfd: int) -> tuple[Outcome, float | None] | None:
         return None
     (wait_status,) = struct.unpack_from("i", info, 60)
     return _outcome(wait_status), None
+
+
+def _as_its_parent(pidfd: int) -> Outcome | None:
+    try:
+        found = os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    if found is None:
+        return None
+    return Exited(found.si_status) if found.si_code == os.CLD_EXITED else Signalled(found.si_status)
+
+
+def _may_see_its_code(pid: int) -> bool:
+    # Of a process with more rights than ours (`exec sudo …`) the table says 0, whatever it was.
+    # This link takes the same right to read.
+    try:
+        os.readlink(f"/proc/{pid}/exe")
+    except PermissionError:
+        return False
+    except OSError:
+        pass  # an ended process has no file any more
+    return True
+
+
+def is_unreaped(pidfd: int) -> bool:
+    """Whether its number is still its own, ended or not."""
+    try:
+        signal.pidfd_send_signal(pidfd, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _outcome(wait_status: int) -> Outcome:
@@ -214,6 +290,8 @@ def rename_self(name: str, title: str) -> None:
 def _put(path: str, data: bytes, place: int) -> None:
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
-        os.pwrite(fd, data, place)
+        if place:
+            os.lseek(fd, place, os.SEEK_SET)  # not pwrite: /proc/self/comm takes none, wherever it is to write
+        os.write(fd, data)
     finally:
         os.close(fd)

@@ -6,18 +6,22 @@ the tail of the text are held.
 
 from __future__ import annotations
 
-from outlast.errors import BadInput
+from outlast.errors import BadInput, named
 from outlast.frozen import fields, frozen
-from outlast.model import START, STREAMS, Cursor, Result
+from outlast.model import START, STREAMS, Cursor, Result, Slice
 from outlast.sieve import Sieve
 from outlast.text import Cleaner, HeadTail
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from outlast.model import Task
     from outlast.store.output import Source
+
+_LONGEST_STRING = 8192  # of an escape sequence that carries text (a title, a link), as in `text`
+_LONGEST_CONTROL = 256  # of any other one
+_LONGEST_LINE = 1 << 20  # that is held back until it is finished, as in `sieve`
 
 
 @frozen
@@ -47,18 +51,22 @@ class Piece:
 def check(selection: Selection, split: bool) -> None:
     """Say what is wrong with a selection before anything is read."""
     if selection.stream is not None and selection.stream not in STREAMS:
-        raise BadInput(f"There is no stream '{selection.stream}'; use stdout or stderr.")
+        raise BadInput(f"There is no stream {named(selection.stream)}; use stdout or stderr.")
     if selection.stream == "stderr" and not split:
-        raise BadInput("This task was run without --split: its stderr is in its one output, in the order printed.")
+        raise BadInput(
+            "This task was run without --split, so its stderr is in its one output, in the order printed; "
+            "read that one."
+        )
     if selection.tail is not None and selection.tail < 0:
         raise BadInput(f"The number of last lines must be 0 or more, not {selection.tail}.")
     if selection.lines is not None:
         first, last = selection.lines
         if first < 1 or (last is not None and last < first):
-            raise BadInput(f"Lines {first} to {last} are no range; the first line is 1.")
+            upto = "the end" if last is None else last
+            raise BadInput(f"Lines {first} to {upto} are no range; count from 1, and give the smaller number first.")
     starts = [name for name in ("cursor", "tail", "lines") if getattr(selection, name) is not None]
     if len(starts) > 1:
-        raise BadInput(f"Only one of {' and '.join(starts)} can say where to start.")
+        raise BadInput(f"Only one of {' and '.join(starts)} can say where to start; leave out the others.")
     Sieve(selection.filter, selection.exclude, selection.ignore_case)
 
 
@@ -94,20 +102,68 @@ def _piece(task: Task, source: Source, stream: str, selection: Selection, budget
     cleaner, kept = Cleaner(), HeadTail(budget)
     sieve = Sieve(selection.filter, selection.exclude, selection.ignore_case)
     picker = LineRange(selection.lines)
-    start = source.tail(selection.tail) if selection.tail is not None else (selection.cursor or START).at(stream)
     # Fixed now: a task that prints faster than we read must not keep us for ever.
-    end = max(source.end(), start)
+    end = source.end()
+    start = source.tail(selection.tail, end) if selection.tail is not None else (selection.cursor or START).at(stream)
     place, dropped = start, 0
-    for piece in source.chunks(start, end):
-        data = piece.data
-        if piece.next >= end and not task.closed:
-            data = data[: len(data) - _half_character(data)]
-        kept.add(picker.take(sieve.feed(cleaner.feed(data))))
-        dropped += piece.dropped
-        place = piece.start + len(data)
+    for piece in settled(task, source, start, end, bool(selection.filter or selection.exclude)):
+        if piece.dropped:
+            rest = sieve.feed(cleaner.finish()) + sieve.finish()
+            kept.add(picker.take(rest + gap(piece.dropped)))
+            dropped += piece.dropped
+        kept.add(picker.take(sieve.feed(cleaner.feed(piece.data))))
+        place = piece.next
     kept.add(picker.take(sieve.feed(cleaner.finish()) + sieve.finish()))
     cut = kept.cut(where=task.output_file)
     return Piece(cut.text, cut.truncated, dropped, sieve.hidden, place)
+
+
+def gap(dropped: int) -> str:
+    """What stands where bytes are missing, so that nobody takes both sides of the gap for one text."""
+    return f"\n[outlast: {dropped} bytes were dropped here]\n"
+
+
+def settled(task: Task, source: Source, start: int, end: int, by_lines: bool) -> Iterator[Slice]:
+    """The bytes from `start` to `end` whose meaning cannot change any more.
+
+    While a task prints, the last of them can be half a character, half an escape sequence
+    or, where lines are matched `by_lines`, half a line. Those are for the next read.
+    """
+    if by_lines and not task.closed:
+        end = _end_of_last_line(source, end)
+    for piece in source.chunks(start, end):
+        if piece.next < end or task.closed:
+            yield piece
+        else:
+            size = len(piece.data) - _unfinished(piece.data)
+            yield Slice(piece.stream, piece.start, piece.data[:size], piece.dropped, piece.start + size)
+
+
+def _end_of_last_line(source: Source, end: int) -> int:
+    if source.read(max(0, end - 1), 1).data in (b"\n", b""):
+        return end
+    start = source.tail(1, end)
+    return start if end - start <= _LONGEST_LINE else end
+
+
+def _unfinished(data: bytes) -> int:
+    """How many bytes at the end only make sense together with what is still to come."""
+    escape = data.rfind(b"\x1b", max(0, len(data) - _LONGEST_STRING))
+    if escape >= 0 and _is_unfinished(data[escape + 1 :]):
+        return len(data) - escape
+    return _half_character(data)
+
+
+def _is_unfinished(sequence: bytes) -> bool:
+    """Whether the end of an escape sequence is missing; without its ESC."""
+    kind, rest = sequence[:1], sequence[1:]
+    if kind and kind in b"]PX^_k":
+        return not any(ender in rest for ender in (b"\a", b"\n", b"\x18", b"\x1a"))
+    if len(sequence) >= _LONGEST_CONTROL:
+        return False
+    if kind == b"[":
+        return all(0x20 <= byte <= 0x3F for byte in rest)
+    return all(0x20 <= byte <= 0x2F for byte in sequence)
 
 
 def _half_character(data: bytes) -> int:

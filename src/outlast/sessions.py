@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 
-from outlast.errors import BadInput
+from outlast.errors import BadInput, named
 from outlast.model import Grant, Launch
 
 TYPE_CHECKING = False
@@ -82,13 +82,15 @@ def _directory(asked: str) -> str:
         path = os.path.abspath(os.path.expanduser(asked)) if asked else os.getcwd()
         found = os.stat(path)
     except FileNotFoundError:
-        raise BadInput(f"The directory {asked or '(current)'} does not exist; create it or give another one.") from None
+        if not asked:
+            raise BadInput("The current directory does not exist any more; name another one to run in.") from None
+        raise BadInput(f"The directory {asked} does not exist; create it or give another one.") from None
     except OSError as error:
-        raise BadInput(f"The directory {asked} cannot be used: {error.strerror}.") from None
+        raise BadInput(f"The directory {asked} cannot be used: {error.strerror}; give another one.") from None
     if not stat.S_ISDIR(found.st_mode):
         raise BadInput(f"{path} is not a directory; give one to run in.")
     if not os.access(path, os.X_OK):
-        raise BadInput(f"The directory {path} cannot be entered: Permission denied.")
+        raise BadInput(f"The directory {path} cannot be entered: Permission denied; give another one.")
     return path
 
 
@@ -99,7 +101,7 @@ def _shell(asked: str, environ: Mapping[str, str]) -> str:
         return shutil.which("bash", path=environ.get("PATH")) or "/bin/sh"
     found = shutil.which(os.path.expanduser(asked), path=environ.get("PATH"))
     if not found:
-        raise BadInput(f"There is no shell '{asked}'; give the path of one that is installed.")
+        raise BadInput(f"There is no shell {named(asked)}; give the path of one that is installed.")
     return os.path.abspath(found)
 
 
@@ -108,9 +110,14 @@ def _check_stdin(request: Request, cwd: str) -> None:
         return
     path = os.path.join(cwd, request.stdin.file)
     if not os.path.exists(path):
-        raise BadInput(f"The input file {path} does not exist.")
-    if os.path.isdir(path) or not os.access(path, os.R_OK):
-        raise BadInput(f"The input file {path} cannot be read.")
+        raise BadInput(f"The input file {path} does not exist; give another one.")
+    if os.path.isdir(path):
+        raise BadInput(f"{path} is a directory; give a file to read the input from.")
+    if stat.S_ISFIFO(os.stat(path).st_mode):
+        # Its other end may never be opened, and the supervisor would wait for that.
+        raise BadInput(f"{path} is a pipe; read it, and give what it holds as text.")
+    if not os.access(path, os.R_OK):
+        raise BadInput(f"The input file {path} cannot be read: Permission denied; give another one.")
 
 
 def _umask() -> int:

@@ -62,6 +62,7 @@ _LEAST = {
     "kill_grace_s": 0,
     "shown_chars": 200,
 }
+_KINDS: dict[type, str] = {int: "a whole number", float: "a number"}
 _MOST = 1 << 53  # what every file format and the index can hold
 
 
@@ -89,23 +90,25 @@ def load(home: str, env: Mapping[str, str]) -> Settings:
 def _from_file(path: str) -> dict[str, object]:
     try:
         file = open(path, "rb")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        raise BadInput(f"The settings file {path} cannot be read: {error.strerror}.") from None
+        if not os.access(os.path.dirname(path), os.X_OK):
+            return {}  # whoever opens the state directory says what is wrong with it
+        raise BadInput(f"The settings file {path} cannot be read: {error.strerror}; make it readable.") from None
     import tomllib  # only here: most machines have no such file
 
     with file:
         try:
             return tomllib.load(file)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise BadInput(f"The settings file {path} is not valid TOML: {error}.") from None
+            raise BadInput(f"The settings file {path} is not TOML: {error}; correct it.") from None
 
 
 def _checked(name: str, value: object, where: str) -> object:
     known = fields(Settings())
     if name not in known:
-        raise BadInput(f"Unknown setting {where}; known are {', '.join(known)}.")
+        raise BadInput(f"There is no setting {where}; known are {', '.join(known)}.")
     kind = type(known[name])
     if kind is str:
         if not isinstance(value, str):
@@ -114,9 +117,9 @@ def _checked(name: str, value: object, where: str) -> object:
     try:
         number = kind(value)
     except (TypeError, ValueError, OverflowError):
-        raise BadInput(f"The setting {where} must be a number, not {value!r}.") from None
+        raise BadInput(f"The setting {where} must be {_KINDS[kind]}, not {value!r}.") from None
     if isinstance(value, bool) or (kind is int and isinstance(value, float) and number != value):
-        raise BadInput(f"The setting {where} must be a {'whole ' if kind is int else ''}number, not {value!r}.")
+        raise BadInput(f"The setting {where} must be {_KINDS[kind]}, not {value!r}.")
     if not number >= _LEAST[name]:
         raise BadInput(f"The setting {where} must be at least {_LEAST[name]}, not {value}.")
     if kind is int and number > _MOST:

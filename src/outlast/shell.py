@@ -15,7 +15,7 @@ import os
 import sys
 
 from outlast import asking, reading
-from outlast.errors import AlreadyEnded, BadInput, Unsupported
+from outlast.errors import AlreadyEnded, BadInput, Unsupported, named
 from outlast.executors.local import LocalExecutor
 from outlast.model import STREAMS
 from outlast.permissions import POLICIES, decide
@@ -46,7 +46,7 @@ class Shell:
         self.session = asking.session_name(session or self.settings.session)
         self.policy = policy or "yolo"
         if self.policy not in POLICIES:
-            raise BadInput(f"There is no policy '{self.policy}'; known are {', '.join(POLICIES)}.")
+            raise BadInput(f"There is no policy {named(self.policy)}; known are {', '.join(POLICIES)}.")
         self._scope = None if operator else self.session
         self.executor = LocalExecutor(home, self.settings)
 
@@ -234,20 +234,18 @@ class Shell:
 
     def kill_all(self, task_ids: list[str], grace: float | None = None) -> list[Receipt]:
         """End several tasks at once. Nothing is done if one of them is unknown or has nothing left to end."""
-        patience = asking.seconds("grace", grace)
+        patience = self.settings.kill_grace_s if grace is None else asking.seconds("grace", grace)
         found = list(dict.fromkeys(self._find(task_id) for task_id in task_ids))
         for task_id in found:
             task = self.executor.status(task_id)
             if task.finished and not task.children:
                 raise AlreadyEnded(f"{task_id} has ended already ({describe_end(task)}); there is nothing left to end.")
         rule = f"kill by process {os.getpid()} of user {os.getuid()}"
-        grace = self.settings.kill_grace_s if patience is None else patience
-        return self.executor.signal(found, grace, "kill", rule)
+        return self.executor.signal(found, float("inf") if patience is None else patience, "kill", rule)
 
     def send(self, task_id: str, text: str | bytes = "", *, eof: bool = False) -> None:
         """Feed the input of a task that was started with it kept open; `eof` ends it."""
-        data = text.encode(errors="surrogateescape") if isinstance(text, str) else text
-        self.executor.write(self._find(task_id), data, eof)
+        self.executor.write(self._find(task_id), asking.input_bytes(text), eof)
 
     # --- list, keep ----------------------------------------------------------------------
 
@@ -259,7 +257,7 @@ class Shell:
         """The tasks of this session (an operator: of all, or of one), newest first."""
         wanted = _STATUS_WORDS.get(status, status) if status else None
         if wanted is not None and wanted not in _STATUSES:
-            raise BadInput(f"There is no status '{status}'; use one of {', '.join(_STATUSES)}.")
+            raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
         tasks = self.executor.registry.tasks(self._scope or session)
         return [task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind)]
 
@@ -269,7 +267,7 @@ class Shell:
 
     def clean(self, *, older_than_hours: float | None = None, all_finished: bool = False) -> int:
         """Remove finished tasks with their output; never a running one. How many."""
-        if older_than_hours is not None and older_than_hours < 0:
+        if older_than_hours is not None and not older_than_hours >= 0:
             raise BadInput(f"The age must be 0 hours or more, not {older_than_hours:g}.")
         hours = 0.0 if all_finished else self.settings.retention_hours if older_than_hours is None else older_than_hours
         registry = self.executor.registry

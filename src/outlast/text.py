@@ -28,8 +28,8 @@ ENDERS = "\a\x18\x1a"  # BEL, CAN, SUB: they end a sequence, and are nothing els
 OBEYED = frozenset("KJCDG`ABEFHfd")  # erase; move within the line; move to another one
 
 # Zero-width joiner and non-joiner (U+200C, U+200D) stay: families of emoji, Persian and
-# the scripts of India are misspelt without them. Tags and the variation selectors of
-# plane 14 go: people cannot see them and models can read them.
+# the scripts of India are misspelt without them. Tags (U+E0000 on) go: people cannot see
+# them and models can read them. All are unprintable to Python, which `_is_plain` builds on.
 FORMAT_RANGES = (
     (0x061C, 0x061C),
     (0x180E, 0x180E),
@@ -38,7 +38,7 @@ FORMAT_RANGES = (
     (0x202A, 0x202E),
     (0x2060, 0x2069),
     (0xFEFF, 0xFEFF),
-    (0xE0000, 0xE01EF),
+    (0xE0000, 0xE007F),
 )
 CONTROLS = frozenset((*range(0x20), 0x7F)) - {ord(char) for char in "\n\t"}
 ANY_CONTROL = dict.fromkeys(CONTROLS)
@@ -290,6 +290,7 @@ class _Line:
 
 def _uncovered(frames: list[str]) -> list[str]:
     """Those that a later one does not wholly overwrite, and the last for its carriage return."""
+    # Only while SLICE_BYTES is below LINE_LIMIT: no frame may be long enough to be let go.
     kept = frames[-1:]
     longest = len(kept[0]) if kept else 0
     for frame in reversed(frames):

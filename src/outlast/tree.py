@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from outlast import process
+from outlast.frozen import frozen
 from outlast.model import Identity
 
 TYPE_CHECKING = False
@@ -12,16 +14,59 @@ if TYPE_CHECKING:
     from outlast.process import Stat, Table
 
 
+@frozen
+class Look:
+    """A tree at about one moment."""
+
+    members: dict[int, Stat]
+    ended: set[int]  # listed, but gone when we turned to them: what they forked may have been missed
+
+
+def look(guards: Guards) -> Look:
+    """The living processes of the tree, found from its guards downwards.
+
+    Quick, whatever else runs on the machine: what forks all the time has to be caught between two forks.
+    """
+    if guards.command.boot != process.boot_id():
+        return Look({}, set())
+    watching = [who.pid for who in _those_watching(guards) if process.is_alive(who)]
+    found = _descend(watching)
+    if guards.scattered or not watching:
+        table = process.Table()
+        found.members.update({pid: table.by_pid[pid] for pid in members(guards, table)})
+    found.ended.update(who.pid for who in _those_watching(guards) if who.pid in watching and not process.is_alive(who))
+    return found
+
+
+def _descend(watching: list[int]) -> Look:
+    found = Look({}, set())
+    waiting = [(pid, guard) for guard in watching for pid in process.children_of(guard) if pid not in watching]
+    while waiting:
+        pid, parent = waiting.pop()
+        stat = process.stat_of(pid)
+        if stat is not None and not stat.dead:
+            if pid not in found.members:
+                found.members[pid] = stat
+                waiting.extend((child, pid) for child in process.children_of(pid))
+        elif stat is None or parent in watching:
+            found.ended.add(pid)  # a guard reaps what ended; others may leave it lying about
+    return found
+
+
+def _those_watching(guards: Guards) -> list[Identity]:
+    return [who for who in (guards.supervisor, guards.keeper, guards.ender) if who is not None]
+
+
 def members(guards: Guards, table: Table) -> dict[int, Identity]:
     """The living processes of the tree, without the guards themselves."""
     boot = guards.command.boot
-    watching = {
-        who.pid for who in (guards.supervisor, guards.keeper, guards.ender) if who is not None and table.holds(who)
-    }
+    if boot != process.boot_id():
+        return {}
+    watching = {who.pid for who in _those_watching(guards) if table.holds(who)}
     roots = set(watching)
     if table.holds(guards.command):
         roots.add(guards.command.pid)
-    if guards.scattered:
+    if guards.scattered or not watching:
         roots |= _strays(guards, table)
     return {
         stat.pid: Identity(stat.pid, stat.tick, boot)
@@ -45,10 +90,12 @@ def _below(roots: Iterable[int], table: Table) -> Iterator[Stat]:
 
 def _strays(guards: Guards, table: Table) -> set[int]:
     """Processes in the command's own session, or with the task's id in their environment."""
+    # Once the command is reaped and its session empty, its number can be a stranger's, and that one's session too.
+    session = guards.command.pid if table.holds(guards.command) else None
     marker = b"OUTLAST_TASK_ID=" + guards.task_id.encode() + b"\0"
     found = set()
     for stat in table.by_pid.values():
-        if stat.session == guards.command.pid and stat.tick >= guards.command.tick:
+        if stat.session == session:
             found.add(stat.pid)
             continue
         try:

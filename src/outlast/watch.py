@@ -11,7 +11,6 @@ import select
 import time
 
 from outlast import process
-from outlast.errors import UnknownTask
 from outlast.store import status
 from outlast.store.bell import Listener
 
@@ -19,6 +18,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+_LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
 
 
 class Watch:
@@ -27,10 +31,8 @@ class Watch:
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._processes: tuple[int, ...] = ()
-        try:
-            self._bell = Listener(directory)
-        except FileNotFoundError:
-            raise UnknownTask(f"There is no task '{os.path.basename(directory)}' any more.") from None
+        self._command_runs = False
+        self._bell = self._told(lambda: Listener(directory))
 
     def __enter__(self) -> Watch:
         return self
@@ -44,32 +46,46 @@ class Watch:
 
     def arm(self) -> None:
         """From now on every change is noticed. Look at the task after this."""
-        self._bell.rearm()
-        self._watch_processes("keeper")
+        self._told(self._bell.rearm)
+        self._told(lambda: self._watch_processes("keeper"))
 
     def arm_for_end(self) -> None:
         """As `arm`, but what the command prints does not wake us."""
         self._bell.close()
-        self._watch_processes("command")
-        if not self._processes:
+        self._told(lambda: self._watch_processes("command", "supervisor", "keeper"))
+        if not self._command_runs:
             # It ended already; what remains is that its end gets recorded.
             self.arm()
 
-    def _watch_processes(self, name: str) -> None:
+    def _watch_processes(self, *names: str) -> None:
         self._close_processes()
-        who = getattr(status.guards_of(self._directory), name)
-        fd = process.open_pidfd(who) if who else None
-        if fd is not None and name == "command" and _is_ready(fd):
-            os.close(fd)
-            fd = None
-        self._processes = (fd,) if fd is not None else ()
+        guards = status.guards_of(self._directory)
+        for name in names:
+            who = getattr(guards, name)
+            fd = process.open_pidfd(who) if who else None
+            if fd is not None and _is_ready(fd):
+                os.close(fd)  # it ended; nothing more will come of it
+                fd = None
+            if name == "command":
+                self._command_runs = fd is not None
+            self._processes += (fd,) if fd is not None else ()
+
+    def _told(self, act: Callable[[], T]) -> T:
+        """Say what became of the task, whichever file it is that cannot be read."""
+        try:
+            return act()
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise status.trouble(self._directory, error) from None
 
     def wait(self, patience: float | None) -> bool:
         """Block until something changed; False if `patience` ran out first."""
         poll = select.poll()
         for fd in self.fds:
             poll.register(fd, select.POLLIN)
-        return bool(poll.poll(None if patience is None else max(0.0, patience) * 1000))
+        if patience is None:
+            return bool(poll.poll())
+        # After a part of a very long wait: look again.
+        return bool(poll.poll(min(max(0.0, patience), _LONGEST_POLL_S) * 1000)) or patience > _LONGEST_POLL_S
 
     def _close_processes(self) -> None:
         for fd in self._processes:

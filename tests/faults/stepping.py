@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 
@@ -66,15 +67,18 @@ def _in_child() -> None:
 
 
 def _read_plan() -> None:
-    global _plan
+    global _plan, _count
+    _plan = {}  # what follows is no step
     with open(_plan_file) as file:
-        _plan = json.load(file)
+        plan = json.load(file)
+    _plan, _count = plan, 0
 
 
 def nursery(plan: str, marks: str) -> None:
     """A nursery as ever, but for the plan."""
     global _plan_file, _marks_file
     _plan_file, _marks_file = plan, marks
+    import outlast.supervise.supervisor  # noqa: F401 # now: to import is no step
     from outlast.supervise import nursery as real
 
     os.register_at_fork(before=_before_fork, after_in_child=_in_child)
@@ -84,27 +88,33 @@ def nursery(plan: str, marks: str) -> None:
 
 
 def hosts(home: str, side: str) -> None:
-    """Start one task in each of many hosts; each is killed one step later. Prints what each of them said."""
+    """Start one task in each of many hosts, each in a new state directory and killed one step later. Prints what came."""
     global _role, _marks_file
-    import outlast.aio
-    import outlast.executors.local
-    import outlast.shell
+    from outlast import process
 
+    process.become_subreaper()  # whatever a host leaves behind is ours, and its end can be waited for
     _role, _marks_file = "host", os.path.join(side, "marks")
-    step = 0
     passed = False
+    step = 0
     while not passed:
         step += 1
-        reader, writer = os.pipe()
-        pid = os.fork()
-        if not pid:
-            os.close(reader)
-            _one_host(home, side, step, writer)
-        os.close(writer)
-        with open(reader) as file:
-            said = file.read()
-        passed = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        print(json.dumps({"step": step, "task_id": said or None}), flush=True)
+        said, passed = _said_by_host(home, side, step)
+        while _reap_one():
+            pass
+        print(json.dumps({"step": step, "task_id": said, "tasks": _found(home)}), flush=True)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _said_by_host(home: str, side: str, step: int) -> tuple[str, bool]:
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(reader)
+        _one_host(home, side, step, writer)
+    os.close(writer)
+    with open(reader) as file:
+        said = file.read()
+    return said, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def _one_host(home: str, side: str, step: int, writer: int) -> None:
@@ -114,18 +124,47 @@ def _one_host(home: str, side: str, step: int, writer: int) -> None:
     _plan, _count = {"host": step}, 0
     sys.setprofile(_at_each_call)
     shell = Shell.open(home=home)
-    task = shell.start(command(side, step), description=str(step))
+    task = shell.start(command(side, step))
     os.write(writer, task.task_id.encode())
     shell.close()
     sys.setprofile(None)
     os._exit(0)
 
 
-def command(side: str, number: int) -> str:
-    """A command that tells of each time it ran, prints as many lines as its number, and exits with a code of its own."""
-    return f"echo {number} >> {side}/ran; seq 1 {number}; exit {code(number)}"
+def _reap_one() -> bool:
+    try:
+        return bool(os.wait())
+    except ChildProcessError:
+        return False
+
+
+def _found(home: str) -> list[dict[str, object]]:
+    from outlast.shell import Shell
+
+    if not os.path.isdir(home):
+        return []
+    with Shell.open(home=home) as shell:
+        found = []
+        for task in shell.list():
+            with open(task.output_file) as file:
+                how = {"reason": task.reason, "exit_code": task.exit_code, "closed": task.closed}
+                found.append({"task_id": task.task_id, "output": file.read(), **how})
+        return found
+
+
+_AFTERWARDS = "(while kill -0 $$ 2>&-; do sleep 0.002; done; echo late)"
+_KINDS = {
+    "plain": "{tell}; seq 1 {number}; exit {code}",
+    "with a child that prints later": "{tell}; " + _AFTERWARDS + " & seq 1 {number}; exit {code}",
+    "with a silent child": "{tell}; " + _AFTERWARDS + " > /dev/null 2>&1 & seq 1 {number}; exit {code}",
+    "that reaches its limit": "{tell}; seq 1 {number}; sleep 100",
+}
+
+
+def command(side: str, number: int, kind: str = "plain") -> str:
+    """A command that tells of each time it ran, prints as many lines as its number, and has an exit code of its own."""
+    return _KINDS[kind].format(tell=f"echo {number} >> {side}/ran", number=number, code=code(number))
 
 
 def code(number: int) -> int:
     return 1 + number % 120
-

@@ -86,7 +86,7 @@ def state_of(who: Identity) -> str:
     return stat.state if stat and stat.tick == who.tick else ""
 
 
-def codes_survive_both() -> bool:
+def codes_outlive_their_parents() -> bool:
     """Whether this kernel tells how a process ended after init reaped it (since Linux 6.15)."""
     pid = os.fork()
     if not pid:

@@ -78,7 +78,7 @@ class Printing:
 
     def read(self, cursor: int = 0, most: int = 1 << 16) -> list[Slice]:
         """Piece by piece, until there is nothing more."""
-        pieces = []
+        pieces: list[Slice] = []
         while True:
             piece = self.source.read(cursor, most)
             if piece.next == cursor:
@@ -188,7 +188,8 @@ def test_the_tail_of_what_there_was_at_some_moment() -> None:
 @settings(deadline=None)
 def test_lines_are_counted_on_from_the_last_count(limit: int, history: list[tuple[str, int]], looks: set[int]) -> None:
     with task_directory():
-        made, known = Printing(limit), {}
+        made = Printing(limit)
+        known: dict[str, tuple[int, int]] = {}
         for number, (step, size) in enumerate(history):
             made.do(step, size)
             if number in looks:
@@ -199,7 +200,9 @@ def test_lines_are_counted_on_from_the_last_count(limit: int, history: list[tupl
         os.close(made.sink.fd)
 
 
-@given(limit=limits, sizes=st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.integers(1, 2000)), max_size=15))
+@given(
+    limit=limits, sizes=st.lists(st.tuples(st.sampled_from(["stdout", "stderr"]), st.integers(1, 2000)), max_size=15)
+)
 @settings(deadline=None)
 def test_two_streams_share_one_bound(limit: int, sizes: list[tuple[str, int]]) -> None:
     with task_directory():

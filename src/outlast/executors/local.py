@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from outlast.executors.nursery import Nursery
-    from outlast.model import Launch, Slice, Task
+    from outlast.model import Guards, Launch, Slice, Status, Task
     from outlast.settings import Settings
 
 INPUT_PATIENCE_S = 2.0  # how long a command may take to start reading what it was sent
@@ -48,12 +48,19 @@ class LocalExecutor:
     # --- start ---------------------------------------------------------------------------
 
     def start(self, launch: Launch) -> Task:
+        try:
+            return self._start(launch)
+        except OSError as error:
+            raise StartFailed(f"The task cannot be prepared in {self.registry.home.path}: {error.strerror}.") from None
+
+    def _start(self, launch: Launch) -> Task:
         self.registry.sweep()
         self.registry.prune(self._settings.retention_hours * 3600)
         for _ in range(_ID_TRIES):
             staged, published = self.registry.stage(launch, self._settings.state_limit_bytes)
             why = self._publish(staged, published)
             if why is None:
+                self.registry.confirm(os.path.basename(published))
                 return self.registry.get(os.path.basename(published))
             self.registry.discard(staged, published)
             if why != EXISTS:
@@ -82,12 +89,18 @@ class LocalExecutor:
 
     def has_ended(self, task_id: str) -> bool:
         """Whether its end is known: cheaper than `status`."""
-        found, _, _ = status.status_of(self._directory(task_id))
-        return not isinstance(found, Running)
+        return not isinstance(self._status_of(task_id)[0], Running)
 
     def is_closed(self, task_id: str) -> bool:
         """Whether no more output will come."""
-        return status.status_of(self._directory(task_id))[2]
+        return self._status_of(task_id)[2]
+
+    def _status_of(self, task_id: str) -> tuple[Status, Guards, bool]:
+        directory = self._directory(task_id)
+        try:
+            return status.status_of(directory)
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise status.trouble(directory, error) from None
 
     def read(self, task_id: str, stream: str, cursor: int, most: int) -> Slice:
         return self.source(task_id, stream).read(cursor, most)
@@ -186,6 +199,9 @@ class LocalExecutor:
 
     def _receipt(self, task_id: str, ended: tuple[int, ...], survivors: tuple[int, ...], grace: float) -> Receipt:
         if not survivors:
+            # Who ends the task that they are part of would wait for themselves.
+            inside = process.is_below(status.guards_of(self._directory(task_id)).keeper)
+            over = self.has_ended if inside else self.is_closed
             with self.watch(task_id) as watch:
-                until(watch, lambda: self.is_closed(task_id), Deadline(RECORD_PATIENCE_S))
+                until(watch, lambda: over(task_id), Deadline(RECORD_PATIENCE_S))
         return Receipt(**fields(self.status(task_id)), ended=ended, survivors=survivors)

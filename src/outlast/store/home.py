@@ -17,6 +17,7 @@ from outlast.errors import StateRefused
 from outlast.frozen import frozen
 
 FORMAT = 1
+_OURS = ("format", "tasks", "staging", "config.toml", "index.sqlite")
 
 
 @frozen
@@ -46,14 +47,29 @@ def open_home(path: str) -> Home:
     home = Home(path)
     try:
         os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
+        _refuse_other_things(path)
         for directory in (path, home.tasks, home.staging):
             _private(directory)
         _check_format(path)
     except OSError as error:
+        what = f"{error.filename} is not a directory" if isinstance(error, FileExistsError) else error.strerror
         raise StateRefused(
-            f"The state directory {path} cannot be used: {error.strerror}; set OUTLAST_HOME to one that can."
+            f"The state directory {path} cannot be used: {what}; set OUTLAST_HOME to one that can."
         ) from None
     return home
+
+
+def _refuse_other_things(path: str) -> None:
+    """Making a directory private that holds other people's things (/tmp, a home) would be a disaster."""
+    try:
+        names = [] if os.path.islink(path) else os.listdir(path)
+    except OSError:
+        return  # it is new, or `_private` says what is wrong with it
+    # Without a format it may be one that somebody else is making at this very moment.
+    if "format" not in names and not all(name.startswith(_OURS) for name in names):
+        raise StateRefused(
+            f"{path} holds other files and is no state directory of Outlast's; set OUTLAST_HOME to a new place."
+        )
 
 
 def _private(directory: str) -> None:
@@ -87,7 +103,10 @@ def _check_format(path: str) -> None:
             raise StateRefused(f"{name} is a symbolic link; remove it or set OUTLAST_HOME to another place.") from None
         raise
     if not text.strip().isdigit():
-        raise StateRefused(f"{name} does not hold a version number; this is not a state directory of Outlast's.")
+        raise StateRefused(
+            f"{name} does not hold a version number, so this is no state directory of Outlast's; "
+            "set OUTLAST_HOME to another place."
+        )
     if int(text) > FORMAT:
         raise StateRefused(
             f"{path} has format {int(text)}, newer than this version of Outlast knows ({FORMAT}); update Outlast."

@@ -15,7 +15,10 @@ from outlast.frozen import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tasks (
@@ -28,8 +31,11 @@ CREATE TABLE IF NOT EXISTS lines (
     id TEXT NOT NULL, file TEXT NOT NULL, size INTEGER NOT NULL, lines INTEGER NOT NULL, PRIMARY KEY (id, file)
 ) WITHOUT ROWID;
 """
+_KEPT_BYTES = "SELECT coalesce(sum(kept_bytes), 0) FROM tasks"
 _VERSION = 1
 _BUSY_S = 10.0
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_WAL_PAGES = 100  # of 4 KiB, then they go into the index itself: its log takes less than half a megabyte
 
 
 @frozen
@@ -47,99 +53,190 @@ class Row:
 class Index:
     """The open index of one state directory. Not to be carried across a fork."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self.fresh = False
-        # Threads share the connection, and a transaction must not take in what another thread writes.
-        self._one_at_a_time = threading.Lock()
-        try:
-            self._db = self._open()
-        except sqlite3.DatabaseError:
-            for ending in ("", "-wal", "-shm"):
-                if os.path.lexists(path + ending):
-                    os.unlink(path + ending)
-            self._db = self._open()
+    def __init__(self, path: str, on_disk: Callable[[], Iterable[tuple[str, str, float, int]]]) -> None:
+        """`on_disk` finds the tasks that a new index begins with: id, session, when made, bytes."""
+        self._path, self._on_disk = path, on_disk
+        self.makeshift: str | None = None  # why it is only in memory, if it is
+        # Threads share the connection. A transaction must not take in what another thread writes; and
+        # who waits for SQLite's own lock can keep the interpreter from the thread that would free it.
+        self._one_at_a_time = threading.RLock()
+        self._file: tuple[int, int] | None = None  # which file is open, if it is one
+        self._db = self._open_or_make_do()
 
-    def _open(self) -> sqlite3.Connection:
+    def _open_or_make_do(self) -> sqlite3.Connection:
+        try:
+            return self._open_or_renew()
+        except (OSError, sqlite3.DatabaseError) as error:
+            # A full disk, mostly. Tasks can still be found, listed and read: from their directories.
+            self.makeshift = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            self._file = None
+            return self._open(":memory:")
+
+    def _open_or_renew(self) -> sqlite3.Connection:
+        try:
+            return self._open_file()
+        except sqlite3.DatabaseError as error:
+            # Not for any other reason: others may have it open, and would go on in a file that is gone.
+            if not _is_damage(error):
+                raise
+        self._unlink()
+        return self._open_file()
+
+    def _unlink(self) -> None:
+        if not self._is_current():
+            return  # somebody else made it anew already
+        for ending in ("-wal", "-shm", ""):
+            if os.path.lexists(self._path + ending):
+                os.unlink(self._path + ending)
+
+    def _open_file(self) -> sqlite3.Connection:
         # Made by us with our mode: SQLite would use the caller's umask.
-        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-        db = sqlite3.connect(self._path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        found = os.fstat(fd)
+        os.close(fd)
+        self._file = (found.st_dev, found.st_ino)
+        return self._open(self._path)
+
+    def _is_current(self) -> bool:
+        """Whether the file that we have open is the one that others open."""
+        try:
+            found = os.lstat(self._path)
+        except FileNotFoundError:
+            return False
+        return self._file == (found.st_dev, found.st_ino)
+
+    def _sound(self, act: Callable[[], T]) -> T:
+        """Do it; if the file is gone or turns out to be damaged, with a new one."""
+        with self._one_at_a_time:
+            if self._file and not self._is_current():
+                self._reopen()
+            try:
+                return act()
+            except sqlite3.DatabaseError as error:
+                if not self._file or not _is_damage(error):
+                    raise
+            self._unlink()
+            self._reopen()
+            return act()
+
+    def _reopen(self) -> None:
+        self._db.close()
+        self._db = self._open_or_make_do()
+
+    def _open(self, name: str) -> sqlite3.Connection:
+        db = sqlite3.connect(name, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             if db.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
                 db.execute("PRAGMA journal_mode = WAL")
-                db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
-                self.fresh = True
+                db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA}")
+                db.executemany("INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL)", self._on_disk())
+                db.execute(f"PRAGMA user_version = {_VERSION}")  # with the rest or not at all
+                db.execute("COMMIT")
             db.execute("PRAGMA synchronous = OFF")  # a crash of the machine costs the index, which can be rebuilt
-        except sqlite3.DatabaseError:
+            db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
+        except BaseException:
             db.close()
             raise
         return db
 
     def close(self) -> None:
-        self._db.close()
-
-    def reserve(self, task_id: str, session: str, created: float, wanted: int, least: int, total: int) -> int:
-        """Enter a task that will be published, and give it its share of the total; how much it may keep."""
         with self._one_at_a_time:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                share = max(min(wanted, total - self.kept_bytes()), min(wanted, least))
-                row = (task_id, session, created, share)
-                self._db.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL)", row)
-                self._db.execute("COMMIT")
-            except BaseException:
-                self._db.execute("ROLLBACK")
-                raise
-        return share
+            self._db.close()
 
-    def kept_bytes(self) -> int:
-        return int(self._db.execute("SELECT coalesce(sum(kept_bytes), 0) FROM tasks").fetchone()[0])
+    def reserve(self, task_id: str, session: str, created: float, share: Callable[[int], int], beside: int) -> int:
+        """Enter a task that will be published, with its share of what is left; 0 if there is none.
+
+        `share` is told how much all tasks take, and `beside` is what this one takes besides its output.
+        """
+        return self._sound(lambda: self._reserve(task_id, session, created, share, beside))
+
+    def _reserve(self, task_id: str, session: str, created: float, share: Callable[[int], int], beside: int) -> int:
+        if self.makeshift:
+            raise sqlite3.OperationalError(self.makeshift)  # nobody else would learn of it
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            taken = self._db.execute(_KEPT_BYTES).fetchone()[0]
+            may_keep = share(int(taken))
+            if may_keep:
+                # Refused if the id is taken: the row of another task must not be touched.
+                row = (task_id, session, created, may_keep + beside)
+                self._db.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, NULL, NULL)", row)
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+        return may_keep
 
     def enter(self, rows: Iterable[tuple[str, str, float, int]]) -> None:
         """Enter tasks that were found on disk."""
-        self._db.executemany("INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL)", rows)
+        self._note("INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL)", *rows)
+
+    def _note(self, query: str, *rows: tuple[object, ...]) -> None:
+        """Write down what can be found out again: a full disk must not make looking at tasks fail."""
+        try:
+            self._sound(lambda: self._db.executemany(query, rows))
+        except sqlite3.OperationalError:
+            pass
+
+    def _found(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        # All at once: what is written while a query is still open fails if somebody else wrote meanwhile.
+        return self._sound(lambda: self._db.execute(query, values).fetchall())
+
+    def kept_bytes(self) -> int:
+        return int(self._found(_KEPT_BYTES)[0][0])
 
     def finish(self, task_id: str, ended: float, kept_bytes: int, view: str) -> None:
         """Nothing about this task changes any more."""
-        self._db.execute(
+        self._note(
             "UPDATE tasks SET ended = ?, kept_bytes = ?, view = ? WHERE id = ?", (ended, kept_bytes, view, task_id)
         )
 
     def forget(self, task_id: str) -> None:
-        self._db.execute("DELETE FROM tasks WHERE id = ?", (task_id,))
-        self._db.execute("DELETE FROM lines WHERE id = ?", (task_id,))
+        self._note("DELETE FROM tasks WHERE id = ?", (task_id,))
+        self._note("DELETE FROM lines WHERE id = ?", (task_id,))
 
     def rows(self, session: str | None = None) -> Iterator[Row]:
         """All tasks (of a session), newest first."""
         where, values = ("WHERE session = ?", (session,)) if session is not None else ("", ())
-        for row in self._db.execute(f"SELECT * FROM tasks {where} ORDER BY created DESC, id", values):
+        for row in self._found(f"SELECT * FROM tasks {where} ORDER BY created DESC, id", *values):
             yield Row(*row)
 
     def row(self, task_id: str) -> Row | None:
-        found = self._db.execute("SELECT * FROM tasks WHERE id = ?", (task_id,)).fetchone()
-        return Row(*found) if found else None
+        found = self._found("SELECT * FROM tasks WHERE id = ?", task_id)
+        return Row(*found[0]) if found else None
 
     def ids(self, part: str = "", session: str | None = None) -> list[str]:
         """The ids that contain `part`, newest first."""
         where, values = ("AND session = ?", [session]) if session is not None else ("", [])
         query = f"SELECT id FROM tasks WHERE instr(id, ?) {where} ORDER BY created DESC, id"
-        return [str(row[0]) for row in self._db.execute(query, [part, *values])]
+        return [str(row[0]) for row in self._found(query, part, *values)]
 
     def unfinished(self, before: float, most: int = -1) -> list[str]:
         """Tasks made before that moment which were not seen to be over, oldest first."""
         query = "SELECT id FROM tasks WHERE created < ? AND ended IS NULL ORDER BY created LIMIT ?"
-        return [str(row[0]) for row in self._db.execute(query, (before, most))]
+        return [str(row[0]) for row in self._found(query, before, most)]
+
+    def unfinished_sample(self, most: int) -> list[str]:
+        """Some of the tasks that were not seen to be over; all, if there are not more."""
+        query = "SELECT id FROM tasks WHERE ended IS NULL ORDER BY random() LIMIT ?"
+        return [str(row[0]) for row in self._found(query, most)]
 
     def ended_before(self, moment: float, most: int, session: str | None = None) -> list[str]:
         """Finished tasks (of a session) whose end is longest ago."""
         query = "SELECT id FROM tasks WHERE ended <= ? AND session = coalesce(?, session) ORDER BY ended LIMIT ?"
-        return [str(row[0]) for row in self._db.execute(query, (moment, session, most))]
+        return [str(row[0]) for row in self._found(query, moment, session, most)]
 
     def lines(self, task_id: str) -> dict[str, tuple[int, int]]:
         """How far each file of a task was counted, and how many lines that were."""
         query = "SELECT file, size, lines FROM lines WHERE id = ?"
-        return {row[0]: (row[1], row[2]) for row in self._db.execute(query, (task_id,))}
+        return {row[0]: (row[1], row[2]) for row in self._found(query, task_id)}
 
     def set_lines(self, task_id: str, counts: dict[str, tuple[int, int]]) -> None:
+        self._note("DELETE FROM lines WHERE id = ?", (task_id,))  # also of files that rolled away
         rows = [(task_id, file, size, lines) for file, (size, lines) in counts.items()]
-        self._db.executemany("INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?)", rows)
+        self._note("INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?)", *rows)
+
+
+def _is_damage(error: sqlite3.DatabaseError) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED

@@ -15,6 +15,7 @@ from outlast.errors import DamagedTask
 from outlast.frozen import fields
 from outlast.model import Launch, Stdin
 from outlast.store.home import FORMAT
+from outlast.store.status import trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def read(directory: str = ".") -> tuple[Launch, float]:
         values["stdin"] = Stdin(file=stdin["file"], open=stdin["open"], text=b"" if stdin["text"] else None)
         return Launch(**values), created
     except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-        raise DamagedTask(f"The files of {name} are damaged ({error}); remove that task.") from None
+        raise trouble(os.path.abspath(directory), error) from None
 
 
 def _environment(directory: str) -> dict[str, str]:

@@ -68,7 +68,8 @@ def read(directory: str = ".") -> dict[str, Any]:
                 continue
     finally:
         os.close(fd)
-    raise DamagedTask(f"The record of {os.path.basename(os.path.abspath(directory))} is damaged; remove that task.")
+    name = os.path.basename(os.path.abspath(directory))
+    raise DamagedTask(f"The record of {name} is damaged; `outlast clean` removes it.")
 
 
 def parse(page: bytes) -> dict[str, Any]:

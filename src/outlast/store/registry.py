@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 import time
 
 from outlast import process
-from outlast.errors import AmbiguousTask, DamagedTask, StartFailed, UnknownTask
+from outlast.errors import AmbiguousTask, DamagedTask, StartFailed, UnknownTask, named
 from outlast.frozen import replaced
 from outlast.store import launchfile, output, view
 from outlast.store.index import Index
-from outlast.store.status import is_watched
+from outlast.store.status import is_watched, trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,10 +21,14 @@ if TYPE_CHECKING:
     from outlast.model import Launch, Task
     from outlast.store.home import Home
 
-LEAST_SHARE_BYTES = 1 << 20  # what a task may keep even when the whole state directory is full
+LEAST_SHARE_BYTES = 32 * 1024  # what a task may keep at least: about what one reply shows
+SPARE_PART = 8  # of the whole bound an eighth is for those that get only the least
+BESIDE_BYTES = 64 * 1024  # what a task takes besides its output: its other files, and blocks that are not full
 PRUNE_AT_ONCE = 20  # what one start removes at most: nobody waits for somebody else's clean-up
+LOOK_AT_ONCE = 200  # how many tasks one start looks at, to see whether they are over
 _STALE_S = 3600.0  # a staged directory this old is nobody's work in progress
 _NAMED_AT_MOST = 5
+_ID_TRIES = 5
 
 
 class Registry:
@@ -32,51 +37,89 @@ class Registry:
     def __init__(self, home: Home) -> None:
         self.home = home
         self._index: Index | None = None
+        self._opening = threading.Lock()
         self._table: process.Table | None = None
 
     @property
     def index(self) -> Index:
-        if self._index is None:
-            self._index = Index(self.home.index)
-            if self._index.fresh:
-                self._rebuild(self._index)
-        return self._index
+        with self._opening:
+            if self._index is None:
+                self._index = Index(self.home.index, self._on_disk)
+            return self._index
 
     def close(self) -> None:
-        if self._index is not None:
-            self._index.close()
-            self._index = None
+        with self._opening:
+            if self._index is not None:
+                self._index.close()
+                self._index = None
 
     # --- make ----------------------------------------------------------------------------
 
     def stage(self, launch: Launch, state_limit: int) -> tuple[str, str]:
         """Prepare a directory for a task under a new id: where it is now, and where it will be published."""
-        task_id = f"{launch.kind}-{_token()}"
+        if self._index is not None and self._index.makeshift:
+            self.close()  # perhaps there is space for a real one again
+        for _ in range(_ID_TRIES):
+            task_id = f"{launch.kind}-{_token()}"
+            try:
+                if not os.path.lexists(self.home.task(task_id)):
+                    return self._stage(task_id, launch, state_limit)
+            except sqlite3.IntegrityError:
+                continue  # somebody is just preparing a task under this id
+        raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
+
+    def _stage(self, task_id: str, launch: Launch, state_limit: int) -> tuple[str, str]:
+        staged = os.path.join(self.home.staging, f"{task_id}.{_token()}")
         created = time.time()
         try:
             share = self._share(task_id, launch, created, state_limit)
-            staged = os.path.join(self.home.staging, f"{task_id}.{_token()}")
             os.mkdir(staged, 0o700)
             launchfile.write(staged, replaced(launch, output_limit=share), created)
+        except sqlite3.IntegrityError:
+            raise
         except (OSError, sqlite3.Error) as error:
+            self.discard(staged, self.home.task(task_id))
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise StartFailed(f"The task cannot be prepared in {self.home.path}: {reason}.") from None
         return staged, self.home.task(task_id)
 
     def _share(self, task_id: str, launch: Launch, created: float, total: int) -> int:
-        wanted = launch.output_limit
-        if self.index.kept_bytes() + wanted > total:
-            self._make_room(wanted, total)
-        return self.index.reserve(task_id, launch.session, created, wanted, LEAST_SHARE_BYTES, total)
+        """Enter the task and its share of what all may keep."""
+        wanted, beside = launch.output_limit, BESIDE_BYTES + len(launch.command) + len(launch.stdin.text or b"")
+        self._make_room(wanted + beside, min(wanted, LEAST_SHARE_BYTES) + beside, total)
 
-    def _make_room(self, wanted: int, total: int) -> None:
+        def share(taken: int) -> int:
+            least = min(wanted, LEAST_SHARE_BYTES)
+            fits = max(least, min(wanted, total - total // SPARE_PART - taken - beside))
+            return fits if taken + fits + beside <= total else 0
+
+        found = self.index.reserve(task_id, launch.session, created, share, beside)
+        if not found:
+            raise StartFailed(
+                f"The tasks in {self.home.path} take all of the {total} bytes that they may, and none of them is over; "
+                "end some of them, or raise OUTLAST_STATE_LIMIT_BYTES."
+            )
+        return found
+
+    def _make_room(self, wanted: int, least: int, total: int) -> None:
         """Take back what tasks reserved and did not use; then remove what ended longest ago."""
-        for task_id in self.index.unfinished(time.time()):
+        most = total - total // SPARE_PART
+        if self.index.kept_bytes() + wanted <= most:
+            return
+        for task_id in self.index.unfinished_sample(LOOK_AT_ONCE):
             self._settle_quietly(task_id)
-        for task_id in self.index.ended_before(time.time(), PRUNE_AT_ONCE):
-            if self.index.kept_bytes() + wanted <= total:
+        taken = self.index.kept_bytes()
+        for number, task_id in enumerate(self.index.ended_before(time.time(), -1)):
+            if taken + wanted <= most or (number >= PRUNE_AT_ONCE and taken + least <= total):
                 return
+            row = self.index.row(task_id)
             self.remove(task_id)
+            taken -= row.kept_bytes if row else 0
+
+    def confirm(self, task_id: str) -> None:
+        """Enter a task that was just published once more, if the index was made anew meanwhile."""
+        if self.index.row(task_id) is None:
+            self.index.enter([self._as_row(task_id)])
 
     def discard(self, staged: str, published: str) -> None:
         """Take back a staged task that was never published."""
@@ -90,13 +133,13 @@ class Registry:
         part = part.strip().lower()
         if not part:
             raise UnknownTask("A task id is needed; `outlast ps` lists them.")
-        if "/" not in part and os.path.isdir(self.home.task(part)) and self._belongs(part, session):
+        if "/" not in part and part[0] != "." and os.path.isdir(self.home.task(part)) and self._belongs(part, session):
             return part
         found = [one for one in self.index.ids(part, session) if os.path.isdir(self.home.task(one))]
         if len(found) == 1:
             return found[0]
         if found:
-            raise AmbiguousTask(f"'{part}' fits {len(found)} tasks: {_named(found)}; give more of the id.")
+            raise AmbiguousTask(f"{named(part)} fits {len(found)} tasks: {_named(found)}; give more of the id.")
         raise UnknownTask(self._unknown(part, session))
 
     def _belongs(self, task_id: str, session: str | None) -> bool:
@@ -110,7 +153,7 @@ class Registry:
 
         near = get_close_matches(part, self.index.ids(session=session)[:1000], n=3, cutoff=0.5)
         hint = f"near it are {_named(near)}" if near else "`outlast ps --all` lists them"
-        return f"There is no task '{part}' (any more); {hint}."
+        return f"There is no task {named(part)} (any more); {hint}."
 
     # --- look ----------------------------------------------------------------------------
 
@@ -132,8 +175,7 @@ class Registry:
             try:
                 yield self._settle(row.id)
             except UnknownTask:
-                if row.created < time.time() - _STALE_S:
-                    self.index.forget(row.id)
+                self._forget_if_stale(row.id)
             except DamagedTask:
                 continue
 
@@ -152,10 +194,8 @@ class Registry:
         directory = self.home.task(task_id)
         try:
             task = view.view(directory, self._processes)
-        except (OSError, KeyError, TypeError, ValueError):
-            if not os.path.isdir(directory):
-                raise UnknownTask(f"There is no task '{task_id}' any more; `outlast ps --all` lists them.") from None
-            raise DamagedTask(f"The files of {task_id} are damaged; `outlast clean` removes it.") from None
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise trouble(directory, error) from None
         if task.closed:
             ended = task.ended_at or task.started_at
             self.index.finish(task_id, ended, _size(directory), view.dump(task))
@@ -164,8 +204,15 @@ class Registry:
     def _settle_quietly(self, task_id: str) -> None:
         try:
             self._settle(task_id)
-        except (UnknownTask, DamagedTask):
-            pass  # being prepared this moment, or for `clean` to remove
+        except UnknownTask:
+            self._forget_if_stale(task_id)  # unless it is being prepared this moment
+        except DamagedTask:
+            pass  # for `clean` to remove
+
+    def _forget_if_stale(self, task_id: str) -> None:
+        row = self.index.row(task_id)
+        if row is not None and row.created < time.time() - _STALE_S:
+            self.index.forget(task_id)
 
     def _processes(self) -> process.Table:
         # One look at the process table serves a whole listing.
@@ -177,8 +224,11 @@ class Registry:
         """How many lines of stdout and stderr are kept; counts on from the last count."""
         known = self.index.lines(task.task_id)
         directory = os.path.dirname(task.output_file)
-        launch, _ = launchfile.read(directory)
-        counted = output.count_lines(directory, launch.output_limit, launch.split, known)
+        try:
+            launch, _ = launchfile.read(directory)
+            counted = output.count_lines(directory, launch.output_limit, launch.split, known)
+        except (DamagedTask, FileNotFoundError):
+            return 0, 0  # removed since it was listed
         if counted != known:
             self.index.set_lines(task.task_id, counted)
         sums = dict.fromkeys(output.FILES, 0)
@@ -225,16 +275,16 @@ class Registry:
                 except FileNotFoundError:
                     continue
 
-    def _rebuild(self, index: Index) -> None:
-        rows = []
-        for task_id in os.listdir(self.home.tasks):
-            try:
-                launch, created = launchfile.read(self.home.task(task_id))
-            except DamagedTask:
-                rows.append((task_id, "", 0.0, 0))
-            else:
-                rows.append((task_id, launch.session, created, launch.output_limit))
-        index.enter(rows)
+    def _on_disk(self) -> Iterator[tuple[str, str, float, int]]:
+        """What an index begins with: id, session, when it was made and how much it may keep."""
+        return map(self._as_row, os.listdir(self.home.tasks))
+
+    def _as_row(self, task_id: str) -> tuple[str, str, float, int]:
+        try:
+            launch, created = launchfile.read(self.home.task(task_id))
+        except (DamagedTask, UnknownTask):
+            return task_id, "", 0.0, 0
+        return task_id, launch.session, created, launch.output_limit + BESIDE_BYTES
 
 
 def _named(ids: list[str]) -> str:
@@ -244,8 +294,15 @@ def _named(ids: list[str]) -> str:
 
 def _size(directory: str) -> int:
     """What a task takes on disk."""
+    size = os.stat(directory).st_blocks * 512
     with os.scandir(directory) as entries:
-        return sum(entry.stat(follow_symlinks=False).st_blocks * 512 for entry in entries)
+        for entry in entries:
+            try:
+                inside = entry.is_dir(follow_symlinks=False)
+                size += _size(entry.path) if inside else entry.stat(follow_symlinks=False).st_blocks * 512
+            except FileNotFoundError:
+                continue  # a reader's place that is being moved
+    return size
 
 
 def _token() -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
+import json
 import os
 
 from outlast import process
+from outlast.errors import DamagedTask, OutlastError, SystemRefused, UnknownTask
 from outlast.model import (
     Ended,
     Ending,
@@ -28,6 +31,24 @@ if TYPE_CHECKING:
 LOCK = "lock"
 STDIN = "stdin"
 END_OF_INPUT = "stdin.eof"
+
+# How a file answers that is not there, or not what it should be. Anything else (no
+# descriptor left, a failing disk) says nothing about the task.
+_DAMAGED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO})
+
+
+def trouble(directory: str, error: Exception) -> OutlastError:
+    """What to tell of a task that could not be looked at."""
+    name = os.path.basename(directory)
+    try:
+        os.stat(directory)
+    except FileNotFoundError:
+        return UnknownTask(f"There is no task '{name}' any more; `outlast ps --all` lists them.")
+    except OSError:
+        pass
+    if isinstance(error, OSError) and error.errno not in _DAMAGED:
+        return SystemRefused(f"{name} cannot be looked at now: {error.strerror}; try again.")
+    return DamagedTask(f"The files of {name} are damaged; `outlast clean` removes it.")
 
 
 def status_of(directory: str) -> tuple[Status, Guards, bool]:
@@ -106,13 +127,20 @@ def write_code(outcome: Outcome, cpu: float | None = None, directory: str = ".")
         case Signalled(number):
             record.write("code", {"signal": number, "cpu": cpu}, directory)
         case NeverStarted(why):
-            record.write("code", {"spawn": why[:80]}, directory)
+            record.write("code", {"spawn": _cut(why, 100)}, directory)
 
 
 def write_ending(by: str, rule: str, at: float, directory: str = ".") -> None:
     """Record who asks for the end, before it is brought about; the first one stays."""
     if "ending" not in record.read(directory):
-        record.write("ending", {"by": by, "rule": rule[:300], "at": at}, directory)
+        record.write("ending", {"by": by, "rule": _cut(rule, 360), "at": at}, directory)
+
+
+def _cut(text: str, most: int) -> str:
+    """As much of `text` as takes `most` bytes in a record, where one character can take twelve."""
+    while len(json.dumps(text)) > most:
+        text = text[: min(len(text) - 1, most)]
+    return text
 
 
 def write_guards(guards: Guards, directory: str = ".") -> None:
@@ -142,7 +170,8 @@ def _guards(directory: str, found: dict[str, Any]) -> Guards:
         return Identity(pid, tick, slot["boot"])
 
     supervisor, command = who("supervisor"), who("command")
-    assert supervisor and command, "written by write_guards"
+    if supervisor is None or command is None:
+        raise ValueError("the record does not say who watches")
     return Guards(
         task_id=os.path.basename(os.path.abspath(directory)),
         supervisor=supervisor,

@@ -15,17 +15,19 @@ import signal
 import time
 
 from outlast import process, tree
+from outlast.model import Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from outlast.model import Guards, Identity
-    from outlast.process import Stat, Table
+    from outlast.model import Guards
+    from outlast.process import Stat
 
 KILL_WAIT_S = 5.0  # what survives KILL this long hangs in the kernel (a dead NFS mount) and will not go now
 _FREEZE_ROUNDS = 50
 _LOOK_AGAIN_S = 0.25  # while it is ending: look for new processes this often
+_PAUSE_S = 0.001  # something ended while we looked; its guard is about to reap it
 
 
 class _Tree:
@@ -35,18 +37,41 @@ class _Tree:
         self._look = look
         self.known: dict[int, Identity] = {}
         self.living: dict[int, int] = {}  # pidfd of each that still runs, by pid
+        self.missed: set[int] = set()  # ended before we had hold of them, at the last look
 
-    def refresh(self, seen: Table) -> list[tuple[int, Stat]]:
+    def refresh(self) -> list[tuple[int, Stat]]:
         """Find members that were not known; their descriptors and table lines."""
+        guards = self._look()
+        seen = tree.look(guards)
+        self._leave_alone(guards)
+        self.missed = {pid for pid in seen.ended if pid in self.living or pid not in self.known}
         fresh = []
-        for pid, who in tree.members(self._look(), seen).items():
-            if pid == os.getpid():
-                continue  # somebody ends the task that they are part of
-            if self.known.get(pid) != who and (fd := process.open_pidfd(who)) is not None:
-                self.known[pid] = who
-                self.living[pid] = fd
-                fresh.append((fd, seen.by_pid[pid]))
+        for pid, stat in seen.members.items():
+            who = Identity(pid, stat.tick, guards.command.boot)
+            if pid == os.getpid() or self.known.get(pid) == who:
+                continue  # somebody may end the task that they are part of
+            if (fd := process.open_pidfd(who)) is None:
+                self.missed.add(pid)
+                continue
+            self._forget(pid)
+            self.known[pid], self.living[pid] = who, fd
+            fresh.append((fd, stat))
         return fresh
+
+    def _leave_alone(self, guards: Guards) -> None:
+        """A new guard is a stranger in the tree until it is recorded."""
+        for who in (guards.supervisor, guards.keeper, guards.ender):
+            if who and self.known.get(who.pid) == who:
+                self._forget(who.pid)
+
+    def _forget(self, pid: int) -> None:
+        self.known.pop(pid, None)
+        if (fd := self.living.pop(pid, None)) is not None:
+            os.close(fd)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.living and not self.missed
 
     def close(self) -> None:
         for fd in self.living.values():
@@ -62,10 +87,15 @@ def end_trees(looks: Iterable[Callable[[], Guards]], grace: float) -> list[tuple
     try:
         if not _ask(trees, grace):
             _force(trees)
-        return [(tuple(sorted(one.known.keys() - one.living.keys())), tuple(sorted(one.living))) for one in trees]
+        return [_receipt(one) for one in trees]
     finally:
         for one in trees:
             one.close()
+
+
+def _receipt(one: _Tree) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    survivors = one.living.keys() | (one.missed - one.known.keys())
+    return tuple(sorted(one.known.keys() - survivors)), tuple(sorted(survivors))
 
 
 def _ask(trees: list[_Tree], grace: float) -> bool:
@@ -77,7 +107,7 @@ def _ask(trees: list[_Tree], grace: float) -> bool:
             _signal(fd, signal.SIGTERM)
             if stat.state in "Tt":
                 _signal(fd, signal.SIGCONT)
-        if not fresh and not any(one.living for one in trees):
+        if not fresh and all(one.is_empty for one in trees):
             return True
         left = deadline - time.monotonic()
         if left <= 0:
@@ -93,19 +123,18 @@ def _force(trees: list[_Tree]) -> None:
             for one in trees:
                 for fd in one.living.values():
                     _signal(fd, signal.SIGSTOP)
-            if not _refresh(trees):
+            if not _refresh(trees) and not any(one.missed for one in trees):
                 break
         for one in trees:
             for fd in one.living.values():
                 _signal(fd, signal.SIGKILL)
         _await(trees, max(0.0, min(deadline - time.monotonic(), _LOOK_AGAIN_S)))
-        if not any(one.living for one in trees) and not _refresh(trees):
+        if not any(one.living for one in trees) and not _refresh(trees) and all(one.is_empty for one in trees):
             return
 
 
 def _refresh(trees: list[_Tree]) -> list[tuple[int, Stat]]:
-    seen = process.Table()
-    return [fresh for one in trees for fresh in one.refresh(seen)]
+    return [fresh for one in trees for fresh in one.refresh()]
 
 
 def _await(trees: list[_Tree], patience: float) -> None:
@@ -115,6 +144,8 @@ def _await(trees: list[_Tree], patience: float) -> None:
     waiting = {fd: (one, pid) for one in trees for pid, fd in one.living.items()}
     for fd in waiting:
         poll.register(fd, select.POLLIN)
+    if not waiting:
+        select.select([], [], [], min(_PAUSE_S, patience))
     while waiting:
         ended = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
         for fd, _ in ended:

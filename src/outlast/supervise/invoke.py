@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PIPES = "pipes"
+MOST_STAGES = 500  # what a record has room for; the list of a longer pipeline is not kept
 
 # One line each, so that line numbers in messages are the text's own. What is ours goes on
 # whatever the text did to its shell: `set -e`, traps that print, functions named as builtins.
@@ -70,7 +71,7 @@ def stages(shell: str, command: str, code: int, written: str) -> tuple[int, ...]
     if "|" not in command and "!" not in command:
         return (code,)
     words = written.split()
-    if len(words) < 3 or not _are_codes(words[1:]):
+    if not 3 <= len(words) <= MOST_STAGES + 2 or not _are_codes(words[1:]):
         return None
     said, *each = map(int, words[1:])
     if words[0] == "exit" and code not in each:

@@ -17,15 +17,16 @@ from outlast.model import NeverStarted
 from outlast.store import status
 from outlast.supervise import invoke, signals
 from outlast.supervise.forks import fork_into
+from outlast.supervise.post import GO, heard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
+    from outlast.model import Identity
     from outlast.supervise.post import Post
 
-GO = b"g"  # supervisor to keeper, keeper to command: the task is published, begin
 CHILDLESS = b"c"  # keeper to supervisor: nothing of the command is left below me
 DONE = b"d"  # supervisor to keeper: I leave because all is recorded, do not replace me
 
@@ -36,25 +37,31 @@ _SHORT_LIVES = 20  # so many in a row are bad luck (or a test); more are a fault
 class Keeper:
     """One keeper's life."""
 
-    def __init__(self, post: Post, hand: socket.socket, resume: Callable[[Post, socket.socket, int], NoReturn]) -> None:
+    def __init__(
+        self,
+        post: Post,
+        hand: socket.socket,
+        supervisor: Identity,
+        resume: Callable[[Post, socket.socket, Identity], NoReturn],
+    ) -> None:
         self._post, self._hand = post, hand
+        # Told, not asked for: if it is dead already, our parent is somebody else.
+        self._supervisor = supervisor
         self._resume = resume
-        self._supervisor = process.identity(os.getppid())
+        self._me = process.identity(os.getpid())
         self._said_childless = False
-        self._go = -1
         self._short_lives = 0
         self._replaced_at = 0.0
 
-    def run(self) -> NoReturn:
-        """From the fork of the first supervisor to the end of the task."""
+    def run(self, ready: int) -> NoReturn:
+        """From the fork of the first supervisor to the end of the task. The command waits on `ready`."""
         self._settle()
-        self._fork_command()
+        self._fork_command(ready)
         self._hand.sendall(b"%d\n" % self._post.command.pid)
-        if self._hand.recv(1) != GO and not self._post.is_published():
+        if heard(self._hand, 1) != GO and not self._post.is_published():
             os._exit(1)  # the supervisor died before there was a task; the command sees the end of its pipe
+        self._post.let_command_begin()
         self._post.share_clock()
-        os.write(self._go, GO)
-        os.close(self._go)
         self._keep()
 
     def guard(self) -> NoReturn:
@@ -63,16 +70,16 @@ class Keeper:
         self._keep()
 
     def _settle(self) -> None:
-        self._post.drop_lock()
         self._wake = signals.Wake()
         process.become_subreaper()
         process.rename_self("outlast-keeper", f"outlast keeper of {self._post.task_id}")
 
-    def _fork_command(self) -> None:
-        ready, self._go = os.pipe()
-
+    def _fork_command(self, ready: int) -> None:
         def life() -> NoReturn:
-            os.close(self._go)
+            # What says that a guard lives must not live on in us.
+            self._hand.close()
+            os.close(self._post.go)
+            self._post.drop_lock()
             _become_command(self._post, ready)
 
         self._post.watch_command(fork_into(life))
@@ -91,30 +98,36 @@ class Keeper:
         poll.register(self._wake.fd, select.POLLIN)
         if not self._post.command_is_over():
             poll.register(self._post.command_fd, select.POLLIN)
-        if supervisor is not None:
-            poll.register(supervisor, select.POLLIN)
-        while True:
-            ready = {fd for fd, _ in poll.poll(0 if supervisor is None else None)}
+        self._look()
+        if supervisor is None:
+            return
+        poll.register(supervisor, select.POLLIN)
+        ready: set[int] = set()
+        while supervisor not in ready:
+            ready = {fd for fd, _ in poll.poll()}
             self._wake.clear()
-            children = self._post.reap()
-            self._post.end_input_if_asked()
             if self._post.command_fd in ready:
                 poll.unregister(self._post.command_fd)
-            if self._post.command_is_over():
-                self._post.note_end()
-                self._post.let_go()
-                self._say_childless(children)
-            if supervisor is None or supervisor in ready:
-                break
-        if supervisor is not None:
-            os.close(supervisor)
+            self._look()
+        os.close(supervisor)
+
+    def _look(self) -> None:
+        children = self._post.reap()
+        self._post.end_input_if_asked()
+        if self._post.command_is_over():
+            self._post.note_end()
+            self._post.let_go()
+            self._say_childless(children)
 
     def _say_childless(self, children: bool) -> None:
         if self._said_childless or (children and self._post.has_other_children(self._supervisor.pid)):
             return
         self._said_childless = True
+        self._tell(CHILDLESS)
+
+    def _tell(self, word: bytes) -> None:
         try:
-            self._hand.sendall(CHILDLESS)
+            self._hand.sendall(word)
         except OSError:
             pass  # the supervisor just died; its successor will be told
 
@@ -130,15 +143,17 @@ class Keeper:
         self._said_childless = False
         self._post.recoveries += 1
         self._breathe()
-        keeper = os.getpid()
 
         def life() -> NoReturn:
             self._hand.close()
             self._wake.close()
-            self._resume(self._post, theirs, keeper)
+            heard(theirs, 1)  # until it is recorded who we are, or our keeper is dead too
+            self._resume(self._post, theirs, self._me)
 
-        self._supervisor = process.identity(fork_into(life))
+        self._supervisor = process.identity(_fork_at_last(life))
         theirs.close()
+        self._post.write_guards(self._supervisor, self._me)
+        self._tell(GO)
 
     def _breathe(self) -> None:
         """A supervisor that dies at once, again and again (a disk that fails), must not take a whole core."""
@@ -149,15 +164,24 @@ class Keeper:
             select.select([], [], [], _SHORT_LIFE_S)
 
 
+def _fork_at_last(life: Callable[[], NoReturn]) -> int:
+    """Fork, and if there is no process left to be had, try until there is: nobody else can."""
+    while True:
+        try:
+            return fork_into(life)
+        except OSError:
+            select.select([], [], [], _SHORT_LIFE_S)
+
+
 def _become_command(post: Post, ready: int) -> NoReturn:
     """In the child: wait until the task is published, then turn into the command."""
     launch = post.launch
-    # Before waiting: whoever kills the tree must find the command apart from its guards.
+    # Before waiting: whoever kills the tree must find the command apart from its guards, and not deaf.
     os.setsid()
+    signals.as_a_shell_expects()
     if os.read(ready, 1) != GO:
         os._exit(1)
     try:
-        signals.as_a_shell_expects()
         os.dup2(post.stdin.reader, 0)
         writers = [pipe.writer for pipe in post.pipes]
         os.dup2(writers[0], 1)

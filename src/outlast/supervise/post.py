@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import select
+import socket
 import time
 
 from outlast import process
@@ -19,6 +20,9 @@ from outlast.store import record, status
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.model import Identity, Launch, Outcome
+
+
+GO = b"g"  # supervisor to keeper, either to the command: the task is published, begin
 
 
 @frozen
@@ -38,6 +42,14 @@ class Stdin:
     writer: int = -1
 
 
+def heard(hand: socket.socket, most: int) -> bytes:
+    """What the other guard said; nothing if it is dead."""
+    try:
+        return hand.recv(most)
+    except ConnectionResetError:
+        return b""  # it died before it read what we had said
+
+
 class Post:
     """One guard's hold on its task."""
 
@@ -45,6 +57,7 @@ class Post:
         self.task_id, self.published, self.launch = os.path.basename(published), published, launch
         self.pipes, self.stdin = pipes, stdin
         self.lock = -1
+        self.go = -1  # the write end of what the command waits on before it begins
         self.command: Identity
         self.command_fd = -1
         self.started = 0.0
@@ -61,13 +74,29 @@ class Post:
         except FileNotFoundError:
             return False
 
+    def let_command_begin(self) -> None:
+        """The task is published. Either guard may say so: the other can die before it does."""
+        try:
+            os.write(self.go, GO)
+        except BrokenPipeError:
+            pass  # it has begun, or is gone
+        os.close(self.go)
+        self.go = -1
+
     def take_lock(self) -> None:
-        """Hold the lock that says: watched. Waits for a predecessor that is just dying."""
+        """Hold the lock that says: watched. Every guard is a fork of us and holds it with us.
+
+        So there is no moment between two guards at which a living task looks like a lost one.
+        """
         self.lock = os.open(status.LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
 
+    def release_lock(self) -> None:
+        """All is recorded: nobody watches any more, whoever else still holds the lock."""
+        fcntl.flock(self.lock, fcntl.LOCK_UN)
+
     def drop_lock(self) -> None:
-        """In a fork: let go of our copy, or the lock would outlive its owner."""
+        """In a fork that is no guard: let go of our copy, or the lock would outlive its owners."""
         if self.lock >= 0:
             os.close(self.lock)
             self.lock = -1
@@ -116,10 +145,10 @@ class Post:
             os.waitpid(ended.si_pid, 0)
 
     def has_other_children(self, *guards: int) -> bool:
-        """Whether anything but our fellow guards is our child. Takes a look at the whole process table."""
-        table = process.Table()
-        below = table.children.get(os.getpid(), ())
-        return any(pid not in guards and not table.by_pid[pid].dead for pid in below)
+        """Whether anything but our fellow guards is our child."""
+        # One that ended and is not reaped counts: it may have left us a child since we looked,
+        # and we are about to be woken for it.
+        return any(pid not in guards for pid in process.children_of(os.getpid()))
 
     def let_go(self) -> None:
         """The command ended: nobody of us writes to its pipes any more."""

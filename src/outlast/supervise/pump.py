@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import time
 from array import array
 from fcntl import F_GETFL, F_SETFL, fcntl, ioctl
@@ -18,7 +19,8 @@ from outlast.store.output import Bound, Sink
 
 _PIECE_BYTES = 1 << 20
 _PIECES_A_TURN = 16  # then look at everything else: a flood must not starve a limit
-_SPACE_EVERY_BYTES = 1 << 20  # look at the free space once for so many bytes
+_SPACE_EVERY_BYTES = 1 << 20  # look at the free space at least once for so many bytes
+_FIRST_BYTES = 64 * 1024  # kept whatever the floor: a nearly full disk must not make every command mute
 _SPACE_EVERY_S = 1.0  # while dropping, look this often whether space came back
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EMFILE, errno.ENFILE})
 
@@ -30,13 +32,12 @@ class Pump:
         self.stream, self.reader, self.writer = stream, reader, writer
         self.closed = False
         self._floor = floor
-        self._unchecked = 0
+        self._allowed = _FIRST_BYTES  # until the next look at the free space
         self._dropping_since: float | None = None
         self._sink = Sink(stream, bound, record.read().get("position", {}).get(stream, 0))
 
     def move(self) -> bool:
         """Move what is there, up to a bound; whether anything was."""
-        self._block_again()
         moved = False
         for _ in range(_PIECES_A_TURN):
             count = self._piece(_PIECE_BYTES)
@@ -57,10 +58,8 @@ class Pump:
             left -= count
 
     def let_go(self) -> None:
-        """Close the write end: from now on end-of-file means that no process prints any more."""
-        if self.writer >= 0:
-            os.close(self.writer)
-            self.writer = -1
+        """The write end is closed: from now on end-of-file means that no process prints any more."""
+        self.writer = -1
 
     def _block_again(self) -> None:
         # node makes the pipe that it shares with its siblings non-blocking and leaves
@@ -70,10 +69,11 @@ class Pump:
 
     def _piece(self, most: int) -> int | None:
         """Move up to `most` bytes: how many, 0 at the end of the stream, None if there is nothing now."""
+        self._block_again()
         if not self._has_space():
             return self._drop(most)
         try:
-            room = min(most, self._sink.room())
+            room = min(most, self._allowed, self._sink.room())
             place = self._sink.offset - self._sink.start
             count = os.splice(self.reader, self._sink.fd, room, offset_dst=place, flags=os.SPLICE_F_NONBLOCK)
         except BlockingIOError:
@@ -86,21 +86,20 @@ class Pump:
             self._dropping_since = time.monotonic()
             return self._drop(most)
         self._sink.wrote(count)
-        self._unchecked += count
+        self._allowed -= count
         return count
 
     def _has_space(self) -> bool:
         if self._dropping_since is not None:
             if time.monotonic() - self._dropping_since < _SPACE_EVERY_S:
                 return False
-        elif self._unchecked < _SPACE_EVERY_BYTES:
+        elif self._allowed > 0:
             return True
-        self._unchecked = 0
         disk = os.statvfs(".")
         floor = min(self._floor, disk.f_blocks * disk.f_frsize // 20)
-        enough = disk.f_bavail * disk.f_frsize > floor
-        self._dropping_since = None if enough else time.monotonic()
-        return enough
+        self._allowed = min(_SPACE_EVERY_BYTES, disk.f_bavail * disk.f_frsize - floor)
+        self._dropping_since = None if self._allowed > 0 else time.monotonic()
+        return self._allowed > 0
 
     def _drop(self, most: int) -> int | None:
         """Throw bytes away so that the task can go on, and remember how many."""
@@ -117,8 +116,11 @@ class Pump:
         return self._dropped(count)
 
     def _drop_by_reading(self, most: int) -> int | None:
-        # Not even a descriptor is left. There certainly is something to read: a poll said so,
-        # or we are draining what was counted.
+        # Not even a descriptor is left. Our end of the pipe blocks, so look first.
+        poll = select.poll()
+        poll.register(self.reader, select.POLLIN)
+        if not poll.poll(0):
+            return None
         return self._dropped(len(os.read(self.reader, min(most, 65536))))
 
     def _dropped(self, count: int) -> int:

@@ -22,8 +22,8 @@ from outlast.store import bell, launchfile, output, record, status
 from outlast.supervise import EXISTS, invoke, signals
 from outlast.supervise.ending import end_trees
 from outlast.supervise.forks import fork_into
-from outlast.supervise.keeper import CHILDLESS, DONE, GO, Keeper
-from outlast.supervise.post import Pipe, Post
+from outlast.supervise.keeper import CHILDLESS, DONE, Keeper
+from outlast.supervise.post import GO, Pipe, Post, heard
 from outlast.supervise.post import Stdin as HeldStdin
 from outlast.supervise.pump import Pump
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from outlast.model import Identity, Launch, Outcome
+
+_LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
+_TRY_AGAIN_S = 1.0  # when there is no process or descriptor to be had
+_LOOK_AGAIN_S = 0.02  # while only the command's parent may see how it ended, and has not told yet
 
 
 def start(staged: str, published: str, reply: int) -> NoReturn:
@@ -75,14 +79,17 @@ def _bring_up(staged: str, published: str, reply: int) -> Supervisor:
     post = Post(published, launch, _open_pipes(launch), _open_stdin(launch))
     post.take_lock()
     hand, theirs = socket.socketpair()
+    ready, post.go = os.pipe()
+    me = process.identity(os.getpid())
 
     def life() -> NoReturn:
         hand.close()
         os.close(reply)
-        Keeper(post, theirs, resume).run()
+        Keeper(post, theirs, me, resume).run(ready)
 
     keeper = process.identity(fork_into(life))
     theirs.close()
+    os.close(ready)
     # The command is forked and waits: all that can fail for want of something is behind us.
     post.watch_command(int(_line(hand)))
     os.close(post.stdin.reader)
@@ -91,7 +98,12 @@ def _bring_up(staged: str, published: str, reply: int) -> Supervisor:
     supervisor = Supervisor(post, hand, keeper)
     supervisor.sign_on()
     os.rename(staged, published)
-    hand.sendall(GO)
+    # From here on there is a task, and nothing that happens to the keeper can take it back.
+    post.let_command_begin()
+    try:
+        hand.sendall(GO)
+    except OSError:
+        pass
     return supervisor
 
 
@@ -124,14 +136,11 @@ def _open_stdin(launch: Launch) -> HeldStdin:
     return HeldStdin(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
 
-def resume(post: Post, hand: socket.socket, keeper: int) -> NoReturn:
+def resume(post: Post, hand: socket.socket, keeper: Identity) -> NoReturn:
     """In a fork of the keeper, whose supervisor died: go on where the files end."""
     process.rename_self("outlast-sup", f"outlast supervisor of {post.task_id}")
     process.become_subreaper()
-    post.take_lock()
-    supervisor = Supervisor(post, hand, process.identity(keeper))
-    supervisor.sign_on()
-    supervisor.run()
+    Supervisor(post, hand, keeper).run()
 
 
 class Supervisor:
@@ -151,8 +160,11 @@ class Supervisor:
             pipe.reader: Pump(pipe.stream, pipe.reader, pipe.writer, bound, launch.free_floor) for pipe in post.pipes
         }
         self._ender: Identity | None = None
+        self._strike_at = None if launch.limit is None else post.started_monotonic + launch.limit
+        self._alone = False  # a keeper died and there is no other yet
         self._childless = False  # the keeper has nothing of the command below it
         self._adopted = False  # a keeper died: its children are ours
+        self._unseen = False  # it ended, but we may not see how
         self._recorded = "outcome" in record.read()
         self._poll = select.poll()
 
@@ -161,18 +173,20 @@ class Supervisor:
 
     def run(self) -> NoReturn:
         self._register()
-        while not self._is_over():
-            ready = {fd for fd, _ in self._poll.poll(self._patience_ms())}
-            self._wake.clear()
+        ready: set[int] = set()
+        while True:
+            # Before the first poll too: a successor is not told again what happened before it came.
             self._move(ready)
             self.post.end_input_if_asked()
             if not self._recorded and self.post.command_is_over():
                 self._record_end(ready)
             self._hear_keeper(ready)
-            if self._adopted:
-                self.post.reap()
+            self.post.reap()
             self._enforce_limit()
-        self._leave()
+            if self._is_over():
+                self._leave()
+            ready = {fd for fd, _ in self._poll.poll(self._patience_ms())}
+            self._wake.clear()
 
     def _register(self) -> None:
         self._poll.register(self._wake.fd, select.POLLIN)
@@ -183,8 +197,6 @@ class Supervisor:
             self._poll.register(self.post.command_fd, select.POLLIN)
         if self._keeper_fd is not None:
             self._poll.register(self._keeper_fd, select.POLLIN)
-        else:
-            self._replace_keeper()
 
     def _move(self, ready: set[int]) -> None:
         moved = False
@@ -203,10 +215,13 @@ class Supervisor:
             if not pump.closed:
                 pump.drain()
             pump.let_go()
-        self.post.end_input()
+        self.post.let_go()
         outcome = self.post.note_end()
         if self.post.command_fd in ready:
             self._poll.unregister(self.post.command_fd)
+        self._unseen = outcome is None and process.is_unreaped(self.post.command_fd)
+        if self._unseen:
+            return  # only its parent may see how it ended: look again when it has
         self._recorded = True
         if outcome is None:
             return  # reaped by init before anybody could look, on a kernel that does not tell: lost
@@ -227,18 +242,23 @@ class Supervisor:
 
     def _hear_keeper(self, ready: set[int]) -> None:
         if self._hand.fileno() in ready:
-            said = self._hand.recv(64)
+            said = heard(self._hand, 64)
             self._childless |= CHILDLESS in said
             if not said:
                 self._poll.unregister(self._hand)
-        if self._keeper_fd in ready:
-            self._replace_keeper()
-
-    def _replace_keeper(self) -> None:
-        """The keeper died, so the command and its orphans are our children now. Never be alone."""
-        if self._keeper_fd is not None:
+        if self._keeper_fd in ready and self._keeper_fd is not None:
             self._poll.unregister(self._keeper_fd)
             os.close(self._keeper_fd)
+            self._keeper_fd = None
+        if self._keeper_fd is None:
+            self._adopt()
+            self._fork_keeper()
+
+    def _adopt(self) -> None:
+        """The keeper died, so the command and its orphans are our children now."""
+        if self._alone:
+            return
+        self._alone = True
         self._adopted = True
         self._childless = True
         self.post.reap()
@@ -248,15 +268,27 @@ class Supervisor:
         except KeyError:
             pass
         self._hand.close()
-        self._hand, theirs = socket.socketpair()
+
+    def _fork_keeper(self) -> None:
+        """Never be alone."""
+        try:
+            self._hand, theirs = socket.socketpair()
+        except OSError:
+            return  # no descriptor: later
 
         def life() -> NoReturn:
             self._hand.close()
             self._forget_ours()
-            Keeper(self.post, theirs, resume).guard()
+            Keeper(self.post, theirs, self._me, resume).guard()
 
-        self._keeper = process.identity(fork_into(life))
-        theirs.close()
+        try:
+            self._keeper = process.identity(fork_into(life))
+        except OSError:
+            self._hand.close()
+            return  # no process: later
+        finally:
+            theirs.close()
+        self._alone = False
         self._keeper_fd = process.open_pidfd(self._keeper)
         self._poll.register(self._hand, select.POLLIN)
         if self._keeper_fd is not None:
@@ -265,26 +297,35 @@ class Supervisor:
 
     def _forget_ours(self) -> None:
         """In a fork: close what only a supervisor holds."""
-        self.post.drop_lock()
         self._wake.close()
         self._bell.close()
 
     def _patience_ms(self) -> float | None:
-        left = self._time_left()
-        return None if left is None else max(0.0, left * 1000 + 1)
+        waits = [_LONGEST_POLL_S]
+        if (left := self._time_left()) is not None:
+            waits.append(left + 0.001)
+        if self._alone:
+            waits.append(_TRY_AGAIN_S)
+        if self._unseen:
+            waits.append(_LOOK_AGAIN_S)
+        return None if len(waits) == 1 else max(0.0, min(waits)) * 1000
 
     def _time_left(self) -> float | None:
-        limit = self.post.launch.limit
-        if limit is None or self._recorded or self._ender:
+        if self._strike_at is None or self._ender or self.post.command_is_over():
             return None
-        return self.post.started_monotonic + limit - time.monotonic()
+        return self._strike_at - time.monotonic()
 
     def _enforce_limit(self) -> None:
+        if self._ender and not process.is_alive(self._ender):
+            self._ender = None  # somebody ended it, or something survived it: strike again
         left = self._time_left()
         if left is None or left > 0:
             return
         status.write_ending("limit", f"limit of {self.post.launch.limit:g} s", time.time())
-        self._fork_ender()
+        try:
+            self._fork_ender()
+        except OSError:
+            self._strike_at = time.monotonic() + _TRY_AGAIN_S  # no process or no descriptor is to be had
 
     def _fork_ender(self) -> None:
         """Let a child do the ending: it waits for processes to go, and the pump must not stand still for that."""
@@ -293,14 +334,17 @@ class Supervisor:
         def life() -> None:
             os.close(ready)
             self._forget_ours()
+            self.post.drop_lock()
             process.rename_self("outlast-ender", f"outlast ender of {self.post.task_id}")
             os.read(go, 1)
             end_trees([lambda: status.guards_of(".")], self.post.launch.grace)
 
-        self._ender = process.identity(fork_into(life))
-        os.close(go)
-        self.sign_on()
-        os.close(ready)
+        try:
+            self._ender = process.identity(fork_into(life))
+            self.sign_on()
+        finally:
+            os.close(go)
+            os.close(ready)
 
     def _is_over(self) -> bool:
         if not self._recorded or not self._childless or not all(pump.closed for pump in self._pumps.values()):
@@ -313,6 +357,6 @@ class Supervisor:
             self._hand.sendall(DONE)
         except OSError:
             pass  # the keeper is gone already
-        self.post.drop_lock()
+        self.post.release_lock()
         self._bell.ring()
         os._exit(0)

@@ -6,7 +6,7 @@ import sys
 
 from outlast.errors import BadInput
 from outlast.faces import render
-from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
+from outlast.faces.cli.options import Parser, number, open_shell, parse, seconds, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def clean_parser() -> Parser:
         "  outlast clean --older-than 2      those that ended more than 2 h ago\n"
         "  outlast clean --all-finished",
     )
-    made.add_argument("--older-than", type=float, metavar="HOURS", help="only those that ended longer ago than this")
+    made.add_argument("--older-than", type=number, metavar="HOURS", help="only those that ended longer ago than this")
     made.add_argument("--all-finished", action="store_true", help="all that have ended")
     return made.takes_session().takes_json()
 

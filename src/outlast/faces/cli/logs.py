@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 
 from outlast import asking, reading
-from outlast.errors import BadInput
+from outlast.errors import BadInput, named
 from outlast.faces import render
-from outlast.faces.cli.options import Parser, open_shell, parse, write
+from outlast.faces.cli.options import Parser, open_shell, parse, whole, write
 from outlast.model import STREAMS, Cursor
 from outlast.reading import Selection
 from outlast.sieve import Sieve
@@ -18,11 +18,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator, Sequence
+    from typing import TextIO
 
     from outlast.model import Slice, Task
     from outlast.shell import Shell
 
 READER = "command line"
+INTERRUPTED = 130
 _EXAMPLES = """\
   outlast logs 1a2b                     all of it, without colours and control sequences
   outlast logs -f 1a2b                  as it comes, until the task ends
@@ -39,7 +41,7 @@ def logs_parser() -> Parser:
     add("-f", "--follow", action="store_true", help="go on until the task ends")
     add("--from", dest="cursor", metavar="CURSOR", help="start at this cursor")
     add("--new", action="store_true", help="only what is new since the last --new")
-    add("--tail", type=int, metavar="N", help="only the last N lines")
+    add("--tail", type=whole, metavar="N", help="only the last N lines")
     add("--lines", metavar="A:B", help="only the lines from A to B, counted from 1")
     add("--filter", metavar="RE", help="only lines that match")
     add("--exclude", metavar="RE", help="no lines that match")
@@ -74,14 +76,14 @@ def logs(words: Sequence[str]) -> int:
 
 
 def _selection(asked: Namespace) -> Selection:
-    if asked.new and (asked.cursor or asked.tail is not None or asked.lines):
+    if asked.new and (asked.cursor is not None or asked.tail is not None or asked.lines is not None):
         raise BadInput("--new starts where the last --new ended; leave out --from, --tail and --lines.")
-    if asked.raw and (asked.filter or asked.exclude or asked.lines):
+    if asked.raw and (asked.filter or asked.exclude or asked.lines is not None):
         raise BadInput("--raw gives the bytes as they are; leave out --filter, --exclude and --lines.")
     return Selection(
-        cursor=asking.cursor(asked.cursor) if asked.cursor else None,
+        cursor=asking.cursor(asked.cursor) if asked.cursor is not None else None,
         tail=asked.tail,
-        lines=_range(asked.lines) if asked.lines else None,
+        lines=_range(asked.lines) if asked.lines is not None else None,
         stream=asked.stream,
         filter=asked.filter,
         exclude=asked.exclude,
@@ -92,10 +94,10 @@ def _selection(asked: Namespace) -> Selection:
 def _range(text: str) -> tuple[int, int | None]:
     first, colon, last = text.partition(":")
     try:
-        start = int(first) if first else 1
+        start = int(first) if first or not colon else 1
         return start, (int(last) if last else None) if colon else start
     except ValueError:
-        raise BadInput(f"'{text}' is not a range of lines; write 10:20, 10: or :20.") from None
+        raise BadInput(f"{named(text)} is not a range of lines; write 10:20, 10: or :20.") from None
 
 
 class _Printing:
@@ -109,17 +111,21 @@ class _Printing:
         self._lines = {stream: _Lines(selection, asked.follow) for stream in self._streams}
 
     def run(self) -> int:
-        place = self._start()
-        for piece in self._pieces(place):
-            if piece.stream in self._streams:
-                self._print(piece)
-                place = Cursor(**{stream: piece.next if stream == piece.stream else place.at(stream) for stream in STREAMS})
+        place, code = self._start(), 0
+        at = {stream: place.at(stream) for stream in STREAMS}
+        try:
+            for piece in self._pieces(place):
+                if piece.stream in self._streams:
+                    self._print(piece)
+                    at[piece.stream] = piece.next
+        except KeyboardInterrupt:
+            code = INTERRUPTED  # what was shown until then was read
         for stream in self._streams:
             self._write(stream, self._lines[stream].finish())
         if self._asked.new:
-            places.move(self._directory, READER, place)
+            places.move(self._directory, READER, Cursor(**at))
         self._say_what_is_hidden()
-        return 0
+        return code
 
     @property
     def _directory(self) -> str:
@@ -129,29 +135,41 @@ class _Printing:
         if self._asked.new:
             return places.place_of(self._directory, READER)
         if self._selection.tail is not None:
-            tails = {s: self._shell.executor.source(self._task.task_id, s).tail(self._selection.tail) for s in self._streams}
-            return Cursor(**tails)
+            sources = {s: self._shell.executor.source(self._task.task_id, s) for s in self._streams}
+            return Cursor(**{s: source.tail(self._selection.tail) for s, source in sources.items()})
         return self._selection.cursor or Cursor()
 
     def _pieces(self, place: Cursor) -> Iterator[Slice]:
         if self._asked.follow:
             return self._shell.follow(self._task.task_id, cursor=place)
+        if self._asked.new:
+            return self._settled(place)
         return self._shell.fresh(self._task.task_id, {stream: place.at(stream) for stream in self._streams})
+
+    def _settled(self, place: Cursor) -> Iterator[Slice]:
+        by_lines = bool(self._selection.filter or self._selection.exclude)
+        for stream in self._streams:
+            source = self._shell.executor.source(self._task.task_id, stream)
+            yield from reading.settled(self._task, source, place.at(stream), source.end(), by_lines)
 
     def _print(self, piece: Slice) -> None:
         if piece.dropped:
-            self._write(piece.stream, f"\n[outlast: {piece.dropped} bytes were dropped here]\n")
+            self._write(piece.stream, self._lines[piece.stream].finish() + reading.gap(piece.dropped))
         if self._asked.raw:
-            out = sys.stderr.buffer if piece.stream == "stderr" else sys.stdout.buffer
+            out = self._out(piece.stream).buffer
             out.write(piece.data)
             out.flush()
         else:
             self._write(piece.stream, self._lines[piece.stream].feed(piece.data))
 
     def _write(self, stream: str, text: str) -> None:
-        out = sys.stderr if stream == "stderr" else sys.stdout
+        out = self._out(stream)
         out.write(text)
         out.flush()
+
+    def _out(self, stream: str) -> TextIO:
+        # Both: each to its own. Only one: whoever asked for it wants to pipe it.
+        return sys.stderr if stream == "stderr" and len(self._streams) > 1 else sys.stdout
 
     def _say_what_is_hidden(self) -> None:
         hidden = sum(lines.hidden for lines in self._lines.values())

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from outlast.errors import BadInput
+from outlast import asking
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
 from outlast.watch import Deadline
@@ -100,9 +100,7 @@ def wait(words: Sequence[str]) -> int:
     from outlast.faces.cli.run import AFTER_LIMIT, exit_code
 
     asked = parse(wait_parser(), words)
-    if asked.timeout is not None and asked.timeout < 0:
-        raise BadInput(f"The timeout must be 0 or more seconds, not {asked.timeout:g}.")
-    deadline = Deadline(asked.timeout)
+    deadline = Deadline(asking.seconds("timeout", asked.timeout))
     codes = []
     with open_shell(asked.session) as shell:
         ids = [shell.show(one).task_id for one in asked.id]

@@ -6,7 +6,16 @@ import os
 import sys
 
 from outlast import __version__
-from outlast.errors import BadInput, DamagedTask, OutlastError, StartFailed, StateRefused, Unsupported
+from outlast.errors import (
+    AlreadyEnded,
+    AmbiguousTask,
+    BadInput,
+    InputRefused,
+    OutlastError,
+    SystemRefused,
+    UnknownTask,
+    named,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +23,7 @@ if TYPE_CHECKING:
 
 WRONG_USAGE = 2
 OUR_FAILURE = 125
+_ABOUT_A_TASK = (UnknownTask, AmbiguousTask, AlreadyEnded, InputRefused)  # ordinary answers: exit code 1
 
 # verb: the module that has it, and what it is for
 VERBS = {
@@ -40,17 +50,40 @@ _EXAMPLES = """examples:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    _prepare_streams()
     try:
         return _dispatch(words)
     except OutlastError as error:
-        _complain(error, "--json" in words)
-        return _exit_code(error, words[:1] == ["run"])
+        return _complain(error, words)
     except BrokenPipeError:
-        # Whoever read us has enough, as in `outlast logs ID | head`.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 141
+        _stdout_works()
+        return 141  # whoever read us has enough, as in `outlast logs ID | head`
+    except OSError as error:
+        words = words if _stdout_works() else words[:1]  # where no JSON arrives, none was asked for
+        what = f": {error.filename}" if error.filename else ""
+        return _complain(SystemRefused(f"The system refused what Outlast needs: {error.strerror}{what}."), words)
     except KeyboardInterrupt:
         return 130
+
+
+def _prepare_streams() -> None:
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            # The caller closed it. It gets its number back, or a file of ours would get it.
+            os.open(os.devnull, os.O_RDWR)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        # JSON is UTF-8 whatever the locale; half a character that a file name holds must not stop us.
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
+
+
+def _stdout_works() -> bool:
+    try:
+        sys.stdout.flush()
+        return True
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what is still held for it goes nowhere
+        return False
 
 
 def _dispatch(words: list[str]) -> int:
@@ -62,7 +95,7 @@ def _dispatch(words: list[str]) -> int:
         sys.stdout.write(f"outlast {__version__}\n")
         return 0
     if verb not in VERBS:
-        raise BadInput(f"There is no verb '{verb}'{_near(verb)}; `outlast --help` lists them.")
+        raise BadInput(f"There is no verb {named(verb)}{_near(verb)}; `outlast --help` lists them.")
     from importlib import import_module
 
     module = import_module(f"outlast.faces.cli.{VERBS[verb][0]}")
@@ -87,18 +120,23 @@ def _near(verb: str) -> str:
     return f" (did you mean '{near[0]}'?)" if near else ""
 
 
-def _complain(error: OutlastError, as_json: bool) -> None:
-    if as_json:
+def _complain(error: OutlastError, words: list[str]) -> int:
+    """Say it in one sentence; the exit code for it."""
+    running = words[:1] == ["run"]
+    if _wants_json(words, running):
         from outlast.faces.render import error_json
 
         print(error_json(error))
     else:
         print(f"outlast: {error.message}", file=sys.stderr)
-
-
-def _exit_code(error: OutlastError, running: bool) -> int:
     if isinstance(error, BadInput):
         return WRONG_USAGE
-    if running or isinstance(error, (StateRefused, StartFailed, DamagedTask, Unsupported)):
-        return OUR_FAILURE
-    return 1
+    return OUR_FAILURE if running or not isinstance(error, _ABOUT_A_TASK) else 1
+
+
+def _wants_json(words: list[str], running: bool) -> bool:
+    if not running:
+        return "--json" in words
+    from outlast.faces.cli.run import wants_json  # there it may be a word of the command
+
+    return wants_json(words[1:])

@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+from outlast.asking import session_name
 from outlast.errors import BadInput
 from outlast.shell import Shell
 
@@ -49,7 +50,9 @@ def parse(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
 
 def open_shell(session: str | None = None) -> Shell:
     """A person who names no session is the operator and reaches every task; inside a session only its own."""
-    named = session or os.environ.get("OUTLAST_SESSION")
+    if session is not None:
+        return Shell.open(session=session_name(session))  # also if it is empty: never the operator by accident
+    named = os.environ.get("OUTLAST_SESSION")
     return Shell.open(session=named, operator=not named)
 
 
@@ -61,6 +64,22 @@ def seconds(text: str) -> float:
         return float(number) * unit
     except ValueError:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds") from None
+
+
+def whole(text: str) -> int:
+    """A whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
+
+
+def number(text: str) -> float:
+    """Any number."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
 
 
 def write(text: str) -> None:

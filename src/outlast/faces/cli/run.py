@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import stat
 import sys
 
 from outlast import process
-from outlast.errors import BadInput
+from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
 from outlast.model import STREAMS, Stdin
@@ -59,6 +60,8 @@ def run(words: Sequence[str]) -> int:
     process.rename_self("outlast", "outlast run")
     asked = parse(parser(), words)
     command = _command(asked.command)
+    if asked.stdin == "-" and asked.command[-1:] == ["-"]:
+        raise BadInput("Command and input cannot both come from standard input; give one of them in another way.")
     how = {
         "cwd": asked.cwd,
         "env": _environment(asked.env),
@@ -76,6 +79,14 @@ def run(words: Sequence[str]) -> int:
         return _Foreground(shell, asked).run(command, how)
 
 
+def wants_json(words: Sequence[str]) -> bool:
+    """Whether an answer to these words is to be JSON, also if they are wrong."""
+    try:
+        return bool(parse(parser(), words).json)
+    except BadInput:
+        return "--json" in words
+
+
 def _command(words: Sequence[str]) -> str:
     if words[:1] == ["--"]:
         words = words[1:]
@@ -91,7 +102,7 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise BadInput(f"'{pair}' does not set a variable; write NAME=VALUE.")
+            raise BadInput(f"{named(pair)} does not set a variable; write NAME=VALUE.")
         found[name] = value
     return found
 
@@ -104,7 +115,17 @@ def _stdin(asked: str | None) -> Stdin:
             return Stdin(open=True)
         case "-":
             return Stdin(text=sys.stdin.buffer.read())
-    return Stdin(file=os.path.abspath(asked))
+        case "":
+            raise BadInput("The input is empty; name a file, - for standard input, or open.")
+    return _from_file(os.path.abspath(asked))
+
+
+def _from_file(path: str) -> Stdin:
+    # A pipe, as in `--stdin <(make list)`, is ours alone: the task cannot open it.
+    if os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode):
+        with open(path, "rb") as file:
+            return Stdin(text=file.read())
+    return Stdin(file=path)
 
 
 class _Foreground:
@@ -120,31 +141,56 @@ class _Foreground:
         patience = self._shell.patience(self._asked.wait, self._asked.limit)
         # A person waits as long as they like: only the default limit and --wait end this.
         timeout = patience.seconds if patience.then_end or self._asked.wait is not None else None
+        signal.signal(signal.SIGINT, self._interrupt)
         task = self._shell.start(command, **how)  # type: ignore[arg-type]
         self._task_id = task.task_id
         self._at = dict.fromkeys(STREAMS if task.split else STREAMS[:1], 0)
-        signal.signal(signal.SIGINT, self._interrupt)
-        for piece in self._shell.follow(task.task_id, timeout=timeout, to_end_of="command"):
-            self._at[piece.stream] = piece.next
-            if not self._asked.json:
-                _copy(piece)
-        if patience.then_end and not self._shell.executor.has_ended(task.task_id):
-            self._shell.end_for_limit(task.task_id)
-            self._show_rest()
+        if self._interrupts:
+            self._end_as_asked()
+        try:
+            self._show(timeout, patience.then_end)
+        except OSError as error:
+            self._say_that_nobody_reads(error)
+            raise
         return self._report()
 
-    def _show_rest(self) -> None:
-        """What was printed while the tree was being ended."""
-        if not self._asked.json:
+    def _show(self, timeout: float | None, then_end: bool) -> None:
+        """What is printed until the command ends or we stop waiting."""
+        for piece in self._shell.follow(self._task_id, timeout=timeout, to_end_of="command"):
+            self._at[piece.stream] = piece.next
+            self._copy(piece)
+        if then_end and not self._shell.executor.has_ended(self._task_id):
+            self._shell.end_for_limit(self._task_id)
             for piece in self._shell.fresh(self._task_id, self._at):
-                _copy(piece)
+                self._copy(piece)
+
+    def _copy(self, piece: Slice) -> None:
+        if not self._asked.json:
+            copy(piece)
+
+    def _say_that_nobody_reads(self, error: OSError) -> None:
+        """Whoever reads us may be an agent that was killed: its command outlasts it."""
+        task = self._shell.show(self._task_id)
+        if not task.finished:
+            sys.stderr.write(render.hint(task))
+        elif not isinstance(error, BrokenPipeError):
+            raise SystemRefused(
+                f"The output cannot be shown here: {error.strerror}; `outlast logs {self._task_id}` has it."
+            ) from None
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self._interrupts += 1
-        if self._interrupts == 1:
-            self._shell.executor.interrupt(self._task_id)
-        else:
-            self._shell.kill(self._task_id)
+        if self._task_id:  # otherwise it is just being started
+            self._end_as_asked()
+
+    def _end_as_asked(self) -> None:
+        try:
+            if self._interrupts == 1:
+                self._shell.executor.interrupt(self._task_id)
+            else:
+                self._shell.kill(self._task_id)
+        except AlreadyEnded:
+            pass  # it was quicker
 
     def _report(self) -> int:
         if self._asked.json:
@@ -159,7 +205,8 @@ class _Foreground:
         return exit_code(task)
 
 
-def _copy(piece: Slice) -> None:
+def copy(piece: Slice) -> None:
+    """What the command printed, to where it would have gone without us."""
     stream = sys.stderr.buffer if piece.stream == "stderr" else sys.stdout.buffer
     if piece.dropped:
         stream.write(b"\n[outlast: %d bytes were dropped here]\n" % piece.dropped)

@@ -1,0 +1,265 @@
+"""Ending a task: the whole tree, with a receipt; what cannot be ended says why."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+import pytest
+
+from outlast import Shell, process
+from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, UnknownTask
+from tests.conftest import eventually, processes_of
+
+PYTHON = sys.executable
+
+
+def alive(pid: int) -> bool:
+    stat = process.stat_of(pid)
+    return stat is not None and not stat.dead
+
+
+def pids_in(path, count: int) -> list[int]:
+    """The pids that a command wrote into a file, once all are there."""
+    eventually(lambda: len(_numbers(path)) == count)
+    return _numbers(path)
+
+
+def _numbers(path) -> list[int]:
+    try:
+        return [int(word) for word in path.read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def test_a_kill_ends_the_task_and_tells_who_asked(shell):
+    task = shell.start("echo before; sleep 60")
+    eventually(lambda: shell.read(task.task_id).output)
+    receipt = shell.kill(task.task_id)
+    assert (receipt.status, receipt.reason, receipt.signal) == ("killed", "killed", signal.SIGTERM)
+    assert receipt.exit_code is None
+    assert f"process {os.getpid()}" in receipt.ended_by
+    assert task.pid in receipt.ended
+    assert receipt.survivors == ()
+    assert receipt.closed
+    assert not any(alive(pid) for pid in receipt.ended)
+    assert shell.read(task.task_id).output == "before\n"
+
+
+def test_the_receipt_names_every_process(shell, tmp_path):
+    task = shell.start(
+        f"for i in 1 2 3; do sleep 60 & echo $! >> {tmp_path}/pids; done; echo $$ >> {tmp_path}/pids; wait"
+    )
+    pids = pids_in(tmp_path / "pids", 4)
+    receipt = shell.kill(task.task_id)
+    assert sorted(receipt.ended) == sorted(pids)
+
+
+def test_what_left_the_session_is_ended_too(shell, tmp_path):
+    pids = tmp_path / "pids"
+    task = shell.start(
+        f"setsid bash -c 'echo $$ >> {pids}; exec sleep 61' & (setsid sleep 62 & echo $! >> {pids}) & sleep 63"
+    )
+    found = pids_in(pids, 2)
+    receipt = shell.kill(task.task_id)
+    assert set(found) <= set(receipt.ended)
+    assert not any(alive(pid) for pid in found)
+    assert receipt.survivors == ()
+
+
+def test_a_daemon_that_forked_twice_is_ended_too(shell, tmp_path):
+    daemon = (
+        "import os, sys, time\n"
+        "if os.fork(): sys.exit()\n"
+        "os.setsid()\n"
+        "if os.fork(): os._exit(0)\n"
+        "os.closerange(0, 100)\n"
+        "os.environ.clear()\n"
+        f"open({str(tmp_path / 'pids')!r}, 'w').write(str(os.getpid()))\n"
+        "time.sleep(60)\n"
+    )
+    result = shell.run(f"{PYTHON} - <<'E'\n{daemon}E")
+    (pid,) = pids_in(tmp_path / "pids", 1)
+    assert result.status == "completed"
+    assert shell.show(result.task_id).children == (pid,)
+    receipt = shell.kill(result.task_id)
+    assert receipt.ended == (pid,)
+    assert not alive(pid)
+    # The command had ended by itself, and that stays true.
+    assert (receipt.status, receipt.exit_code) == ("completed", 0)
+
+
+def test_what_ignores_the_request_is_ended_after_the_grace(shell, tmp_path):
+    ready = tmp_path / "pids"
+    task = shell.start(f"trap '' TERM INT HUP; echo $$ >> {ready}; while :; do sleep 0.05; done")
+    pids_in(ready, 1)
+    began = time.monotonic()
+    receipt = shell.kill(task.task_id, grace=0.4)
+    assert 0.4 <= time.monotonic() - began < 10
+    assert (receipt.status, receipt.signal) == ("killed", signal.SIGKILL)
+    assert not alive(task.pid)
+
+
+def test_what_obeys_is_not_waited_for_longer_than_it_takes(shell, tmp_path):
+    ready = tmp_path / "pids"
+    task = shell.start(f"trap 'echo cleaned up; exit 7' TERM; echo $$ >> {ready}; while :; do sleep 0.05; done")
+    pids_in(ready, 1)
+    began = time.monotonic()
+    receipt = shell.kill(task.task_id, grace=60)
+    assert time.monotonic() - began < 20
+    assert (receipt.status, receipt.reason, receipt.exit_code) == ("killed", "killed", 7)
+    assert shell.read(task.task_id).output.endswith("cleaned up\n")
+
+
+def test_no_grace_at_all(shell, tmp_path):
+    ready = tmp_path / "pids"
+    task = shell.start(f"trap '' TERM; echo $$ >> {ready}; while :; do sleep 60; done")
+    pids_in(ready, 1)
+    began = time.monotonic()
+    assert shell.kill(task.task_id, grace=0).status == "killed"
+    assert time.monotonic() - began < 5
+
+
+def test_a_stopped_tree_is_continued_so_that_it_can_end(shell, tmp_path):
+    ready = tmp_path / "pids"
+    task = shell.start(f"trap 'echo ended well; exit 0' TERM; sleep 60 & echo $! $$ >> {ready}; wait")
+    pids = pids_in(ready, 2)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    eventually(lambda: all((stat := process.stat_of(pid)) and stat.state == "T" for pid in pids))
+    assert shell.show(task.task_id).status == "running"
+    began = time.monotonic()
+    receipt = shell.kill(task.task_id, grace=30)
+    assert time.monotonic() - began < 10
+    assert sorted(receipt.ended) == sorted(pids)
+    assert shell.read(task.task_id).output == "ended well\n"
+
+
+def test_a_finished_task_cannot_be_killed(shell):
+    result = shell.run("exit 3")
+    with pytest.raises(AlreadyEnded, match=r"has ended already \(exit code 3\)"):
+        shell.kill(result.task_id)
+    assert shell.show(result.task_id).exit_code == 3
+
+
+def test_a_killed_task_cannot_be_killed_again(shell):
+    task = shell.start("sleep 60")
+    shell.kill(task.task_id)
+    with pytest.raises(AlreadyEnded, match="killed"):
+        shell.kill(task.task_id)
+
+
+def test_the_children_that_a_finished_task_left_can_be_ended(shell):
+    result = shell.run("sleep 60 & sleep 61 & echo $!; exit 5")
+    assert len(result.children) == 2
+    receipt = shell.kill(result.task_id)
+    assert receipt.ended == result.children
+    assert (receipt.status, receipt.reason, receipt.exit_code) == ("failed", "exit", 5)
+    assert receipt.children == ()
+    with pytest.raises(AlreadyEnded):
+        shell.kill(result.task_id)
+
+
+def test_several_tasks_end_at_once(shell):
+    tasks = [shell.start("trap '' TERM; while :; do sleep 60; done") for _ in range(5)]
+    began = time.monotonic()
+    receipts = shell.kill_all([task.task_id for task in tasks], grace=0.5)
+    assert time.monotonic() - began < 5 * 0.5 + 5
+    assert [receipt.task_id for receipt in receipts] == [task.task_id for task in tasks]
+    assert all(receipt.status == "killed" and receipt.pid in receipt.ended for receipt in receipts)
+
+
+def test_naming_a_task_twice_ends_it_once(shell):
+    task = shell.start("sleep 60")
+    assert len(shell.kill_all([task.task_id, task.task_id[:10]])) == 1
+
+
+def test_nothing_is_ended_if_one_of_them_is_unknown(shell):
+    task = shell.start("sleep 60")
+    with pytest.raises(UnknownTask):
+        shell.kill_all([task.task_id, "bash-nothing"])
+    done = shell.run("true")
+    with pytest.raises(AlreadyEnded):
+        shell.kill_all([task.task_id, done.task_id])
+    assert shell.show(task.task_id).status == "running"
+    assert alive(task.pid)
+
+
+@pytest.mark.parametrize("grace", [-1, float("nan"), "2"])
+def test_a_grace_that_makes_no_sense_is_refused(shell, grace):
+    task = shell.start("sleep 60")
+    with pytest.raises(BadInput, match="grace"):
+        shell.kill(task.task_id, grace=grace)
+    assert shell.show(task.task_id).status == "running"
+
+
+def test_a_part_of_an_id_is_enough_and_an_ambiguous_one_lists_the_candidates(shell):
+    task, other = shell.start("sleep 60"), shell.start("sleep 61")
+    with pytest.raises(AmbiguousTask) as caught:
+        shell.kill("bash-")
+    assert task.task_id in caught.value.message
+    assert other.task_id in caught.value.message
+    assert shell.kill(task.task_id.removeprefix("bash-")).task_id == task.task_id
+    assert shell.kill(" " + other.task_id.upper() + "\n").task_id == other.task_id
+
+
+def test_a_mistyped_id_is_answered_with_near_ones(shell):
+    task = shell.start("sleep 60")
+    wrong = task.task_id[:-1] + "x"
+    with pytest.raises(UnknownTask) as caught:
+        shell.kill(wrong)
+    assert wrong in caught.value.message
+    assert task.task_id in caught.value.message
+
+
+@pytest.mark.parametrize("part", ["", " ", ".", "..", "/", "../tasks", "*", "%", "bash-'"])
+def test_what_is_no_id_finds_nothing(home, part):
+    with Shell.open(home=home, operator=True) as shell:
+        shell.run("true")
+        with pytest.raises(UnknownTask):
+            shell.kill(part)
+
+
+def test_a_task_can_end_itself_from_inside(shell, home):
+    program = f"from outlast import Shell; Shell.open({home!r}).kill('$OUTLAST_TASK_ID', grace=0.2)"
+    env = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    task = shell.start(f'sleep 60 & {PYTHON} -c "{program}"; echo never', env=env)
+    began = time.monotonic()
+    ended = shell.wait(task.task_id, timeout=60)
+    assert (ended.status, ended.reason) == ("killed", "killed")
+    eventually(lambda: shell.show(task.task_id).closed)
+    assert time.monotonic() - began < 4, "it waited for its own end"
+    assert "never" not in shell.read(task.task_id).output
+    assert not processes_of(home)
+
+
+def test_a_task_started_inside_another_outlasts_it(shell, home):
+    program = f"from outlast import Shell; print(Shell.open({home!r}).start('sleep 60').task_id)"
+    env = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    outer = shell.start(f'{PYTHON} -c "{program}"; sleep 61', env=env)
+    inner = eventually(lambda: shell.read(outer.task_id).output).strip()
+    receipt = shell.kill(outer.task_id)
+    task = shell.show(inner)
+    assert task.pid not in receipt.ended
+    assert task.status == "running"
+    assert task.pid in shell.kill(inner).ended
+
+
+def test_a_stranger_with_the_same_pid_is_left_alone(shell):
+    """The record names a pid; the process that has it now is another one."""
+    from outlast.frozen import replaced
+    from outlast.store import status
+
+    done = shell.run("true")
+    eventually(lambda: shell.show(done.task_id).closed)
+    stranger = shell.start("sleep 60")
+    directory = os.path.dirname(done.output_file)
+    guards = status.guards_of(directory)
+    status.write_guards(replaced(guards, command=replaced(guards.command, pid=stranger.pid)), directory)
+    assert not shell.executor.interrupt(done.task_id)
+    with pytest.raises(AlreadyEnded):
+        shell.kill(done.task_id)
+    assert alive(stranger.pid)
+    assert stranger.pid in shell.kill(stranger.task_id).ended
