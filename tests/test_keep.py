@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from functools import partial
 
 import pytest
@@ -199,7 +200,7 @@ def test_a_collision_with_a_running_task_of_another_session_is_harmless(home, ne
 
 def test_a_collision_with_a_task_that_is_being_prepared_is_harmless(shell, next_ids):
     index = shell.executor.registry.index
-    index.enter([("bash-aaaaaaaa", "another", 1e9, 5)])
+    index.enter([("bash-aaaaaaaa", "another", time.time(), 5)])
     before = index.row("bash-aaaaaaaa")
     left = next_ids("bash-aaaaaaaa")
     assert shell.run("true").task_id != "bash-aaaaaaaa"
@@ -289,7 +290,8 @@ def test_every_start_prunes_though_nobody_ever_looked(home, monkeypatch):
             eventually(partial(_is_unwatched, task))
             age(task, 11)
     with Shell.open(home=home) as shell:
-        shell.executor.registry.index._db.execute("UPDATE tasks SET created = created - 40000")
+        unseen = "UPDATE tasks SET created = created - 40000, ended = NULL, view = NULL"
+        shell.executor.registry.index._db.execute(unseen)
         fresh = shell.run("true")
         assert os.listdir(os.path.join(home, "tasks")) == [fresh.task_id]
 

@@ -235,16 +235,47 @@ def test_a_task_can_end_itself_from_inside(shell, home):
     assert not processes_of(home)
 
 
-def test_a_task_started_inside_another_outlasts_it(shell, home):
-    program = f"from outlast import Shell; print(Shell.open({home!r}).start('sleep 60').task_id)"
-    env = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    outer = shell.start(f'{PYTHON} -c "{program}"; sleep 61', env=env)
-    inner = eventually(lambda: shell.read(outer.task_id).output).strip()
+@pytest.fixture
+def nested(shell, home):
+    """A task that starts another one and then does something; both."""
+
+    def start(then: str):
+        program = f"from outlast import Shell; print(Shell.open({home!r}).start('sleep 60').task_id)"
+        env = {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        outer = shell.start(f'{PYTHON} -c "{program}"; {then}', env=env)
+        inner = eventually(lambda: shell.read(outer.task_id).output).strip()
+        return outer, shell.show(inner)
+
+    return start
+
+
+def test_a_task_started_inside_another_outlasts_its_kill(shell, nested):
+    outer, inner = nested("sleep 61")
     receipt = shell.kill(outer.task_id)
-    task = shell.show(inner)
-    assert task.pid not in receipt.ended
-    assert task.status == "running"
-    assert task.pid in shell.kill(inner).ended
+    assert receipt.survivors == ()
+    assert inner.pid not in receipt.ended
+    assert shell.show(inner.task_id).status == "running"
+    ended = shell.kill(inner.task_id)
+    assert inner.pid in ended.ended
+    assert (ended.status, ended.reason) == ("killed", "killed")
+
+
+def test_a_task_started_inside_another_outlasts_its_end(shell, nested):
+    outer, inner = nested("exit 3")
+    eventually(lambda: shell.show(outer.task_id).closed, what="the other task is no part of it")
+    assert (shell.show(outer.task_id).exit_code, shell.show(outer.task_id).children) == (3, ())
+    assert shell.show(inner.task_id).status == "running"
+    shell.kill(inner.task_id)
+
+
+def test_to_be_named_like_a_guard_saves_nobody(shell, tmp_path):
+    pids = tmp_path / "pids"
+    rename = "import time; open('/proc/self/comm', 'w').write('outlast-sup'); time.sleep(60)"
+    task = shell.start(f'{PYTHON} -c "{rename}" & echo $! >> {pids}; wait')
+    (pid,) = pids_in(pids, 1)
+    eventually(lambda: (stat := process.stat_of(pid)) and stat.name == "outlast-sup")
+    assert pid in shell.kill(task.task_id).ended
+    assert not alive(pid)
 
 
 def test_a_stranger_with_the_same_pid_is_left_alone(shell):

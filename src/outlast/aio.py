@@ -12,6 +12,7 @@ import os
 from contextlib import contextmanager
 
 from outlast import asking
+from outlast.errors import OutlastError
 from outlast.model import STREAMS
 from outlast.shell import Shell
 from outlast.watch import Deadline
@@ -178,12 +179,15 @@ class _Ring:
         self._loop = asyncio.get_running_loop()
         self._change: asyncio.Future[None] | None = None
         self._watched: tuple[int, ...] = ()
+        self._closed = False
 
     def next_change(self) -> asyncio.Future[None]:
         """Done when anything changed after this call. Look at the task after it."""
+        if self._closed:
+            raise OutlastError("The shell was closed while somebody waited; the task goes on, open another to wait.")
         if self._change is None:
-            self._change = self._loop.create_future()
             self._watch.arm_for_end() if self._ends_only else self._watch.arm()
+            self._change = self._loop.create_future()
             self._watched = self._watch.fds
             for fd in self._watched:
                 self._loop.add_reader(fd, self._changed)
@@ -201,5 +205,6 @@ class _Ring:
         self._watched = ()
 
     def close(self) -> None:
-        self._unwatch()
+        self._closed = True
+        self._changed()
         self._watch.close()

@@ -96,7 +96,7 @@ def _stdin(stdin: str | bytes | Stdin | None) -> Stdin:
             return Stdin(text=stdin)
         case Stdin():
             return stdin
-    raise BadInput(f"The input is text, bytes, or a Stdin (a file, or kept open), not {type(stdin).__name__}.")
+    raise BadInput(f"The stdin is text, bytes, or a Stdin (a file, or kept open), not {type(stdin).__name__}.")
 
 
 def input_bytes(text: str | bytes) -> bytes:

@@ -66,7 +66,7 @@ def check(selection: Selection, split: bool) -> None:
             raise BadInput(f"Lines {first} to {upto} are no range; count from 1, and give the smaller number first.")
     starts = [name for name in ("cursor", "tail", "lines") if getattr(selection, name) is not None]
     if len(starts) > 1:
-        raise BadInput(f"Only one of {' and '.join(starts)} can say where to start; leave out the others.")
+        raise BadInput(f"Only one of {' and '.join(starts)} can say where to start; leave out the rest.")
     Sieve(selection.filter, selection.exclude, selection.ignore_case)
 
 

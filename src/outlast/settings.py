@@ -62,7 +62,7 @@ _LEAST = {
     "kill_grace_s": 0,
     "shown_chars": 200,
 }
-_KINDS: dict[type, str] = {int: "a whole number", float: "a number"}
+_KINDS: dict[type, str] = {int: "a number, and a whole one", float: "a number"}
 _MOST = 1 << 53  # what every file format and the index can hold
 
 
@@ -95,14 +95,14 @@ def _from_file(path: str) -> dict[str, object]:
     except OSError as error:
         if not os.access(os.path.dirname(path), os.X_OK):
             return {}  # whoever opens the state directory says what is wrong with it
-        raise BadInput(f"The settings file {path} cannot be read: {error.strerror}; make it readable.") from None
+        raise BadInput(f"The settings file {path} cannot be read: {error.strerror}; put one there that can.") from None
     import tomllib  # only here: most machines have no such file
 
     with file:
         try:
             return tomllib.load(file)
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise BadInput(f"The settings file {path} is not TOML: {error}; correct it.") from None
+            raise BadInput(f"The settings file {path} is not valid TOML: {error}; correct it.") from None
 
 
 def _checked(name: str, value: object, where: str) -> object:
@@ -112,7 +112,7 @@ def _checked(name: str, value: object, where: str) -> object:
     kind = type(known[name])
     if kind is str:
         if not isinstance(value, str):
-            raise BadInput(f"The setting {where} must be text.")
+            raise BadInput(f"The setting {where} must be text, not {value!r}.")
         return value
     try:
         number = kind(value)

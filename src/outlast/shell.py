@@ -12,10 +12,11 @@ wait, and a read.
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 
 from outlast import asking, reading
-from outlast.errors import AlreadyEnded, BadInput, Unsupported, named
+from outlast.errors import AlreadyEnded, BadInput, SystemRefused, Unsupported, named
 from outlast.executors.local import LocalExecutor
 from outlast.model import STREAMS
 from outlast.permissions import POLICIES, decide
@@ -29,13 +30,31 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
-    from typing import Any
+    from typing import Any, TypeVar
 
     from outlast.model import Cursor, Receipt, Result, Slice, Stdin, Task
 
+    Verb = TypeVar("Verb", bound=Callable[..., Any])
+
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
-_FOLLOW_BYTES = 256 * 1024
+
+
+def _telling(verb: Verb) -> Verb:
+    """What the system refuses in the midst of a verb becomes an error of ours. Not for what calls the caller back."""
+
+    def told(*args: Any, **how: Any) -> Any:
+        try:
+            return verb(*args, **how)
+        except OSError as error:
+            what = f" ({error.filename})" if error.filename else ""
+            raise SystemRefused(f"The system refused what is needed: {error.strerror}{what}; try again.") from None
+        except sqlite3.Error as error:
+            raise SystemRefused(f"The index of the state directory cannot be used: {error}; try again.") from None
+
+    told.__name__, told.__doc__ = verb.__name__, verb.__doc__
+    told.__wrapped__ = verb  # type: ignore[attr-defined] # for `help` and `inspect.signature`
+    return told  # type: ignore[return-value]
 
 
 class Shell:
@@ -77,6 +96,7 @@ class Shell:
 
     # --- run -----------------------------------------------------------------------------
 
+    @_telling
     def start(
         self,
         command: str,
@@ -142,6 +162,7 @@ class Shell:
 
     # --- read ----------------------------------------------------------------------------
 
+    @_telling
     def read(
         self,
         task_id: str,
@@ -177,10 +198,15 @@ class Shell:
             exclude=exclude,
             ignore_case=ignore_case,
         )
-        budget = max_chars or self.settings.shown_chars
-        result = reading.read(task, selection, lambda one: self.executor.source(task.task_id, one), budget)
-        if new:
-            places.move(directory, who, asking.cursor(result.cursor))
+        budget = self.settings.shown_chars if max_chars is None else max_chars
+        if budget < 1:
+            raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")
+        try:
+            result = reading.read(task, selection, lambda one: self.executor.source(task.task_id, one), budget)
+            if new:
+                places.move(directory, who, asking.cursor(result.cursor))
+        except OSError as error:
+            raise self.executor.trouble(task.task_id, error) from None
         return result
 
     def follow(
@@ -208,14 +234,18 @@ class Shell:
 
     def fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
         """What there is to read now, moving `at` along; bounded, so that a flood cannot hide the end."""
-        for stream in at:
-            source = self.executor.source(task_id, stream)
-            for piece in source.chunks(at[stream], source.end()):
-                at[stream] = piece.next
-                yield piece
+        try:
+            for stream, place in at.items():
+                source = self.executor.source(task_id, stream)
+                for piece in source.chunks(place, source.end()):
+                    at[stream] = piece.next
+                    yield piece
+        except OSError as error:
+            raise self.executor.trouble(task_id, error) from None
 
     # --- wait, end, feed -----------------------------------------------------------------
 
+    @_telling
     def wait(self, task_id: str, timeout: float | None = None) -> Task:
         """Wait for a task's end, by event; when the timeout runs out, it is returned as it is."""
         task_id = self._find(task_id)
@@ -223,6 +253,7 @@ class Shell:
         self.await_end(task_id, patience)
         return self.executor.status(task_id)
 
+    @_telling
     def await_end(self, task_id: str, patience: float | None) -> bool:
         """Block until the task ended; False if `patience` ran out first."""
         with self.executor.watch(task_id) as watch:
@@ -232,6 +263,7 @@ class Shell:
         """End a task's whole tree; returns when it is gone, with a receipt."""
         return self.kill_all([task_id], grace)[0]
 
+    @_telling
     def kill_all(self, task_ids: list[str], grace: float | None = None) -> list[Receipt]:
         """End several tasks at once. Nothing is done if one of them is unknown or has nothing left to end."""
         patience = self.settings.kill_grace_s if grace is None else asking.seconds("grace", grace)
@@ -243,16 +275,19 @@ class Shell:
         rule = f"kill by process {os.getpid()} of user {os.getuid()}"
         return self.executor.signal(found, float("inf") if patience is None else patience, "kill", rule)
 
+    @_telling
     def send(self, task_id: str, text: str | bytes = "", *, eof: bool = False) -> None:
         """Feed the input of a task that was started with it kept open; `eof` ends it."""
         self.executor.write(self._find(task_id), asking.input_bytes(text), eof)
 
     # --- list, keep ----------------------------------------------------------------------
 
+    @_telling
     def show(self, task_id: str) -> Task:
         """What is known of a task now."""
         return self.executor.status(self._find(task_id))
 
+    @_telling
     def list(self, *, status: str | None = None, kind: str | None = None, session: str | None = None) -> list[Task]:
         """The tasks of this session (an operator: of all, or of one), newest first."""
         wanted = _STATUS_WORDS.get(status, status) if status else None
@@ -261,14 +296,16 @@ class Shell:
         tasks = self.executor.registry.tasks(self._scope or session)
         return [task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind)]
 
+    @_telling
     def line_counts(self, task: Task) -> tuple[int, int]:
         """How many lines of stdout and of stderr are kept."""
         return self.executor.registry.line_counts(task)
 
+    @_telling
     def clean(self, *, older_than_hours: float | None = None, all_finished: bool = False) -> int:
         """Remove finished tasks with their output; never a running one. How many."""
-        if older_than_hours is not None and not older_than_hours >= 0:
-            raise BadInput(f"The age must be 0 hours or more, not {older_than_hours:g}.")
+        if older_than_hours is not None and not (type(older_than_hours) in (int, float) and older_than_hours >= 0):
+            raise BadInput(f"The age must be 0 hours or more, not {older_than_hours}.")
         hours = 0.0 if all_finished else self.settings.retention_hours if older_than_hours is None else older_than_hours
         registry = self.executor.registry
         registry.sweep()
@@ -278,7 +315,10 @@ class Shell:
         damaged = sum(registry.remove(task_id) for task_id in list(registry.damaged())) if self._scope is None else 0
         return damaged + registry.prune(hours * 3600, most=-1, session=self._scope)
 
+    @_telling
     def _find(self, part: str) -> str:
+        if not isinstance(part, str):
+            raise BadInput(f"A task id is text, not {type(part).__name__}.")
         return self.executor.registry.find(part, self._scope)
 
 

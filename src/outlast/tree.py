@@ -1,4 +1,8 @@
-"""A task's tree: all its processes, also those that left its group or its session."""
+"""A task's tree: all its processes, also those that left its group or its session.
+
+A task that was started from inside another one is not part of it. Its guards are below
+those of the other, because orphans go to them; but a task outlasts who started it.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,13 @@ from outlast.model import Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from outlast.model import Guards
     from outlast.process import Stat, Table
+
+    Apart = Callable[[Stat, str], bool]
+    """Whether a process watches another task than the one with this id."""
 
 
 @frozen
@@ -22,7 +29,7 @@ class Look:
     ended: set[int]  # listed, but gone when we turned to them: what they forked may have been missed
 
 
-def look(guards: Guards) -> Look:
+def look(guards: Guards, apart: Apart) -> Look:
     """The living processes of the tree, found from its guards downwards.
 
     Quick, whatever else runs on the machine: what forks all the time has to be caught between two forks.
@@ -30,22 +37,22 @@ def look(guards: Guards) -> Look:
     if guards.command.boot != process.boot_id():
         return Look({}, set())
     watching = [who.pid for who in _those_watching(guards) if process.is_alive(who)]
-    found = _descend(watching)
+    found = _descend(watching, lambda stat: apart(stat, guards.task_id))
     if guards.scattered or not watching:
         table = process.Table()
-        found.members.update({pid: table.by_pid[pid] for pid in members(guards, table)})
+        found.members.update({pid: table.by_pid[pid] for pid in members(guards, table, apart)})
     found.ended.update(who.pid for who in _those_watching(guards) if who.pid in watching and not process.is_alive(who))
     return found
 
 
-def _descend(watching: list[int]) -> Look:
+def _descend(watching: list[int], apart: Callable[[Stat], bool]) -> Look:
     found = Look({}, set())
     waiting = [(pid, guard) for guard in watching for pid in process.children_of(guard) if pid not in watching]
     while waiting:
         pid, parent = waiting.pop()
         stat = process.stat_of(pid)
         if stat is not None and not stat.dead:
-            if pid not in found.members:
+            if pid not in found.members and not apart(stat):
                 found.members[pid] = stat
                 waiting.extend((child, pid) for child in process.children_of(pid))
         elif stat is None or parent in watching:
@@ -57,12 +64,12 @@ def _those_watching(guards: Guards) -> list[Identity]:
     return [who for who in (guards.supervisor, guards.keeper, guards.ender) if who is not None]
 
 
-def members(guards: Guards, table: Table) -> dict[int, Identity]:
+def members(guards: Guards, table: Table, apart: Apart) -> dict[int, Identity]:
     """The living processes of the tree, without the guards themselves."""
     boot = guards.command.boot
     if boot != process.boot_id():
         return {}
-    watching = {who.pid for who in _those_watching(guards) if table.holds(who)}
+    watching = {who.pid for who in _those_watching(guards) if table.holds(who) and not table.by_pid[who.pid].dead}
     roots = set(watching)
     if table.holds(guards.command):
         roots.add(guards.command.pid)
@@ -70,12 +77,12 @@ def members(guards: Guards, table: Table) -> dict[int, Identity]:
         roots |= _strays(guards, table)
     return {
         stat.pid: Identity(stat.pid, stat.tick, boot)
-        for stat in _below(roots, table)
+        for stat in _below(roots, table, lambda stat: apart(stat, guards.task_id))
         if stat.pid not in watching and not stat.dead
     }
 
 
-def _below(roots: Iterable[int], table: Table) -> Iterator[Stat]:
+def _below(roots: Iterable[int], table: Table, apart: Callable[[Stat], bool]) -> Iterator[Stat]:
     reached: set[int] = set()
     waiting = list(roots)
     while waiting:
@@ -84,6 +91,8 @@ def _below(roots: Iterable[int], table: Table) -> Iterator[Stat]:
             continue
         reached.add(pid)
         if pid in table.by_pid:
+            if apart(table.by_pid[pid]):
+                continue
             yield table.by_pid[pid]
         waiting.extend(table.children.get(pid, ()))
 

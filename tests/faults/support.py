@@ -86,6 +86,16 @@ def state_of(who: Identity) -> str:
     return stat.state if stat and stat.tick == who.tick else ""
 
 
+def is_waiting(pid: int) -> bool:
+    """Whether a process holds a descriptor of another one and sleeps: it waits for a task."""
+    try:
+        held = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+    except OSError:
+        return False  # one of them was closed meanwhile
+    stat = process.stat_of(pid)
+    return "anon_inode:[pidfd]" in held and stat is not None and stat.state == "S"
+
+
 def codes_outlive_their_parents() -> bool:
     """Whether this kernel tells how a process ended after init reaped it (since Linux 6.15)."""
     pid = os.fork()
@@ -106,6 +116,15 @@ def namespace() -> list[str]:
     if tried.returncode:
         pytest.skip(f"no pid namespace can be made here: {tried.stderr.decode().strip()}")
     return words
+
+
+def inside(call: str, *arguments: str, seconds: float = 100) -> str:
+    """Run `module.function` with these arguments as the first process of a pid namespace; what it printed."""
+    module, _, function = call.rpartition(".")
+    code = f"from {module} import {function}; {function}(*sys.argv[1:])"
+    ran = subprocess.run([*namespace(), *python(code, *arguments)], capture_output=True, text=True, cwd=ROOT, timeout=seconds)
+    assert ran.returncode == 0, f"{call}{arguments} failed:\n{ran.stdout}{ran.stderr}"
+    return ran.stdout
 
 
 def python(code: str, *arguments: str) -> list[str]:

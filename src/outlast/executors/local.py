@@ -6,21 +6,24 @@ import errno
 import os
 import select
 import signal
+import sqlite3
 import time
 
 from outlast import process
-from outlast.errors import AlreadyEnded, InputRefused, StartFailed
+from outlast.errors import AlreadyEnded, InputRefused, OutlastError, StartFailed
 from outlast.frozen import fields
 from outlast.model import Receipt, Running
 from outlast.store import launchfile, output, status
 from outlast.store.home import open_home
 from outlast.store.registry import Registry
+from outlast.store.view import announced
 from outlast.supervise import EXISTS
 from outlast.watch import Deadline, Watch, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from outlast.executors.nursery import Nursery
     from outlast.model import Guards, Launch, Slice, Status, Task
@@ -58,22 +61,33 @@ class LocalExecutor:
         self.registry.prune(self._settings.retention_hours * 3600)
         for _ in range(_ID_TRIES):
             staged, published = self.registry.stage(launch, self._settings.state_limit_bytes)
-            why = self._publish(staged, published)
-            if why is None:
-                self.registry.confirm(os.path.basename(published))
-                return self.registry.get(os.path.basename(published))
+            try:
+                answer = self._publish(staged, published)
+            except BaseException:
+                self.registry.discard(staged, published)
+                raise
+            if "error" not in answer:
+                return self._announced(launch, published, answer)
             self.registry.discard(staged, published)
-            if why != EXISTS:
-                raise StartFailed(f"The command could not be started: {why}.")
+            if answer["error"] != EXISTS:
+                raise StartFailed(f"The command could not be started: {answer['error']}.")
         raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
 
-    def _publish(self, staged: str, published: str) -> str | None:
-        """Have the staged task started; why it could not be, or None."""
+    def _publish(self, staged: str, published: str) -> dict[str, Any]:
+        """Have the staged task started: what its supervisor answers, with `error` if there is no task."""
         answer = self._nursery_of_ours().fork(staged, published)
         if answer is None:
             # The supervisor died before it could answer. What counts is what is on disk.
-            return None if os.path.isdir(published) else "its supervisor died at the start"
-        return str(answer["error"]) if "error" in answer else None
+            return {} if os.path.isdir(published) else {"error": "its supervisor died at the start"}
+        return answer
+
+    def _announced(self, launch: Launch, published: str, answer: dict[str, Any]) -> Task:
+        try:
+            self.registry.confirm(os.path.basename(published))
+            return self.registry.get(os.path.basename(published))
+        except (OSError, OutlastError, sqlite3.Error):
+            # It runs, whatever keeps us from looking at it: who is told that it does not would start it again.
+            return announced(published, launch, answer.get("pid"), answer.get("started", time.time()))
 
     def _nursery_of_ours(self) -> Nursery:
         from outlast.executors.nursery import Nursery  # looking at tasks needs none
@@ -111,6 +125,10 @@ class LocalExecutor:
         launch, _ = launchfile.read(directory)
         return output.Source(directory, stream, output.bound_of(launch.output_limit, launch.split))
 
+    def trouble(self, task_id: str, error: OSError) -> OutlastError:
+        """What to tell of a task whose files could not be used."""
+        return status.trouble(self._directory(task_id), error)
+
     def watch(self, task_id: str) -> Watch:
         return Watch(self._directory(task_id))
 
@@ -128,10 +146,13 @@ class LocalExecutor:
             raise AlreadyEnded(f"{task_id} has ended and reads no more input.")
         if os.path.exists(os.path.join(directory, status.END_OF_INPUT)):
             raise InputRefused(f"The input of {task_id} was ended before; nothing more can be sent.")
-        if data:
-            self._feed(task_id, os.path.join(directory, status.STDIN), data)
-        if eof:
-            self._end_input(directory)
+        try:
+            if data:
+                self._feed(task_id, os.path.join(directory, status.STDIN), data)
+            if eof:
+                self._end_input(directory)
+        except OSError as error:
+            raise self.trouble(task_id, error) from None
 
     def _feed(self, task_id: str, path: str, data: bytes) -> None:
         """Write all of it, or refuse: a command that does not read must not hold us for ever."""
@@ -149,7 +170,10 @@ class LocalExecutor:
                 ready = poll.poll(INPUT_PATIENCE_S * 1000)
                 if not ready:
                     raise InputRefused(f"{task_id} does not read its input: {sent} of {len(data)} bytes were taken.")
-                sent += os.write(fd, data[sent : sent + 65536])
+                try:
+                    sent += os.write(fd, data[sent : sent + 65536])
+                except BlockingIOError:
+                    continue  # somebody else filled it
         except BrokenPipeError:
             raise InputRefused(f"{task_id} closed its input after {sent} of {len(data)} bytes.") from None
         finally:
@@ -168,12 +192,19 @@ class LocalExecutor:
 
     def interrupt(self, task_id: str) -> bool:
         """What Ctrl-C does on a terminal: INT to the command's process group. It may go on."""
-        return process.send_group(status.guards_of(self._directory(task_id)).command, signal.SIGINT)
+        try:
+            return process.send_group(status.guards_of(self._directory(task_id)).command, signal.SIGINT)
+        except OSError as error:
+            raise self.trouble(task_id, error) from None
 
     def signal(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
         receipts = []
         for start in range(0, len(task_ids), _TREES_AT_ONCE):
-            receipts += self._end(task_ids[start : start + _TREES_AT_ONCE], grace, by, rule)
+            some = task_ids[start : start + _TREES_AT_ONCE]
+            try:
+                receipts += self._end(some, grace, by, rule)
+            except OSError as error:
+                raise self.trouble(some[0], error) from None
         return receipts
 
     def _end(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:

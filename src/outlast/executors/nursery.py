@@ -34,7 +34,7 @@ class Nursery:
                 self._send(json.dumps([staged, published]).encode(), writer)
             finally:
                 os.close(writer)
-            answer = os.read(reader, 65536)
+            answer = _read(reader)
         finally:
             os.close(reader)
         return json.loads(answer) if answer else None
@@ -79,10 +79,15 @@ class Nursery:
     def _stop(self) -> None:
         if self._requests is None:
             return
-        self._requests.close()
-        self._requests = None
+        requests, self._requests = self._requests, None
         if self._owner != os.getpid():
+            requests.close()
             return
+        try:
+            requests.shutdown(socket.SHUT_WR)  # closing is not enough: what the host forked may hold it open
+        except OSError:
+            pass  # somebody ended it
+        requests.close()
         try:
             os.waitpid(self._pid, 0)
         except ChildProcessError:
@@ -91,3 +96,10 @@ class Nursery:
     def close(self) -> None:
         with self._guard:
             self._stop()
+
+
+def _read(reply: int) -> bytes:
+    try:
+        return os.read(reply, 65536)
+    except OSError:
+        return os.read(reply, 65536)  # the task may be there already: do not give up its answer at once

@@ -48,9 +48,10 @@ def open_home(path: str) -> Home:
     try:
         os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
         _refuse_other_things(path)
-        for directory in (path, home.tasks, home.staging):
+        _private(path)
+        _check_format(path)  # first: nothing is put into a directory that is refused
+        for directory in (home.tasks, home.staging):
             _private(directory)
-        _check_format(path)
     except OSError as error:
         what = f"{error.filename} is not a directory" if isinstance(error, FileExistsError) else error.strerror
         raise StateRefused(
@@ -116,9 +117,10 @@ def _check_format(path: str) -> None:
 def _write_format(name: str) -> None:
     # Written aside and linked: another process that opens the directory now sees all of it or nothing.
     aside = f"{name}.{os.getpid()}"
-    with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
-        file.write(b"%d\n" % FORMAT)
+    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
+        with open(fd, "wb") as file:
+            file.write(b"%d\n" % FORMAT)
         os.link(aside, name)
     except FileExistsError:
         pass

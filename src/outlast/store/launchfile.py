@@ -73,10 +73,10 @@ def _read(directory: str, name: str) -> bytes:
         return file.read()
 
 
-def erase_secrets() -> None:
-    """Remove what the command has taken over; called in the task's directory."""
+def erase_secrets(directory: str = ".") -> None:
+    """Remove what the command has taken over, or never will."""
     for name in ("environ", "input"):
         try:
-            os.unlink(name)
-        except FileNotFoundError:
+            os.unlink(os.path.join(directory, name))
+        except (FileNotFoundError, NotADirectoryError):
             pass

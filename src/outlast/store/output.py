@@ -148,7 +148,7 @@ class Source:
         """The next bytes from `cursor` on, skipping what was dropped; empty at the end."""
         gone = cursor
         while True:
-            extent = next((e for e in self.extents() if e.end > cursor), None)
+            extent = next((e for e in self.extents() if e.size and e.end > cursor), None)
             if extent is None:
                 # Nothing is kept from here on. If bytes were dropped, look again: those
                 # that were kept before them may have come between our two looks.

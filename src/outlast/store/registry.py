@@ -12,7 +12,7 @@ from outlast.errors import AmbiguousTask, DamagedTask, StartFailed, UnknownTask,
 from outlast.frozen import replaced
 from outlast.store import launchfile, output, view
 from outlast.store.index import Index
-from outlast.store.status import is_watched, trouble
+from outlast.store.status import is_damage, is_watched, trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from outlast.store.home import Home
 
 LEAST_SHARE_BYTES = 32 * 1024  # what a task may keep at least: about what one reply shows
+LARGEST_PART = 4  # no task gets more than a quarter of the whole bound
 SPARE_PART = 8  # of the whole bound an eighth is for those that get only the least
 BESIDE_BYTES = 64 * 1024  # what a task takes besides its output: its other files, and blocks that are not full
 PRUNE_AT_ONCE = 20  # what one start removes at most: nobody waits for somebody else's clean-up
@@ -72,10 +73,11 @@ class Registry:
         staged = os.path.join(self.home.staging, f"{task_id}.{_token()}")
         created = time.time()
         try:
+            os.mkdir(staged, 0o700)  # first: what is in the index and has no directory is nobody's work
             share = self._share(task_id, launch, created, state_limit)
-            os.mkdir(staged, 0o700)
             launchfile.write(staged, replaced(launch, output_limit=share), created)
-        except sqlite3.IntegrityError:
+        except (StartFailed, sqlite3.IntegrityError):
+            _remove_tree(staged)
             raise
         except (OSError, sqlite3.Error) as error:
             self.discard(staged, self.home.task(task_id))
@@ -85,11 +87,12 @@ class Registry:
 
     def _share(self, task_id: str, launch: Launch, created: float, total: int) -> int:
         """Enter the task and its share of what all may keep."""
-        wanted, beside = launch.output_limit, BESIDE_BYTES + len(launch.command) + len(launch.stdin.text or b"")
-        self._make_room(wanted + beside, min(wanted, LEAST_SHARE_BYTES) + beside, total)
+        wanted = min(launch.output_limit, total // LARGEST_PART)
+        least = min(wanted, LEAST_SHARE_BYTES)
+        beside = BESIDE_BYTES + len(launch.command) + len(launch.stdin.text or b"")
+        self._make_room(wanted + beside, least + beside, total)
 
         def share(taken: int) -> int:
-            least = min(wanted, LEAST_SHARE_BYTES)
             fits = max(least, min(wanted, total - total // SPARE_PART - taken - beside))
             return fits if taken + fits + beside <= total else 0
 
@@ -118,13 +121,28 @@ class Registry:
 
     def confirm(self, task_id: str) -> None:
         """Enter a task that was just published once more, if the index was made anew meanwhile."""
-        if self.index.row(task_id) is None:
-            self.index.enter([self._as_row(task_id)])
+        try:
+            if self.index.row(task_id) is None:
+                self.index.enter([self._as_row(task_id)])
+        except sqlite3.Error:
+            pass  # it runs, and the caller must learn its id
 
     def discard(self, staged: str, published: str) -> None:
         """Take back a staged task that was never published."""
-        _remove_tree(staged)
+        aside = f"{staged}.gone"
+        try:
+            # Renamed first: its supervisor may be about to publish it, and must not publish the half of it.
+            os.rename(staged, aside)
+        except OSError:
+            aside = staged
+        try:
+            launchfile.erase_secrets(aside)  # takes no descriptor, unlike the rest, which otherwise goes later
+        except OSError:
+            pass
+        _remove_tree(aside)
         self.index.forget(os.path.basename(published))
+        if os.path.isdir(published):
+            self.confirm(os.path.basename(published))  # another's; or ours, published at the last moment
 
     # --- find ----------------------------------------------------------------------------
 
@@ -168,14 +186,14 @@ class Registry:
         for row in self.index.rows(session):
             if row.view is not None:
                 try:
-                    yield view.load(row.view)
+                    yield view.load(row.view, self.home.task(row.id))
                     continue
                 except (TypeError, ValueError, KeyError):
                     pass  # written by another version: look at the files
             try:
                 yield self._settle(row.id)
             except UnknownTask:
-                self._forget_if_stale(row.id)
+                self._forget_if_gone(row.id)
             except DamagedTask:
                 continue
 
@@ -194,24 +212,26 @@ class Registry:
         directory = self.home.task(task_id)
         try:
             task = view.view(directory, self._processes)
+            size = _size(directory) if task.closed else 0
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise trouble(directory, error) from None
-        if task.closed:
+        if task.closed and not task.children:
             ended = task.ended_at or task.started_at
-            self.index.finish(task_id, ended, _size(directory), view.dump(task))
+            self.index.finish(task_id, ended, size, view.dump(task))
         return task
 
     def _settle_quietly(self, task_id: str) -> None:
         try:
             self._settle(task_id)
         except UnknownTask:
-            self._forget_if_stale(task_id)  # unless it is being prepared this moment
+            self._forget_if_gone(task_id)  # unless it is being prepared this moment
         except DamagedTask:
             pass  # for `clean` to remove
 
-    def _forget_if_stale(self, task_id: str) -> None:
-        row = self.index.row(task_id)
-        if row is not None and row.created < time.time() - _STALE_S:
+    def _forget_if_gone(self, task_id: str) -> None:
+        # In this order: a task that is being published goes from the first place to the second.
+        staged = any(name.startswith(task_id) for name in os.listdir(self.home.staging))
+        if not staged and not os.path.lexists(self.home.task(task_id)):
             self.index.forget(task_id)
 
     def _processes(self) -> process.Table:
@@ -244,8 +264,10 @@ class Registry:
         try:
             if is_watched(directory):
                 return False
-        except FileNotFoundError:
-            pass  # not a whole task; remove what there is
+        except OSError as error:
+            if not is_damage(error):
+                raise trouble(directory, error) from None
+            # Not a whole task: remove what there is.
         # Renamed first: nobody ever sees half a task.
         aside = os.path.join(self.home.staging, f"{task_id}.{_token()}")
         try:
@@ -312,4 +334,7 @@ def _token() -> str:
 def _remove_tree(directory: str) -> None:
     from shutil import rmtree  # 4 ms that a plain `ps` need not pay
 
-    rmtree(directory, ignore_errors=True)
+    try:
+        os.unlink(directory)  # a link that somebody planted
+    except OSError:
+        rmtree(directory, ignore_errors=True)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.model import Outcome, Status
+    from outlast.process import Stat
 
 LOCK = "lock"
 STDIN = "stdin"
@@ -35,6 +36,11 @@ END_OF_INPUT = "stdin.eof"
 # How a file answers that is not there, or not what it should be. Anything else (no
 # descriptor left, a failing disk) says nothing about the task.
 _DAMAGED = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENXIO})
+
+
+def is_damage(error: OSError) -> bool:
+    """Whether a task's file is not as it should be."""
+    return error.errno in _DAMAGED
 
 
 def trouble(directory: str, error: Exception) -> OutlastError:
@@ -46,7 +52,7 @@ def trouble(directory: str, error: Exception) -> OutlastError:
         return UnknownTask(f"There is no task '{name}' any more; `outlast ps --all` lists them.")
     except OSError:
         pass
-    if isinstance(error, OSError) and error.errno not in _DAMAGED:
+    if isinstance(error, OSError) and not is_damage(error):
         return SystemRefused(f"{name} cannot be looked at now: {error.strerror}; try again.")
     return DamagedTask(f"The files of {name} are damaged; `outlast clean` removes it.")
 
@@ -158,6 +164,19 @@ def write_guards(guards: Guards, directory: str = ".") -> None:
 def guards_of(directory: str) -> Guards:
     """Who watches a task at the moment."""
     return _guards(directory, record.read(directory))
+
+
+def watches_another(stat: Stat, task_id: str) -> bool:
+    """Whether a process is a guard of another task than this one. Its name alone proves nothing."""
+    if not stat.name.startswith("outlast-"):
+        return False
+    try:
+        directory = os.readlink(f"/proc/{stat.pid}/cwd")
+        guards = guards_of(directory)
+    except (OSError, OutlastError, KeyError, TypeError, ValueError):
+        return False
+    watching = [(who.pid, who.tick) for who in (guards.supervisor, guards.keeper, guards.ender) if who]
+    return guards.task_id != task_id and (stat.pid, stat.tick) in watching
 
 
 def _guards(directory: str, found: dict[str, Any]) -> Guards:

@@ -8,9 +8,9 @@ import time
 
 from outlast.categories import category
 from outlast.frozen import fields
-from outlast.model import Ended, Exited, NeverStarted, Running, Signalled, Task
+from outlast.model import Ended, Exited, Lost, NeverStarted, Running, Signalled, Task
 from outlast.store import launchfile, output
-from outlast.store.status import status_of
+from outlast.store.status import status_of, watches_another
 from outlast.tree import members
 
 TYPE_CHECKING = False
@@ -18,15 +18,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from outlast.model import Guards, Status
+    from outlast.model import Guards, Launch, Status
     from outlast.process import Table
+
+_BLANK = dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms"))
 
 
 def view(directory: str, table: Callable[[], Table]) -> Task:
     """What the files say about a task now."""
     launch, _ = launchfile.read(directory)
     status, guards, closed = status_of(directory)
-    children = () if closed or isinstance(status, Running) else tuple(sorted(members(guards, table())))
+    # Of a lost task nobody looks after what is left, so it has to be found.
+    left = isinstance(status, Lost) or (isinstance(status, Ended) and not closed)
+    children = tuple(sorted(members(guards, table(), watches_another))) if left else ()
+    how = {"children": children, "closed": closed, **_how(status, guards)}
+    return _task(directory, launch, guards.command.pid, guards.started, how)
+
+
+def announced(directory: str, launch: Launch, pid: int | None, started: float) -> Task:
+    """A task of which only is known that it was started."""
+    how = {"children": (), "closed": False, **_BLANK, "status": "running", "elapsed_ms": 0}
+    return _task(directory, launch, pid, started, how)
+
+
+def _task(directory: str, launch: Launch, pid: int | None, started: float, how: dict[str, Any]) -> Task:
     return Task(
         task_id=os.path.basename(directory),
         kind=launch.kind,
@@ -37,29 +52,26 @@ def view(directory: str, table: Callable[[], Table]) -> Task:
         cwd=launch.cwd,
         shell=launch.shell,
         executor="local",
-        pid=guards.command.pid,
-        pgid=guards.command.pid,
-        started_at=guards.started,
+        pid=pid,
+        pgid=pid,
+        started_at=started,
         limit=launch.limit,
-        children=children,
         split=launch.split,
-        closed=closed,
         output_file=os.path.join(directory, output.FILES["stdout"]),
-        **_how(status, guards),
+        **how,
     )
 
 
 def _how(status: Status, guards: Guards) -> dict[str, Any]:
     """The names that depend on where the task is in its life."""
-    blank = dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms"))
     match status:
         case Running():
             elapsed = max(0.0, time.monotonic() - guards.monotonic)
-            return {**blank, "status": "running", "elapsed_ms": round(elapsed * 1000)}
+            return {**_BLANK, "status": "running", "elapsed_ms": round(elapsed * 1000)}
         case Ended() as ended:
-            return {**blank, **_ended(ended)}
+            return {**_BLANK, **_ended(ended)}
     why = "its supervisor and its keeper both ended before it did, so nobody knows how it ended"
-    return {**blank, "status": "failed", "reason": "lost", "elapsed_ms": 0, "error": why}
+    return {**_BLANK, "status": "failed", "reason": "lost", "elapsed_ms": 0, "error": why}
 
 
 def _ended(ended: Ended) -> dict[str, Any]:
@@ -86,9 +98,10 @@ def dump(task: Task) -> str:
     return json.dumps(fields(task))
 
 
-def load(text: str) -> Task:
+def load(text: str, directory: str) -> Task:
     """A finished task from the index. ValueError or TypeError if another version wrote it."""
     values = json.loads(text)
+    values["output_file"] = os.path.join(directory, output.FILES["stdout"])  # the state directory may have moved
     for name in ("children", "pipe_status"):
         if values[name] is not None:
             values[name] = tuple(values[name])

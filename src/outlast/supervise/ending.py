@@ -16,13 +16,13 @@ import time
 
 from outlast import process, tree
 from outlast.model import Identity
+from outlast.store import status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from outlast.model import Guards
-    from outlast.process import Stat
 
 KILL_WAIT_S = 5.0  # what survives KILL this long hangs in the kernel (a dead NFS mount) and will not go now
 _FREEZE_ROUNDS = 50
@@ -37,12 +37,14 @@ class _Tree:
         self._look = look
         self.known: dict[int, Identity] = {}
         self.living: dict[int, int] = {}  # pidfd of each that still runs, by pid
-        self.missed: set[int] = set()  # ended before we had hold of them, at the last look
+        # At the last look:
+        self.missed: set[int] = set()  # ended before we had hold of them
+        self.stopped: list[int] = []  # pidfds
 
-    def refresh(self) -> list[tuple[int, Stat]]:
-        """Find members that were not known; their descriptors and table lines."""
+    def refresh(self) -> list[int]:
+        """Look at the tree; the descriptors of members that were not known."""
         guards = self._look()
-        seen = tree.look(guards)
+        seen = tree.look(guards, status.watches_another)
         self._leave_alone(guards)
         self.missed = {pid for pid in seen.ended if pid in self.living or pid not in self.known}
         fresh = []
@@ -55,7 +57,9 @@ class _Tree:
                 continue
             self._forget(pid)
             self.known[pid], self.living[pid] = who, fd
-            fresh.append((fd, stat))
+            fresh.append(fd)
+        stopped = [pid for pid, stat in seen.members.items() if stat.state in "Tt"]
+        self.stopped = [self.living[pid] for pid in stopped if pid in self.living]
         return fresh
 
     def _leave_alone(self, guards: Guards) -> None:
@@ -103,10 +107,10 @@ def _ask(trees: list[_Tree], grace: float) -> bool:
     deadline = time.monotonic() + grace
     while True:
         fresh = _refresh(trees)
-        for fd, stat in fresh:
+        for fd in fresh:
             _signal(fd, signal.SIGTERM)
-            if stat.state in "Tt":
-                _signal(fd, signal.SIGCONT)
+        for fd in (fd for one in trees for fd in one.stopped):
+            _signal(fd, signal.SIGCONT)  # at every look: a stop takes its time to show
         if not fresh and all(one.is_empty for one in trees):
             return True
         left = deadline - time.monotonic()
@@ -133,7 +137,7 @@ def _force(trees: list[_Tree]) -> None:
             return
 
 
-def _refresh(trees: list[_Tree]) -> list[tuple[int, Stat]]:
+def _refresh(trees: list[_Tree]) -> list[int]:
     return [fresh for one in trees for fresh in one.refresh()]
 
 

@@ -84,6 +84,7 @@ class Keeper:
 
         self._post.watch_command(fork_into(life))
         os.close(ready)
+        os.close(self._post.stdin.reader)  # a command that closes its input must be seen to
 
     def _keep(self) -> NoReturn:
         while True:

@@ -148,7 +148,11 @@ class Post:
         """Whether anything but our fellow guards is our child."""
         # One that ended and is not reaped counts: it may have left us a child since we looked,
         # and we are about to be woken for it.
-        return any(pid not in guards for pid in process.children_of(os.getpid()))
+        return any(pid not in guards and not self._watches_another(pid) for pid in process.children_of(os.getpid()))
+
+    def _watches_another(self, pid: int) -> bool:
+        stat = process.stat_of(pid)
+        return stat is not None and status.watches_another(stat, self.task_id)
 
     def let_go(self) -> None:
         """The command ended: nobody of us writes to its pipes any more."""

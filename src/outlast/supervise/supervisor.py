@@ -42,7 +42,7 @@ def start(staged: str, published: str, reply: int) -> NoReturn:
     """In a fork of the nursery: bring a staged task to life and stay with it."""
     try:
         supervisor = _bring_up(staged, published, reply)
-    except (OSError, OutlastError) as error:
+    except (OSError, OutlastError, MemoryError) as error:
         _answer(reply, {"error": _why(error)})
         os._exit(1)
     _answer(reply, {"pid": supervisor.post.command.pid, "started": supervisor.post.started})
@@ -50,9 +50,11 @@ def start(staged: str, published: str, reply: int) -> NoReturn:
     supervisor.run()
 
 
-def _why(error: OSError | OutlastError) -> str:
+def _why(error: OSError | OutlastError | MemoryError) -> str:
+    if isinstance(error, MemoryError):
+        return "there is not enough memory"
     if isinstance(error, OutlastError):
-        return error.message
+        return error.message.removesuffix(".")
     if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
         return EXISTS
     return f"{error.strerror}{': ' + str(error.filename) if error.filename else ''}"

@@ -174,7 +174,7 @@ class _Printing:
     def _say_what_is_hidden(self) -> None:
         hidden = sum(lines.hidden for lines in self._lines.values())
         if hidden:
-            sys.stderr.write(f"[outlast: {hidden} lines are not shown]\n")
+            sys.stderr.write(f"[outlast: {hidden} {'line is' if hidden == 1 else 'lines are'} not shown]\n")
 
 
 class _Lines:

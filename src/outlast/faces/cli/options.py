@@ -29,7 +29,13 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
+        message = message.removeprefix("argument ")
         raise BadInput(f"{message[:1].upper()}{message[1:]}; `{self.prog} --help` explains.")
+
+    @property
+    def takes_the_rest(self) -> bool:
+        """Whether all words from the first one on that is no option are one thing, as in `run`."""
+        return any(action.nargs == argparse.REMAINDER for action in self._actions)
 
     def takes_session(self) -> Parser:
         self.add_argument("--session", metavar="S", help="the session (default: $OUTLAST_SESSION, else 'default')")
@@ -45,7 +51,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
-    return parser.parse_args(words)
+    # Options may stand anywhere, also between an id and what follows it.
+    return parser.parse_args(words) if parser.takes_the_rest else parser.parse_intermixed_args(words)
 
 
 def open_shell(session: str | None = None) -> Shell:

@@ -8,7 +8,7 @@ import signal
 import stat
 import sys
 
-from outlast import process
+from outlast import asking, process
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
@@ -40,6 +40,7 @@ otherwise. Ctrl-C interrupts the command as on a terminal; twice ends its whole 
 
 def parser() -> Parser:
     made = Parser("run", "Run a command. It goes on if you, your terminal or your agent go away.", _EXAMPLES)
+    made.usage = "outlast run [OPTION]... [--] COMMAND"
     add = made.add_argument
     add("--bg", action="store_true", help="return at once and print the task id alone")
     add("--wait", type=seconds, metavar="SEC", help="wait this long at most, then leave it running")
@@ -71,6 +72,7 @@ def run(words: Sequence[str]) -> int:
         "limit": asked.limit,
         "description": asked.description,
     }
+    asking.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     with open_shell(asked.session) as shell:
         if asked.bg:
             task = shell.start(command, **how)
@@ -170,13 +172,12 @@ class _Foreground:
 
     def _say_that_nobody_reads(self, error: OSError) -> None:
         """Whoever reads us may be an agent that was killed: its command outlasts it."""
+        if not isinstance(error, BrokenPipeError):
+            why = f"The output of {self._task_id} cannot be shown here: {error.strerror}"
+            raise SystemRefused(f"{why}; `outlast logs -f {self._task_id}` has it.") from None
         task = self._shell.show(self._task_id)
         if not task.finished:
             sys.stderr.write(render.hint(task))
-        elif not isinstance(error, BrokenPipeError):
-            raise SystemRefused(
-                f"The output cannot be shown here: {error.strerror}; `outlast logs {self._task_id}` has it."
-            ) from None
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self._interrupts += 1

@@ -1,0 +1,156 @@
+"""Help texts and completion: what they say is so.
+
+After a change on purpose: `OUTLAST_GOLDEN=write pytest tests/cli/test_help.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from outlast import __version__
+from outlast.errors import BadInput
+from outlast.faces.cli.completion import options_of
+from outlast.faces.cli.main import VERBS, overview
+from outlast.faces.cli.options import Parser
+from tests.cli import agreed
+from tests.conftest import Cli
+
+WIDTH = 100
+
+
+def parser_of(verb: str) -> Parser:
+    module = import_module(f"outlast.faces.cli.{VERBS[verb][0]}")
+    make = getattr(module, f"{verb}_parser", None) or module.parser
+    made: Parser = make()
+    return made
+
+
+def help_of(cli: Cli, *words: str) -> str:
+    cli.env |= {"COLUMNS": str(WIDTH), "NO_COLOR": "1"}
+    return cli(*words, "--help", check=0).stdout
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_a_verb(cli: Cli, verb: str) -> None:
+    text = help_of(cli, verb)
+    assert text == agreed(f"help_{verb}.txt", text)
+    assert f"usage: outlast {verb}" in text
+
+
+def test_the_help_of_the_whole(cli: Cli) -> None:
+    text = help_of(cli)
+    assert text == agreed("help.txt", text)
+    assert {text} == {cli(*words, check=0).stdout for words in ([], ["help"], ["-h"])}
+
+
+def test_the_version(cli: Cli) -> None:
+    assert cli("--version", check=0).stdout == f"outlast {__version__}\n"
+
+
+def test_the_overview_names_every_verb() -> None:
+    assert re.findall(r"^  ([a-z]+) +[a-z]", overview(), flags=re.MULTILINE)[: len(VERBS)] == list(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_fits_the_screen_and_every_option_is_explained(cli: Cli, verb: str) -> None:
+    text = help_of(cli, verb)
+    assert all(len(line) <= WIDTH + 2 for line in text.splitlines())
+    for option in parser_of(verb)._actions:
+        assert option.help, option
+
+
+def examples() -> list[str]:
+    """What the examples of every help text tell to type."""
+    texts = [overview(), *(parser_of(verb).epilog or "" for verb in VERBS)]
+    lines = [line for text in texts for line in text.partition("examples:\n")[2].splitlines()]
+    # Two blanks or more: what follows explains it.
+    return [re.split(r" {2,}", line.strip())[0] for line in lines if line.startswith("  ") and "outlast" in line]
+
+
+@pytest.mark.parametrize("line", examples())
+def test_every_example_is_a_call_that_makes_sense(tmp_path: Path, line: str) -> None:
+    """A real bash takes it apart, and the verb's own parser takes what bash makes of it."""
+    (tmp_path / ".config/fish/completions").mkdir(parents=True)
+    (tmp_path / "file").touch()
+    script = f'outlast() {{ printf "%s\\n" "$@" --end-- >>"$HOME/calls"; }}\n{line}'
+    env = {**os.environ, "HOME": str(tmp_path)}
+    subprocess.run(["bash", "--norc", "-c", script], env=env, cwd=tmp_path, capture_output=True, timeout=60)
+    calls = (tmp_path / "calls").read_text().split("--end--\n")[:-1]
+    assert calls
+    for call in calls:
+        verb, *words = call.splitlines()
+        try:
+            parser_of(verb).parse_args(words)
+        except BadInput as wrong:
+            pytest.fail(f"{line}: {wrong}")
+
+
+# --- completion --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(cli: Cli, tmp_path: Path) -> str:
+    """A PATH on which `outlast` is ours."""
+    program = tmp_path / "bin" / "outlast"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m outlast "$@"\n')
+    program.chmod(0o755)
+    return f"{program.parent}:{cli.env['PATH']}"
+
+
+def completed(cli: Cli, path: str, *asked: str) -> list[list[str]]:
+    """What a real bash offers for the last word of each of these lines."""
+    script = 'eval "$(outlast completion bash)"\n' + "".join(
+        f'COMP_WORDS=(outlast {line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _outlast; echo "${{COMPREPLY[@]}}"\n'
+        for line in asked
+    )
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script], env={**cli.env, "PATH": path}, capture_output=True, text=True, timeout=60
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
+    return [line.split() for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(("name", "check"), [("bash", "bash"), ("zsh", "zsh"), ("fish", "fish")])
+def test_a_completion_is_a_script_that_its_shell_can_read(cli: Cli, tmp_path: Path, name: str, check: str) -> None:
+    script = tmp_path / "script"
+    script.write_text(cli("completion", name, check=0).stdout)
+    assert "outlast" in script.read_text()
+    if shutil.which(check) is None:
+        pytest.skip(f"{check} is not installed")
+    read = subprocess.run([check, "-n", script], capture_output=True, text=True, timeout=60)
+    assert (read.stderr, read.returncode) == ("", 0)
+
+
+def test_verbs_are_completed(cli: Cli, path: str) -> None:
+    assert completed(cli, path, "''", "c", "x") == [list(VERBS), ["clean", "completion"], []]
+
+
+def test_options_are_completed(cli: Cli, path: str) -> None:
+    offered = completed(cli, path, *(f"{verb} --" for verb in VERBS))
+    assert offered == [options_of(verb) for verb in VERBS]
+    assert all("--help" in options for options in offered)
+    assert completed(cli, path, "logs --fi", "run --bg --spl") == [["--filter"], ["--split"]]
+
+
+def test_ids_are_completed_where_a_verb_takes_one(cli: Cli, path: str) -> None:
+    ids = {cli("run", "--bg", "true", check=0).stdout.strip() for _ in range(2)}
+    *where, nowhere = completed(
+        cli, path, *(f"{verb} bash-" for verb in ("show", "logs", "wait", "kill", "send", "clean"))
+    )
+    assert [set(offered) for offered in where] == [ids] * 5
+    assert nowhere == []
+
+
+def test_completion_never_complains(cli: Cli, path: str) -> None:
+    cli.env["OUTLAST_HOME"] = "/proc/outlast"
+    assert completed(cli, path, "show bash-") == [[]]

@@ -1,0 +1,243 @@
+"""Fault 10: processes that try to escape a kill. Each is ended, or named as a survivor; the receipt is right.
+
+Everything runs inside a pid namespace of its own, so that what is left over can be counted,
+and ends with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from outlast import Shell, process
+from outlast.model import Task
+from tests.conftest import eventually
+from tests.faults.support import closed, guards_of, inside, output, replace
+
+GRACE_S = 0.4
+
+# Each process of the tree tells its pid: `tell` in a shell of the task, ME in one without its variables.
+_TELL = "tell() {{ echo $BASHPID >> {side}/pids; }}; "
+_ME = "'echo $$ >> {side}/pids; exec sleep 300'"
+
+# name: (the command, how many processes tell their pid)
+ESCAPES = {
+    "nothing special": ("tell; sleep 300 & (tell; exec sleep 300)", 2),
+    "setsid": (f"tell; setsid sh -c {_ME} & sleep 300", 2),
+    "double fork": (f"tell; (setsid sh -c {_ME} &); sleep 300", 2),
+    "cleared environment": (f"tell; (env -i setsid sh -c {_ME} &); sleep 300", 2),
+    "closed descriptors": (f"tell; (setsid sh -c {_ME} <&- >&- 2>&- &); sleep 300", 2),
+    "leader gone": (f"setsid sh -c {_ME} & sh -c {_ME} & exit 0", 2),
+    "all of it": (f"(cd /; env -i setsid sh -c {_ME} <&- >&- 2>&- &); exit 0", 1),
+    "a stopped member": (f"tell; sh -c {_ME} & kill -STOP $!; (setsid sh -c {_ME} & kill -STOP $!); sleep 300", 3),
+    "ignoring TERM": (f"trap '' TERM INT HUP; tell; (setsid sh -c {_ME} &); while :; do sleep 0.1; done", 2),
+    "a new one for each that is asked to end": ("{python} {wild} phoenix {side}/pids", 1),
+    "the first thread gone": ("{python} {wild} headless {side}/pids", 1),
+    "named like a guard": ("{python} {wild} disguised {side}/pids & tell; sleep 300", 2),
+    "many": (f"for n in $(seq 1 60); do (setsid sh -c {_ME} &); done; tell; sleep 300", 61),
+}
+CHAINS = {"forks every 50 ms": 0.05, "forks every 10 ms": 0.01, "forks every 2 ms": 0.002}
+
+# --- the wild ones: this file as a program -----------------------------------------------
+
+
+def tell(file: str) -> None:
+    fd = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(fd, b"%d\n" % os.getpid())
+    os.close(fd)
+
+
+def phoenix(file: str) -> None:
+    """Asked to end, it leaves a child in a session of its own, three times over."""
+    import signal
+
+    lives = 3
+    tell(file)
+
+    def rise(*_: object) -> None:
+        nonlocal lives
+        lives -= 1
+        if os.fork() or not lives:
+            os._exit(0)
+        os.setsid()
+
+    signal.signal(signal.SIGTERM, rise)
+    while True:
+        signal.pause()
+
+
+def headless(file: str) -> None:
+    """Its first thread ends, another goes on: the table shows a zombie, but it runs."""
+    import ctypes
+    import threading
+
+    threading.Thread(target=time.sleep, args=(300,)).start()
+    tell(file)
+    ctypes.CDLL(None).pthread_exit(None)
+
+
+def disguised(file: str) -> None:
+    Path("/proc/self/comm").write_text("outlast-keeper")
+    os.setsid()
+    tell(file)
+    time.sleep(300)
+
+
+def chain(file: str, pause: str) -> None:
+    """A process that is another one every few milliseconds."""
+    os.setsid()
+    tell(file)
+    while True:
+        time.sleep(float(pause))
+        if os.fork():
+            os._exit(0)
+        os.setsid()
+
+
+# --- inside a namespace ------------------------------------------------------------------
+
+
+def told(side: str) -> list[int]:
+    try:
+        return [int(word) for word in Path(side, "pids").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def others() -> dict[int, str]:
+    """Every living process here but ourselves and our nursery."""
+    return {
+        pid: stat.name
+        for pid, stat in process.Table().by_pid.items()
+        if not stat.dead and pid != os.getpid() and stat.name != "outlast-nursery"
+    }
+
+
+def start(shell: Shell, text: str, side: str, count: int) -> Task:
+    wild = f"{sys.executable} {os.path.abspath(__file__)}"
+    task = shell.start((_TELL + text).format(side=side, python=sys.executable, wild=os.path.abspath(__file__)))
+    del wild
+    eventually(lambda: len(told(side)) >= count, what=f"{count} processes")
+    return task
+
+
+def escape(home: str, side: str, name: str, *replaced: str) -> None:
+    """Start one escape, kill it, and tell what came of it."""
+    text, count = ESCAPES[name]
+    with Shell.open(home=home) as shell:
+        task = start(shell, text, side, count)
+        for guard in replaced:
+            replace(task, guard)
+        guards = guards_of(task)
+        before = sorted(others().keys() - {guards.supervisor.pid, guards.keeper.pid if guards.keeper else 0})
+        receipt = shell.kill(task.task_id, grace=GRACE_S)
+        eventually(lambda: not any(name.startswith("outlast-") for name in others().values()), patience=5)
+        print(json.dumps({
+            "before": before, "told": told(side), "left": others(), "status": receipt.status, "closed": receipt.closed,
+            "ended": receipt.ended, "survivors": receipt.survivors,
+        }))  # fmt: skip
+
+
+def escape_chain(home: str, side: str, pause: str) -> None:
+    text = f"{{python}} {{wild}} chain {{side}}/pids {pause} & sleep 300"
+    with Shell.open(home=home) as shell:
+        task = start(shell, text, side, 1)
+        receipt = shell.kill(task.task_id, grace=GRACE_S)
+        print(json.dumps({"left": others(), "ended": receipt.ended, "survivors": receipt.survivors}))
+
+
+def nested(home: str, side: str) -> None:
+    """A task that starts another one: that one outlasts it, as it would outlast any caller."""
+    with Shell.open(home=home) as shell:
+        run = f"{sys.executable} -m outlast run --bg -- 'echo $$ >> {side}/pids; exec sleep 300'"
+        env = {"OUTLAST_HOME": home, "PYTHONPATH": os.pathsep.join(sys.path)}
+        outer = shell.start(f"echo inner: $({run}); sleep 300", env=env)
+        eventually(lambda: told(side) and b"bash-" in output(outer))
+        inner = shell.show(output(outer).decode().split()[1])
+        receipt = shell.kill(outer.task_id, grace=GRACE_S)
+        assert receipt.closed, receipt
+        assert not set(receipt.ended + receipt.survivors) & {inner.pid, *guard_pids(inner)}, receipt
+        assert shell.show(inner.task_id).status == "running"
+        second = shell.kill(inner.task_id)
+        assert (second.ended, second.survivors) == ((inner.pid,), ()), second
+        eventually(lambda: not others())
+
+
+def guard_pids(task: Task) -> set[int]:
+    guards = guards_of(task)
+    return {who.pid for who in (guards.supervisor, guards.keeper) if who}
+
+
+def daemon_that_is_left_alone(home: str, side: str) -> None:
+    """Nobody asks for its end: it stays a child of the task, and what it prints is kept."""
+    with Shell.open(home=home) as shell:
+        task = start(shell, "(setsid sh -c 'echo $$ >> {side}/pids; sleep 0.2; echo late' &); exit 0", side, 1)
+        ended = shell.wait(task.task_id)
+        assert ended.exit_code == 0
+        assert not ended.closed
+        assert closed(shell, task).children == ()
+        assert output(task) == b"late\n"
+
+
+# --- the tests ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def side(tmp_path: Path) -> str:
+    return str(tmp_path)
+
+
+def check(came: dict, count: int) -> None:
+    assert came["left"] == {}, "something escaped"
+    assert came["survivors"] == []
+    assert came["status"] in ("killed", "completed")
+    assert came["closed"]
+    assert len(set(came["told"])) == count
+    assert set(came["told"]) <= set(came["ended"]), "the receipt does not name all"
+
+
+@pytest.mark.parametrize("name", ESCAPES)
+def test_an_escape_is_caught(home: str, side: str, name: str) -> None:
+    came = json.loads(inside("tests.faults.test_escape.escape", home, side, name))
+    check(came, ESCAPES[name][1])
+    assert set(came["before"]) <= set(came["ended"])
+    if "new one" not in name and "TERM" not in name:
+        assert came["before"] == came["ended"], "the receipt names others"
+
+
+@pytest.mark.parametrize("guard", ["supervisor", "keeper"])
+@pytest.mark.parametrize("name", ["double fork", "cleared environment", "all of it"])
+def test_an_escape_is_caught_after_a_guard_was_replaced(home: str, side: str, name: str, guard: str) -> None:
+    check(json.loads(inside("tests.faults.test_escape.escape", home, side, name, guard)), ESCAPES[name][1])
+
+
+@pytest.mark.parametrize("name", ["setsid", "double fork", "closed descriptors"])
+def test_an_escape_is_caught_after_both_guards_were_replaced(home: str, side: str, name: str) -> None:
+    """What went to init then is found by the task's id in its environment."""
+    came = json.loads(inside("tests.faults.test_escape.escape", home, side, name, "supervisor", "keeper"))
+    check(came, ESCAPES[name][1])
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_a_process_that_never_stays_the_same_is_caught_or_reported(home: str, side: str, name: str) -> None:
+    came = json.loads(inside("tests.faults.test_escape.escape_chain", home, side, str(CHAINS[name])))
+    wild = {pid for pid, name in came["left"].items() if not name.startswith("outlast-")}
+    assert not wild or came["survivors"], "something escaped, and the receipt does not say so"
+    assert wild or not came["survivors"]
+
+
+def test_a_task_started_from_inside_a_task_is_its_own(home: str, side: str) -> None:
+    inside("tests.faults.test_escape.nested", home, side)
+
+
+def test_a_daemon_that_is_left_alone_stays_a_child_of_the_task(home: str, side: str) -> None:
+    inside("tests.faults.test_escape.daemon_that_is_left_alone", home, side)
+
+
+if __name__ == "__main__":
+    {"phoenix": phoenix, "headless": headless, "disguised": disguised, "chain": chain}[sys.argv[1]](*sys.argv[2:])

@@ -1,0 +1,341 @@
+"""Fault 19: umask, planted links, foreign owners, damage, and state of other versions."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from outlast import OutlastError, Shell
+from outlast.errors import DamagedTask, StartFailed, StateRefused
+from outlast.model import Stdin
+from outlast.store import registry
+from outlast.store.home import FORMAT
+from tests.conftest import eventually
+from tests.faults.support import directory_of
+from tests.frozen_states import freeze
+
+FROZEN = sorted(path.parent for path in Path(freeze.__file__).parent.glob("format-*/golden.json"))
+NOBODY = 65533
+
+
+def modes(home: str) -> dict[str, str]:
+    """The mode of everything in a state directory, itself included, that is not private."""
+    wrong = {}
+    for at, directories, files in os.walk(home):
+        for name in [".", *directories, *files]:
+            path = os.path.join(at, name)
+            try:
+                found = os.lstat(path)
+            except FileNotFoundError:
+                continue  # a file that was written aside and renamed meanwhile
+            wanted = 0o700 if stat.S_ISDIR(found.st_mode) else 0o600
+            if stat.S_IMODE(found.st_mode) != wanted:
+                wrong[os.path.relpath(path, home)] = oct(found.st_mode)
+    return wrong
+
+
+@pytest.fixture(params=[0o000, 0o022, 0o077], ids="umask {:03o}".format)
+def umask(request):
+    """A umask of the caller's, loose or odd."""
+    old = os.umask(request.param)
+    yield request.param
+    os.umask(old)
+
+
+def test_everything_is_private_whatever_the_umask(home, umask):
+    with Shell.open(home=home) as shell:
+        tasks = [
+            shell.start("echo a; echo b >&2; true | sleep 60", split=True),
+            shell.start("sleep 60", stdin=Stdin(open=True), limit=60),
+            shell.start("yes | head -c 5000000; sleep 60", stdin="text"),
+            shell.run("umask 000; sleep 60 & true | false", env={"A": "b"}),
+        ]
+        shell.send(tasks[1].task_id, eof=True)
+        eventually(lambda: os.path.getsize(tasks[2].output_file) >= 5_000_000)
+        shell.read(tasks[0].task_id, new=True)
+        assert modes(home) == {}
+        shell.kill_all([task.task_id for task in tasks], grace=0.5)
+        shell.list()
+        assert modes(home) == {}
+    assert modes(home) == {}
+
+
+def test_bounded_output_is_private_too(home, monkeypatch):
+    monkeypatch.setenv("OUTLAST_OUTPUT_LIMIT_BYTES", "4096")
+    old = os.umask(0)
+    try:
+        with Shell.open(home=home) as shell:
+            result = shell.run("yes | head -c 100000")
+            assert len(os.listdir(directory_of(result))) > 8
+    finally:
+        os.umask(old)
+    assert modes(home) == {}
+
+
+def test_the_command_has_the_callers_umask_though_our_files_do_not(shell, tmp_path, umask):
+    result = shell.run("umask; mkdir d; stat -c %a d", cwd=tmp_path)
+    mask, mode = result.output.split()
+    assert (int(mask, 8), int(mode, 8)) == (umask, 0o777 & ~umask)
+
+
+def test_a_state_directory_that_was_opened_to_others_is_closed_again(home):
+    with Shell.open(home=home) as shell:
+        shell.run("true")
+    for path in (home, os.path.join(home, "tasks"), os.path.join(home, "staging")):
+        os.chmod(path, 0o777)
+    with Shell.open(home=home):
+        pass
+    assert modes(home) == {}
+
+
+# --- planted links -------------------------------------------------------------------------
+
+
+def plant(path: str, target: Path) -> None:
+    """Put a link in the place of what is there."""
+    if os.path.isdir(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
+    os.symlink(target, path)
+
+
+def snapshot(directory: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file below a directory, with its mode and its bytes."""
+    return {
+        str(path.relative_to(directory)): (path.stat().st_mode, path.read_bytes() if path.is_file() else b"")
+        for path in directory.rglob("*")
+    }
+
+
+@pytest.fixture
+def elsewhere(tmp_path):
+    """A place that a planted link leads to. It must be left as it is."""
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    (place / "file").write_text("1\n")
+    place.joinpath("file").chmod(0o644)
+    before = snapshot(place)
+    yield place
+    assert snapshot(place) == before
+
+
+@pytest.mark.parametrize("name", [".", "tasks", "staging"])
+def test_a_link_in_the_place_of_a_directory_is_refused(home, elsewhere, name):
+    if name != ".":
+        Shell.open(home=home).close()
+    else:
+        os.makedirs(os.path.dirname(home), exist_ok=True)
+    plant(os.path.normpath(os.path.join(home, name)), elsewhere)
+    with pytest.raises(StateRefused, match="symbolic link"):
+        Shell.open(home=home)
+
+
+def test_a_link_in_the_place_of_the_version_is_refused(home, elsewhere):
+    Shell.open(home=home).close()
+    plant(os.path.join(home, "format"), elsewhere / "file")
+    with pytest.raises(StateRefused, match="symbolic link"):
+        Shell.open(home=home)
+
+
+def test_a_link_that_leads_nowhere_is_refused_and_not_followed(home, elsewhere):
+    Shell.open(home=home).close()
+    plant(os.path.join(home, "format"), elsewhere / "new")
+    with pytest.raises(StateRefused):
+        Shell.open(home=home)
+
+
+@pytest.mark.parametrize("target", ["file", "new"])
+def test_a_link_in_the_place_of_the_index_is_not_followed(home, elsewhere, target):
+    with Shell.open(home=home) as shell:
+        done = shell.run("echo kept")
+        eventually(lambda: shell.show(done.task_id).closed)
+    for ending in ("-wal", "-shm"):
+        if os.path.exists(os.path.join(home, "index.sqlite" + ending)):
+            os.unlink(os.path.join(home, "index.sqlite" + ending))
+    plant(os.path.join(home, "index.sqlite"), elsewhere / target)
+    with Shell.open(home=home) as shell:
+        with pytest.raises(StartFailed, match="symbolic links"):
+            shell.run("true")
+        assert shell.read(done.task_id).output == "kept\n"
+        assert os.listdir(os.path.join(home, "staging")) == []
+    os.unlink(os.path.join(home, "index.sqlite"))
+    with Shell.open(home=home) as shell:
+        assert shell.run("echo again").output == "again\n"
+        assert len(shell.list()) == 2
+
+
+@pytest.mark.parametrize("name", ["record", "launch.json", "command", "lock", "output", "bell.0"])
+def test_a_link_in_a_task_is_isolated(home, elsewhere, name):
+    with Shell.open(home=home, operator=True) as shell:
+        broken, sound = shell.run("echo a; exit 3"), shell.run("echo sound")
+        for task in (broken, sound):
+            eventually(lambda task=task: shell.show(task.task_id).closed)  # type: ignore[misc]
+    target = elsewhere / "file"
+    plant(os.path.join(directory_of(broken), name), target)
+    with Shell.open(home=home, operator=True) as shell:
+        ask = shell.read if name != "bell.0" else lambda part: list(shell.follow(part))
+        with pytest.raises(DamagedTask):
+            ask(broken.task_id)
+        assert shell.read(sound.task_id).output == "sound\n"
+        assert sound.task_id in {task.task_id for task in shell.list()}
+        assert shell.run("exit 4").exit_code == 4
+        shell.clean(all_finished=True)
+        assert not os.path.lexists(directory_of(broken))
+
+
+def test_a_link_in_the_place_of_a_task_is_no_task(home, elsewhere):
+    with Shell.open(home=home, operator=True) as shell:
+        shell.run("true")
+        os.symlink(elsewhere, os.path.join(home, "tasks", "bash-00000bad"))
+    os.unlink(os.path.join(home, "index.sqlite"))
+    with Shell.open(home=home, operator=True) as shell:
+        assert len(shell.list()) == 1
+        with pytest.raises(OutlastError):
+            shell.read("bash-00000bad")
+        shell.clean(all_finished=True)
+
+
+def test_a_link_in_staging_is_swept_and_not_followed(home, elsewhere, monkeypatch):
+    Shell.open(home=home).close()
+    link = os.path.join(home, "staging", "bash-00000000.11111111")
+    os.symlink(elsewhere, link)
+    monkeypatch.setattr(registry, "_STALE_S", -1.0)
+    with Shell.open(home=home) as shell:
+        shell.clean()
+        assert not os.path.lexists(link)
+
+
+def test_a_running_task_goes_on_though_its_files_are_links(shell, elsewhere):
+    """Whoever can plant a link is the user; what counts is that nothing is written through it."""
+    task = shell.start("sleep 60", stdin=Stdin(open=True))
+    plant(os.path.join(directory_of(task), "stdin"), elsewhere / "file")
+    with pytest.raises(DamagedTask):
+        shell.send(task.task_id, "x")
+    plant(os.path.join(directory_of(task), "stdin.eof"), elsewhere / "new")
+    with pytest.raises(OutlastError):
+        shell.send(task.task_id, eof=True)
+    assert shell.kill(task.task_id).status == "killed"
+
+
+# --- not a directory, not ours -------------------------------------------------------------
+
+
+def test_a_file_in_the_place_of_a_directory_is_refused(home):
+    os.makedirs(os.path.dirname(home), exist_ok=True)
+    Path(home).write_text("")
+    with pytest.raises(StateRefused, match="not a directory"):
+        Shell.open(home=home)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+@pytest.mark.parametrize("name", [".", "tasks", "staging"])
+def test_a_foreign_owner_is_refused(home, name):
+    Shell.open(home=home).close()
+    path = os.path.normpath(os.path.join(home, name))
+    os.chown(path, NOBODY, NOBODY)
+    try:
+        with pytest.raises(StateRefused, match=f"belongs to another user \\(uid {NOBODY}\\)"):
+            Shell.open(home=home)
+    finally:
+        os.chown(path, os.geteuid(), os.getegid())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_may_not_be_written_is_refused(tmp_path):
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(StateRefused, match="cannot be used: Permission denied"):
+            Shell.open(home=tmp_path / "state")
+    finally:
+        tmp_path.chmod(0o700)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the plain user meets root's directory")
+def test_roots_directory_is_refused():
+    with pytest.raises(StateRefused):
+        Shell.open(home="/usr")
+
+
+# --- other versions ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("2\n", "newer than this version of Outlast knows"),
+        ("999\n", "newer than this version of Outlast knows"),
+        ("", "no state directory"),
+        ("one\n", "no state directory"),
+        ("\x00\x01", "no state directory"),
+    ],
+)
+def test_a_version_that_is_not_known_says_so_in_one_sentence(home, text, says):
+    Shell.open(home=home).close()
+    Path(home, "format").write_text(text)
+    with pytest.raises(StateRefused, match=says) as caught:
+        Shell.open(home=home)
+    assert "\n" not in caught.value.message
+    assert caught.value.message.endswith(".")
+    assert Path(home, "format").read_text() == text
+
+
+def thaw(frozen: Path, home: str) -> None:
+    """A frozen state directory as it was: private, with its named pipes."""
+    shutil.copytree(frozen / "state", home, copy_function=shutil.copyfile)
+    os.mkdir(os.path.join(home, "staging"))
+    for at, directories, files in os.walk(home):
+        os.chmod(at, 0o700)
+        for name in files:
+            os.chmod(os.path.join(at, name), 0o600)
+        if at == os.path.join(home, "tasks"):
+            for name in directories:
+                for bell in ("bell.0", "bell.1"):
+                    os.mkfifo(os.path.join(at, name, bell), 0o600)
+
+
+@pytest.mark.parametrize("index", ["its index", "no index"])
+@pytest.mark.parametrize("frozen", FROZEN, ids=lambda path: path.name)
+def test_the_state_of_an_older_version_opens(home, frozen, index, monkeypatch):
+    monkeypatch.setenv("OUTLAST_RETENTION_HOURS", "1000000")
+    golden = json.loads((frozen / "golden.json").read_text())
+    thaw(frozen, home)
+    if index == "no index":
+        os.unlink(os.path.join(home, "index.sqlite"))
+    with Shell.open(home=home, session="frozen") as shell:
+        assert [task.task_id for task in shell.list()] == golden["order"]
+        for name, seen in golden["tasks"].items():
+            task_id = seen["task"]["task_id"]
+            assert freeze.look(shell, task_id) == seen, name
+            assert shell.show(task_id).output_file == os.path.join(home, "tasks", task_id, "output")
+        for task in shell.list():
+            assert task.output_file == os.path.join(home, "tasks", task.task_id, "output")
+        completed = golden["tasks"]["completed"]["task"]["task_id"]
+        assert shell.read(completed, new=True, reader="half way").output == "two\nthree\n"
+        # And it is not only to be looked at.
+        assert shell.run("exit 5").exit_code == 5
+        assert len(shell.list()) == len(golden["order"]) + 1
+        assert shell.clean(all_finished=True) >= len(golden["order"])
+    assert modes(home) == {}
+
+
+def test_there_is_a_frozen_state_of_every_format():
+    assert [path.name for path in FROZEN] == [f"format-{number}" for number in range(1, FORMAT + 1)]
+
+
+def test_a_state_directory_can_be_moved(home):
+    with Shell.open(home=home) as shell:
+        result = shell.run("echo here")
+        eventually(lambda: shell.show(result.task_id).closed)
+        shell.list()
+    os.rename(home, home + "-moved")
+    with Shell.open(home=home + "-moved") as shell:
+        (task,) = shell.list()
+        assert task.output_file == os.path.join(home + "-moved", "tasks", task.task_id, "output")
+        assert shell.line_counts(task) == (1, 0)
+        assert shell.read(task.task_id).output == "here\n"
