@@ -83,9 +83,10 @@ class Watch:
         for fd in self.fds:
             poll.register(fd, select.POLLIN)
         if patience is None:
-            return bool(poll.poll())
+            return bool(self._told(poll.poll))
+        some = min(max(0.0, patience), _LONGEST_POLL_S)
         # After a part of a very long wait: look again.
-        return bool(poll.poll(min(max(0.0, patience), _LONGEST_POLL_S) * 1000)) or patience > _LONGEST_POLL_S
+        return bool(self._told(lambda: poll.poll(some * 1000))) or patience > _LONGEST_POLL_S
 
     def _close_processes(self) -> None:
         for fd in self._processes:

@@ -21,79 +21,82 @@ import shutil
 import signal
 import sys
 
-_STEPS = frozenset("posix fcntl select socket _socket signal _signal io _io sqlite3 _sqlite3".split())
-_NO_STEPS = frozenset("fspath waitstatus_to_exitcode getpid fileno getbuffer text_encoding register".split())
+STEPS = {"posix", "fcntl", "select", "socket", "_socket", "signal", "_signal", "io", "_io", "sqlite3", "_sqlite3"}
+NO_STEPS = {"fspath", "waitstatus_to_exitcode", "getpid", "fileno", "getbuffer", "text_encoding", "register"}
 
-_role = "n"
-_forks = 0
-_count = 0
-_plan: dict[str, int] = {}
-_plan_file = _marks_file = ""
+
+class Life:
+    """What a process knows of itself: its role, how many it forked, the steps it made, and the plan."""
+
+    def __init__(self, role: str, marks: str, plan_file: str = "") -> None:
+        self.role, self._marks, self._plan_file = role, marks, plan_file
+        self.plan: dict[str, int] = {}
+        self._forks = self._count = 0
+
+    def begin(self) -> None:
+        """From now on every step counts."""
+        sys.setprofile(self._at_each_call)
+
+    def _at_each_call(self, _frame: object, event: str, function: object) -> None:
+        if event != "c_call" or self.role not in self.plan or not _is_step(function):
+            return
+        self._count += 1
+        if self._count == self.plan[self.role]:
+            self._mark(f"{self.role} {self._count} {getattr(function, '__name__', function)}")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _mark(self, text: str) -> None:
+        fd = os.open(self._marks, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.write(fd, text.encode() + b"\n")
+        os.close(fd)
+
+    def go_with_forks(self) -> None:
+        os.register_at_fork(before=self._before_fork, after_in_child=self._in_child)
+
+    def _before_fork(self) -> None:
+        self._forks += 1
+
+    def _in_child(self) -> None:
+        self.role = "s" if self.role == "n" else f"{self.role}.{self._forks}"
+        self._forks = self._count = 0
+        if self.role == "s":
+            self.read_plan()
+
+    def read_plan(self) -> None:
+        self.plan = {}  # what follows is no step
+        with open(self._plan_file) as file:
+            plan = json.load(file)
+        self.plan = plan
 
 
 def _is_step(function: object) -> bool:
-    owner = getattr(function, "__self__", None)
-    where = getattr(function, "__module__", None) or type(owner).__module__
-    return where in _STEPS and getattr(function, "__name__", "") not in _NO_STEPS
+    where = getattr(function, "__module__", None) or type(getattr(function, "__self__", None)).__module__
+    return where in STEPS and getattr(function, "__name__", "") not in NO_STEPS
 
 
-def _at_each_call(frame: object, event: str, function: object) -> None:
-    global _count
-    if event != "c_call" or _role not in _plan or not _is_step(function):
-        return
-    _count += 1
-    if _count == _plan[_role]:
-        _mark(f"{_role} {_count} {getattr(function, '__name__', function)}")
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _mark(text: str) -> None:
-    fd = os.open(_marks_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    os.write(fd, text.encode() + b"\n")
-    os.close(fd)
-
-
-def _before_fork() -> None:
-    global _forks
-    _forks += 1
-
-
-def _in_child() -> None:
-    global _role, _forks, _count
-    _role = "s" if _role == "n" else f"{_role}.{_forks}"
-    _forks = _count = 0
-    if _role == "s":
-        _read_plan()
-
-
-def _read_plan() -> None:
-    global _plan, _count
-    _plan = {}  # what follows is no step
-    with open(_plan_file) as file:
-        plan = json.load(file)
-    _plan, _count = plan, 0
+# --- a nursery ---------------------------------------------------------------------------
 
 
 def nursery(plan: str, marks: str) -> None:
     """A nursery as ever, but for the plan."""
-    global _plan_file, _marks_file
-    _plan_file, _marks_file = plan, marks
     import outlast.supervise.supervisor  # noqa: F401 # now: to import is no step
     from outlast.supervise import nursery as real
 
-    os.register_at_fork(before=_before_fork, after_in_child=_in_child)
-    _read_plan()
-    sys.setprofile(_at_each_call)
+    life = Life("n", marks, plan)
+    life.go_with_forks()
+    life.read_plan()
+    life.begin()
     real.main()
 
 
+# --- hosts -------------------------------------------------------------------------------
+
+
 def hosts(home: str, side: str) -> None:
-    """Start one task in each of many hosts, each in a new state directory and killed one step later. Prints what came."""
-    global _role, _marks_file
+    """Start one task in each of many hosts, each in a new state directory and killed one step later; tell of it."""
     from outlast import process
 
     process.become_subreaper()  # whatever a host leaves behind is ours, and its end can be waited for
-    _role, _marks_file = "host", os.path.join(side, "marks")
     passed = False
     step = 0
     while not passed:
@@ -118,11 +121,11 @@ def _said_by_host(home: str, side: str, step: int) -> tuple[str, bool]:
 
 
 def _one_host(home: str, side: str, step: int, writer: int) -> None:
-    global _plan, _count
     from outlast.shell import Shell
 
-    _plan, _count = {"host": step}, 0
-    sys.setprofile(_at_each_call)
+    life = Life("host", os.path.join(side, "marks"))
+    life.plan = {"host": step}
+    life.begin()
     shell = Shell.open(home=home)
     task = shell.start(command(side, step))
     os.write(writer, task.task_id.encode())
@@ -143,17 +146,19 @@ def _found(home: str) -> list[dict[str, object]]:
 
     if not os.path.isdir(home):
         return []
+    found: list[dict[str, object]] = []
     with Shell.open(home=home) as shell:
-        found = []
         for task in shell.list():
             with open(task.output_file) as file:
                 how = {"reason": task.reason, "exit_code": task.exit_code, "closed": task.closed}
                 found.append({"task_id": task.task_id, "output": file.read(), **how})
-        return found
+    return found
 
+
+# --- commands ----------------------------------------------------------------------------
 
 _AFTERWARDS = "(while kill -0 $$ 2>&-; do sleep 0.002; done; echo late)"
-_KINDS = {
+KINDS = {
     "plain": "{tell}; seq 1 {number}; exit {code}",
     "with a child that prints later": "{tell}; " + _AFTERWARDS + " & seq 1 {number}; exit {code}",
     "with a silent child": "{tell}; " + _AFTERWARDS + " > /dev/null 2>&1 & seq 1 {number}; exit {code}",
@@ -163,7 +168,7 @@ _KINDS = {
 
 def command(side: str, number: int, kind: str = "plain") -> str:
     """A command that tells of each time it ran, prints as many lines as its number, and has an exit code of its own."""
-    return _KINDS[kind].format(tell=f"echo {number} >> {side}/ran", number=number, code=code(number))
+    return KINDS[kind].format(tell=f"echo {number} >> {side}/ran", number=number, code=code(number))
 
 
 def code(number: int) -> int:

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -112,17 +113,34 @@ def codes_outlive_their_parents() -> bool:
 def namespace() -> list[str]:
     """The words that run a command as the first process of a pid namespace, which ends with it."""
     words = ["unshare", "-pf" if os.geteuid() == 0 else "-Urpf", "--mount-proc", "--kill-child"]
-    tried = subprocess.run([*words, "true"], capture_output=True)
-    if tried.returncode:
-        pytest.skip(f"no pid namespace can be made here: {tried.stderr.decode().strip()}")
+    if why := _refused(*words, "true"):
+        pytest.skip(f"no pid namespace can be made here: {why}")
     return words
+
+
+def pids_can_be_chosen() -> None:
+    """Skip the test where the next pid of a namespace cannot be set."""
+    if why := _refused(*namespace(), "sh", "-c", "echo 100 > /proc/sys/kernel/ns_last_pid"):
+        pytest.skip(f"the next pid cannot be chosen here: {why}")
+
+
+@cache
+def _refused(*words: str) -> str:
+    """Why these words do not work here; empty if they do."""
+    try:
+        tried = subprocess.run(words, capture_output=True, text=True)
+    except OSError as error:
+        return str(error)
+    return tried.stderr.strip() or f"it ended with {tried.returncode}" if tried.returncode else ""
 
 
 def inside(call: str, *arguments: str, seconds: float = 100) -> str:
     """Run `module.function` with these arguments as the first process of a pid namespace; what it printed."""
     module, _, function = call.rpartition(".")
     code = f"from {module} import {function}; {function}(*sys.argv[1:])"
-    ran = subprocess.run([*namespace(), *python(code, *arguments)], capture_output=True, text=True, cwd=ROOT, timeout=seconds)
+    ran = subprocess.run(
+        [*namespace(), *python(code, *arguments)], capture_output=True, text=True, cwd=ROOT, timeout=seconds
+    )
     assert ran.returncode == 0, f"{call}{arguments} failed:\n{ran.stdout}{ran.stderr}"
     return ran.stdout
 

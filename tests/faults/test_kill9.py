@@ -36,6 +36,7 @@ from tests.faults.support import (
 GUARDS = ("supervisor", "keeper")
 COUNT = 250  # what a counting command prints while its guards die
 
+
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
     """A pipe that a command waits on."""
@@ -117,7 +118,7 @@ def counting(how: str = "exit 7", count: int = COUNT) -> str:
     return f"for n in $(seq 1 {count}); do echo $n; [ $((n % 5)) != 0 ] || sleep 0.005; done; {how}"
 
 
-ENDINGS = {
+ENDINGS: dict[str, dict[str, object]] = {
     "exit 0": {"status": "completed", "exit_code": 0, "signal": None},
     "exit 7": {"status": "failed", "exit_code": 7, "signal": None},
     "exit 137": {"status": "failed", "exit_code": 137, "signal": None},
@@ -135,7 +136,7 @@ def check_counted(task: Task, how: str, count: int = COUNT, may_be_lost: bool = 
     assert {name: getattr(task, name) for name in ENDINGS[how]} == ENDINGS[how]
 
 
-@pytest.mark.parametrize("order", [("supervisor",) * 4, ("keeper",) * 4], ids=lambda order: order[0])
+@pytest.mark.parametrize("order", [("supervisor",) * 4, ("keeper",) * 4], ids=GUARDS)
 @pytest.mark.parametrize("how", ENDINGS)
 def test_one_guard_is_killed_again_and_again(shell: Shell, order: tuple[str, ...], how: str) -> None:
     task = shell.start(counting(how))
@@ -200,9 +201,14 @@ ORDERS = [("supervisor",), ("keeper",), ("supervisor", "keeper"), ("keeper", "su
 TREE = "sleep 300 & setsid sleep 300 & (setsid sleep 300 &) ; sleep 300"
 
 
-def start_tree(shell: Shell, **how: float) -> Task:
-    task = shell.start(TREE, **how)
-    eventually(lambda: [stat.name for stat in tree.look(guards_of(task), status.watches_another).members.values()].count("sleep") == 4)
+def start_tree(shell: Shell, limit: float | None = None) -> Task:
+    task = shell.start(TREE, limit=limit)
+    eventually(
+        lambda: (
+            [stat.name for stat in tree.look(guards_of(task), status.watches_another).members.values()].count("sleep")
+            == 4
+        )
+    )
     return task
 
 

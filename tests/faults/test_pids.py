@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,7 +20,17 @@ from outlast.frozen import replaced
 from outlast.model import Identity, Stdin, Task
 from outlast.store import status
 from tests.conftest import eventually
-from tests.faults.support import closed, dice, directory_of, end, end_both, guards_of, inside, namespace, replace
+from tests.faults.support import (
+    closed,
+    dice,
+    directory_of,
+    end,
+    end_both,
+    guards_of,
+    inside,
+    pids_can_be_chosen,
+    replace,
+)
 
 TELLING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 
@@ -161,8 +170,9 @@ def of_both_guards_and_the_command(shell: Shell) -> None:
     assert before.keeper
     end_both(task)
     end(before.command)
-    eventually(lambda: all([is_gone(who) for who in (before.supervisor, before.keeper, before.command)]))
-    strangers = [Stranger(who) for who in (before.supervisor, before.keeper, before.command)]
+    ours = (before.supervisor, before.keeper, before.command)
+    eventually(lambda: all(map(is_gone, ours)))
+    strangers = [Stranger(who) for who in ours]
     assert refused(shell, task)
     assert not shell.executor.interrupt(task.task_id)
     lost = shell.show(task.task_id)
@@ -177,8 +187,9 @@ def of_both_guards_while_the_command_goes_on(shell: Shell) -> None:
     before = guards_of(task)
     assert before.keeper
     end_both(task)
-    eventually(lambda: all([is_gone(who) for who in (before.supervisor, before.keeper)]))
-    strangers = [Stranger(who) for who in (before.supervisor, before.keeper)]
+    ours = (before.supervisor, before.keeper)
+    eventually(lambda: all(map(is_gone, ours)))
+    strangers = [Stranger(who) for who in ours]
     assert shell.show(task.task_id).reason == "lost"
     receipt = shell.kill(task.task_id)
     assert before.command.pid in receipt.ended
@@ -216,9 +227,7 @@ def play_many(home: str, seed: str, times: str) -> None:
 @pytest.fixture
 def wild(home: str) -> str:
     """A state directory for use inside a namespace where pids can be chosen."""
-    tried = subprocess.run([*namespace(), "sh", "-c", "echo 100 > /proc/sys/kernel/ns_last_pid"], capture_output=True)
-    if tried.returncode:
-        pytest.skip(f"the next pid cannot be chosen here: {tried.stderr.decode().strip()}")
+    pids_can_be_chosen()
     return home
 
 

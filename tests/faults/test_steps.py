@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -78,11 +77,13 @@ class Steps:
         assert not list((home / "staging").iterdir())
         eventually(lambda: not processes_of(self.home), what="all processes to leave")
 
-    def until_it_passes(self, shell: Shell, role: str, kind: str = "plain", *, every: int = 1, **also: int) -> int:
+    def until_it_passes(
+        self, shell: Shell, role: str, kind: str = "plain", every: int = 1, also: tuple[str, int] = ("", 0)
+    ) -> int:
         """Kill `role` at its first step, its second … until it gets to its end unharmed; how many tasks there were."""
         tasks = 0
         for step in range(1, MOST_STEPS, every):
-            task, story = self.run(shell, {role: step, **also}, kind)
+            task, story = self.run(shell, dict([also, (role, step)]), kind)
             self.check(task, story, kind)
             tasks += task is not None
             if not any(line.startswith(f"{role} ") for line in story):
@@ -95,10 +96,10 @@ class Steps:
 
 
 @pytest.fixture
-def steps(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Steps]:
+def steps(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
     made = Steps(home, tmp_path)
     monkeypatch.setattr(nursery, "_SCRIPT", str(tmp_path / "nursery.py"))
-    yield made
+    return made
 
 
 @pytest.mark.parametrize("role", ["s", "s.1"], ids=["supervisor", "keeper"])
@@ -130,7 +131,7 @@ def test_the_ender_dies_at_some_steps_and_the_limit_holds(steps: Steps, shell: S
 def test_a_guard_that_replaces_another_dies_too(steps: Steps, shell: Shell, first: str, then: str) -> None:
     """The other guard of the pair lives all the time, so nothing may be lost."""
     born = steps.first_step_with_a_task(shell, first)
-    steps.until_it_passes(shell, then, every=2, **{first: born})
+    steps.until_it_passes(shell, then, every=2, also=(first, born))
 
 
 @pytest.mark.soak
@@ -142,7 +143,7 @@ def test_every_pair_of_steps_of_a_guard_and_its_successor(
 ) -> None:
     born = steps.first_step_with_a_task(shell, first)
     for step in range(born, MOST_STEPS):
-        steps.until_it_passes(shell, then, kind, **{first: step})
+        steps.until_it_passes(shell, then, kind, also=(first, step))
         if not steps.run(shell, {first: step})[1]:
             return
 
@@ -151,6 +152,7 @@ def test_every_pair_of_steps_of_a_guard_and_its_successor(
 @pytest.mark.timeout(3600)
 def test_every_pair_of_steps_of_both_guards(steps: Steps, shell: Shell) -> None:
     """Both can be dead at once then, and the task lost; but no code is ever wrong, and nothing runs twice."""
+    story = [""]
     for supervisor in range(1, MOST_STEPS):
         for keeper in range(1, MOST_STEPS):
             task, story = steps.run(shell, {"s": supervisor, "s.1": keeper})

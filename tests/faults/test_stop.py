@@ -135,7 +135,9 @@ def test_a_stopped_task_is_running_and_goes_on(shell: Shell, gate: Path) -> None
     assert (ended.exit_code, output(ended)) == (2, numbers(100))
 
 
-@pytest.mark.parametrize("stopped", [(), ("supervisor",), ("keeper",), GUARDS], ids=lambda names: "+".join(names) or "-")
+@pytest.mark.parametrize(
+    "stopped", [(), ("supervisor",), ("keeper",), GUARDS], ids=lambda names: "+".join(names) or "-"
+)
 def test_a_stopped_task_is_killed_within_a_second(shell: Shell, stopped: tuple[str, ...]) -> None:
     """And its guards, if somebody stopped them too, record it."""
     task = shell.start("sleep 300 & sleep 300 | cat; exit 1")

@@ -53,6 +53,7 @@ def test_two_names_never_share_a_place(tmp_path_factory: pytest.TempPathFactory,
 
 
 @given(names)
+@example("x" * 151)
 @settings(deadline=None)
 def test_a_name_cannot_be_made_to_look_like_another(name: str) -> None:
     """Also if somebody calls a reader what the file of another one is called."""

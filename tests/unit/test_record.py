@@ -181,6 +181,18 @@ def test_reading_during_rewrites_sees_only_whole_values(directory: str) -> None:
             writer.join(30)
 
 
+def test_a_torn_read_is_tried_again(directory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    record.write("code", {"exit": 3}, directory)
+    before = page(directory)
+    record.write("code", {"exit": 200}, directory)
+    after = page(directory)
+    middle = record.SLOTS["code"][0] + 12
+    reads = [after[:middle] + before[middle:]] * 3 + [after]
+    monkeypatch.setattr(os, "pread", lambda *_: reads.pop(0))
+    assert record.read(directory) == {"code": {"exit": 200}}
+    assert reads == []
+
+
 # --- what status puts into it ------------------------------------------------------------
 
 

@@ -247,7 +247,7 @@ class Registry:
         try:
             launch, _ = launchfile.read(directory)
             counted = output.count_lines(directory, launch.output_limit, launch.split, known)
-        except (DamagedTask, FileNotFoundError):
+        except (DamagedTask, UnknownTask, FileNotFoundError):
             return 0, 0  # removed since it was listed
         if counted != known:
             self.index.set_lines(task.task_id, counted)

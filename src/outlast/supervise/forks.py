@@ -28,6 +28,8 @@ def fork_into(life: Callable[[], object]) -> int:
 def _tell() -> None:
     import traceback
 
+    if not os.path.exists("launch.json"):
+        return  # not in a task's directory yet: the caller is told that it could not be started
     try:
         fd = os.open(TROUBLE, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         os.write(fd, traceback.format_exc().encode()[:65536])

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 CHILDLESS = b"c"  # keeper to supervisor: nothing of the command is left below me
 DONE = b"d"  # supervisor to keeper: I leave because all is recorded, do not replace me
 
+_TELL_AGAIN_S = 0.1
 _SHORT_LIFE_S = 1.0
 _SHORT_LIVES = 20  # so many in a row are bad luck (or a test); more are a fault that stays
 
@@ -127,10 +128,14 @@ class Keeper:
         self._tell(CHILDLESS)
 
     def _tell(self, word: bytes) -> None:
-        try:
-            self._hand.sendall(word)
-        except OSError:
-            pass  # the supervisor just died; its successor will be told
+        while True:
+            try:
+                self._hand.sendall(word)
+                return
+            except (BrokenPipeError, ConnectionResetError):
+                return  # the supervisor just died; its successor will be told
+            except OSError:
+                select.select([], [], [], _TELL_AGAIN_S)  # no memory to send a byte with; nobody else would tell
 
     def _supervisor_was_done(self) -> bool:
         try:

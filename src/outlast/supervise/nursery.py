@@ -27,6 +27,7 @@ def main() -> None:
     from outlast.supervise.forks import fork_into
 
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # whatever the caller forgot to close
+    os.chdir("/")  # the caller may remove or unmount where it started us
     process.rename_self("outlast-nursery", "outlast nursery")
     signals.ignore_the_usual()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for supervisors; the kernel reaps them

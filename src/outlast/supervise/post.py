@@ -78,8 +78,8 @@ class Post:
         """The task is published. Either guard may say so: the other can die before it does."""
         try:
             os.write(self.go, GO)
-        except BrokenPipeError:
-            pass  # it has begun, or is gone
+        except OSError:
+            pass  # it has begun, or is gone, or the other guard will say it
         os.close(self.go)
         self.go = -1
 
