@@ -19,9 +19,7 @@ def for_each_task(shell: Shell, tasks: int) -> float:
     ids = [shell.start("sleep 1000").task_id for _ in range(tasks)]
     try:
         guards = [status.guards_of(os.path.dirname(shell.show(task_id).output_file)) for task_id in ids]
-        kib = sum(
-            private_kib(who.pid) for both in guards for who in (both.supervisor, both.keeper) if who is not None
-        )
+        kib = sum(private_kib(who.pid) for both in guards for who in (both.supervisor, both.keeper) if who is not None)
     finally:
         shell.kill_all(ids)
     return kib / tasks / 1024

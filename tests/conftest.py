@@ -97,7 +97,9 @@ class Cli:
     def command(self) -> list[str]:
         return [sys.executable, "-m", "outlast"]
 
-    def __call__(self, *words: str, stdin: str | bytes = b"", check: int | None = None) -> subprocess.CompletedProcess[str]:
+    def __call__(
+        self, *words: str, stdin: str | bytes = b"", check: int | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """Run it to its end; `check` is the exit code that it must have."""
         data = stdin if isinstance(stdin, bytes) else stdin.encode()
         ran = subprocess.run([*self.command, *words], input=data, capture_output=True, env=self.env, timeout=100)

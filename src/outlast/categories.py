@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import re
 
-_RUNNERS = frozenset(
-    ["npm", "pnpm", "yarn", "bun", "npx", "make", "just", "task", "cargo", "go", "gradle", "gradlew", "mvn", "mix", "dotnet", "deno", "uv", "poetry", "rake", "bundle", "composer"]
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_RUNNERS = _names(
+    "npm pnpm yarn bun npx make just task cargo go gradle gradlew mvn mix dotnet deno uv poetry rake bundle composer"
 )
-_TEST = frozenset(["pytest", "jest", "vitest", "mocha", "tox", "nox", "rspec", "phpunit", "ctest", "playwright", "cypress"])
-_BUILD = frozenset(["tsc", "webpack", "rollup", "esbuild", "cmake", "ninja", "gcc", "g++", "clang", "cc", "rustc", "javac", "bazel", "meson"])
-_SERVER = frozenset(
-    ["vite", "uvicorn", "gunicorn", "hypercorn", "nginx", "redis-server", "postgres", "mongod", "serve", "http-server", "nodemon", "caddy"]
-)
+_TEST = _names("pytest jest vitest mocha tox nox rspec phpunit ctest playwright cypress")
+_BUILD = _names("tsc webpack rollup esbuild cmake ninja gcc g++ clang cc rustc javac bazel meson")
+_SERVER = _names("vite uvicorn gunicorn hypercorn nginx redis-server postgres mongod serve http-server nodemon caddy")
 _SERVER_WORDS = frozenset({"dev", "start", "serve", "server", "runserver", "watch", "preview", "http.server", "up"})
 _TEST_WORDS = frozenset({"test", "tests", "check", "spec", "e2e"})
 _BUILD_WORDS = frozenset({"build", "compile", "install", "package", "assemble", "all", "dist", "release", "clippy"})

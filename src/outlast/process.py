@@ -28,7 +28,7 @@ _boot: str | None = None
 
 def boot_id() -> str:
     """What tells this boot from every other."""
-    global _boot
+    global _boot  # noqa: PLW0603 # it cannot change while we live
     if _boot is None:
         with open("/proc/sys/kernel/random/boot_id") as file:
             _boot = file.read().strip()

@@ -108,9 +108,10 @@ class Keeper:
         while supervisor not in ready:
             ready = {fd for fd, _ in poll.poll()}
             self._wake.clear()
-            if self._post.command_fd in ready:
-                poll.unregister(self._post.command_fd)
+            over = self._post.command_fd in ready and self._post.command_is_over()
             self._look()
+            if over:
+                poll.unregister(self._post.command_fd)
         os.close(supervisor)
 
     def _look(self) -> None:
@@ -185,9 +186,9 @@ def _become_command(post: Post, ready: int) -> NoReturn:
     # Before waiting: whoever kills the tree must find the command apart from its guards, and not deaf.
     os.setsid()
     signals.as_a_shell_expects()
-    if os.read(ready, 1) != GO:
-        os._exit(1)
     try:
+        if os.read(ready, 1) != GO:
+            raise OSError(0, "its guards died before it began")
         os.dup2(post.stdin.reader, 0)
         writers = [pipe.writer for pipe in post.pipes]
         os.dup2(writers[0], 1)
@@ -197,6 +198,14 @@ def _become_command(post: Post, ready: int) -> NoReturn:
         env = {**launch.env, "OUTLAST_TASK_ID": post.task_id, "PWD": launch.cwd}
         os.execve(launch.shell, invoke.arguments(launch.shell, launch.command, post.published), env)
     except OSError as error:
-        what = error.filename or launch.shell
-        status.write_code(NeverStarted(f"{error.strerror}: {what}"), directory=post.published)
+        _tell_why_not(post, f"{error.strerror}: {error.filename or launch.shell}")
     os._exit(127)
+
+
+def _tell_why_not(post: Post, why: str) -> None:
+    # Whatever is scarce, a descriptor is not: an exit code of ours must not pass for the command's.
+    os.closerange(0, 64)
+    try:
+        status.write_code(NeverStarted(why), directory=post.published)
+    except OSError:
+        pass  # there is no task: nobody published it

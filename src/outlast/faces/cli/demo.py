@@ -86,7 +86,11 @@ class _Tour:
     def _outlive(self) -> None:
         self._step("Now the point. An agent starts a long job and is killed with kill -9.")
         agent = subprocess.Popen(
-            [sys.executable, "-c", _AGENT, _JOB], env=self._env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", _AGENT, _JOB],
+            env=self._env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert agent.stdout is not None
         task_id = agent.stdout.readline().strip()

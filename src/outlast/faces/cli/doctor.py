@@ -128,7 +128,8 @@ def _state(shell: Shell) -> Iterator[Finding]:
     free, floor = disk.f_bavail * disk.f_frsize, shell.settings.free_floor_bytes
     enough = free > min(floor, disk.f_blocks * disk.f_frsize // 20)
     yield Finding("state", GOOD, home)
-    yield Finding("free space", GOOD if enough else BAD, f"{free / 1e9:.1f} GB" + ("" if enough else "; output is dropped"))
+    consequence = "" if enough else "; output is dropped until there is more"
+    yield Finding("free space", GOOD if enough else BAD, f"{free / 1e9:.1f} GB{consequence}")
     tasks = shell.list()
     running = sum(not task.finished for task in tasks)
     yield Finding("tasks", GOOD, f"{len(tasks)} kept, {running} running")
