@@ -12,6 +12,8 @@ import pytest
 from outlast import OutlastError, Shell, Task
 from outlast.errors import BadInput, StartFailed, UnknownTask
 from outlast.frozen import fields
+from outlast.process import stat_of
+from outlast.store import status
 from tests.conftest import eventually
 
 NAMES = {
@@ -113,6 +115,20 @@ def test_a_child_that_holds_the_pipe_does_not_hold_the_reply(shell):
     assert result.children == (child,)
     assert not result.closed
     assert alive(child)
+
+
+def test_watching_what_a_command_left_takes_no_time_of_the_machine(shell):
+    """However the end of the command and its last output fell together."""
+    results = [shell.run("sleep 60 & head -c 3000000 /dev/zero") for _ in range(8)]
+
+    def ticks():
+        guards = [status.guards_of(directory_of(result)) for result in results]
+        stats = [stat_of(who.pid) for one in guards for who in (one.supervisor, one.keeper) if who]
+        return sum(stat.cpu_ticks for stat in stats if stat)
+
+    before, began = ticks(), time.monotonic()
+    eventually(lambda: time.monotonic() > began + 0.5)  # measured, not waited for
+    assert ticks() - before < 10
 
 
 def test_later_output_of_a_child_still_lands_in_the_output(shell, tmp_path):

@@ -76,14 +76,19 @@ class Keeper:
         process.rename_self("outlast-keeper", f"outlast keeper of {self._post.task_id}")
 
     def _fork_command(self, ready: int) -> None:
+        apart, joined = os.pipe()
+
         def life() -> NoReturn:
             # What says that a guard lives must not live on in us.
             self._hand.close()
             os.close(self._post.go)
             self._post.drop_lock()
-            _become_command(self._post, ready)
+            _become_command(self._post, ready, joined)
 
         self._post.watch_command(fork_into(life))
+        os.close(joined)
+        os.read(apart, 1)  # its end: from now on a signal to the command's group finds it
+        os.close(apart)
         os.close(ready)
         os.close(self._post.stdin.reader)  # a command that closes its input must be seen to
 
@@ -180,12 +185,13 @@ def _fork_at_last(life: Callable[[], NoReturn]) -> int:
             select.select([], [], [], _SHORT_LIFE_S)
 
 
-def _become_command(post: Post, ready: int) -> NoReturn:
+def _become_command(post: Post, ready: int, joined: int) -> NoReturn:
     """In the child: wait until the task is published, then turn into the command."""
     launch = post.launch
     # Before waiting: whoever kills the tree must find the command apart from its guards, and not deaf.
     os.setsid()
     signals.as_a_shell_expects()
+    os.close(joined)
     try:
         if os.read(ready, 1) != GO:
             raise OSError(0, "its guards died before it began")

@@ -181,7 +181,7 @@ class Supervisor:
             self._move(ready)
             self.post.end_input_if_asked()
             if not self._recorded and self.post.command_is_over():
-                self._record_end(ready)
+                self._record_end()
             self._hear_keeper(ready)
             self.post.reap()
             self._enforce_limit()
@@ -211,7 +211,7 @@ class Supervisor:
         if moved:
             self._bell.ring()
 
-    def _record_end(self, ready: set[int]) -> None:
+    def _record_end(self) -> None:
         """The command ended: keep what it printed before, record how, tell everybody."""
         for pump in self._pumps.values():
             if not pump.closed:
@@ -219,8 +219,11 @@ class Supervisor:
             pump.let_go()
         self.post.let_go()
         outcome = self.post.note_end()
-        if self.post.command_fd in ready:
+        try:
+            # Whether it is why we woke or not: it stays ready for ever, and poll would spin.
             self._poll.unregister(self.post.command_fd)
+        except KeyError:
+            pass  # it was over when we came
         self._unseen = outcome is None and process.is_unreaped(self.post.command_fd)
         if self._unseen:
             return  # only its parent may see how it ended: look again when it has
