@@ -225,7 +225,7 @@ def test_both_streams_of_a_split_task_are_bounded(bounded: Shell) -> None:
 def test_lines_are_counted_as_they_are_kept(bounded: Shell, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    task = bounded.start(f"seq 1 1000; read -r _ < {gate}; seq 1 300000; read -r _ < {gate}")
+    task = bounded.start(f"seq 1 1000; read -r _ < {gate}; seq 1 300000; read -r _ < {gate}; seq 1 200000")
     eventually(lambda: kept(bounded, task) == numbers(1000))
     assert bounded.line_counts(task) == (1000, 0)
     gate.write_text("go\n")

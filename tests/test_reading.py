@@ -14,6 +14,7 @@ import pytest
 from outlast import Shell
 from outlast.errors import BadInput, BadPattern
 from outlast.model import Cursor, Result, Stdin, Task
+from outlast.store.output import Source
 from tests.conftest import Cli, eventually
 
 BUDGET = 30_000
@@ -156,8 +157,10 @@ def test_what_is_new_of_one_stream_leaves_the_other_where_it_was(shell: Shell) -
     task = shell.run("echo out; echo err >&2", split=True)
     assert shell.read(task.task_id, new=True, stream="stderr").output == "err\n"
     assert shell.read(task.task_id, new=True, stream="stderr").output == ""
+    assert shell.read(task.task_id, new=True, stream="stdout").output == "out\n"
     both = shell.read(task.task_id, new=True)
-    assert (both.stdout, both.stderr) == ("out\n", "")
+    assert (both.stdout, both.stderr) == ("", "")
+    assert shell.read(task.task_id, cursor="2,3", stream="stderr").cursor == "2,4"
 
 
 def test_what_is_new_cannot_also_start_elsewhere(shell: Shell) -> None:
@@ -218,6 +221,21 @@ def test_the_last_lines_of_a_task_that_goes_on_printing_are_as_many_as_asked_for
     eventually(lambda: len(kept(shell, task)) > 100_000)
     for count in (1, 7, 100):
         assert shell.read(task.task_id, tail=count).output.count("\n") in (count - 1, count)
+
+
+def test_the_last_lines_are_those_of_one_moment(shell: Shell, talker: Talker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes between two looks at the files neither hides the lines nor adds to them."""
+    talker.say(b"one\ntwo\nthree\n")
+    look = Source.end
+
+    def look_and_go_on(source: Source) -> int:
+        end = look(source)
+        monkeypatch.undo()
+        talker.say(b"late\n" * 5)
+        return end
+
+    monkeypatch.setattr(Source, "end", look_and_go_on)
+    assert shell.read(talker.task.task_id, tail=2).output == "two\nthree\n"
 
 
 @pytest.mark.parametrize(

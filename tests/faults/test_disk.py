@@ -161,6 +161,7 @@ def test_others_can_look_while_the_disk_is_full(disk: Disk, tmp_path: Path) -> N
     with Shell.open(disk.home) as shell:
         ran = shell.run("echo before; exit 4")
         waiting = Waiting(shell, tmp_path, 5)
+    index = os.stat(os.path.join(disk.home, "index.sqlite"))
     disk.fill()
     waiting.let_go()
     cli = Cli(disk.home)
@@ -170,6 +171,7 @@ def test_others_can_look_while_the_disk_is_full(disk: Disk, tmp_path: Path) -> N
     assert cli("logs", ran.task_id, check=0).stdout == "before\n"
     assert cli("logs", "--new", ran.task_id, check=0).stdout == "before\n"
     assert json.loads(cli("show", "--json", ran.task_id[-5:], check=0).stdout)["exit_code"] == 4
+    assert os.path.samestat(index, os.stat(os.path.join(disk.home, "index.sqlite"))), "others may have it open"
     assert "Removed 2 finished tasks" in cli("clean", "--all-finished", check=0).stdout
     assert os.listdir(os.path.join(disk.home, "tasks")) == os.listdir(os.path.join(disk.home, "staging")) == []
 
