@@ -16,6 +16,12 @@ from tests.conftest import Cli, eventually
 PRINTS = r"printf 'one\ntwo error\n\033[31mthree\033[0m\nfour Error\nfive'"
 
 
+@pytest.fixture(autouse=True)
+def _as_usual(cli: Cli) -> None:
+    """What is not flushed is not seen, unless the environment says otherwise."""
+    cli.env.pop("PYTHONUNBUFFERED", None)
+
+
 @pytest.fixture
 def done(cli: Cli) -> str:
     """A finished task that printed five lines, the third in red and the last without an end."""

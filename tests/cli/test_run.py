@@ -24,6 +24,12 @@ NAMES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _as_usual(cli: Cli) -> None:
+    """What is not flushed is not seen, unless the environment says otherwise."""
+    cli.env.pop("PYTHONUNBUFFERED", None)
+
+
 def read_line(stream: IO[bytes] | None) -> bytes:
     assert stream is not None
     return stream.readline()
@@ -37,12 +43,12 @@ def wait_for(path: Path) -> str:
 # --- exit codes --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 3, 124, 125, 127, 137, 255])
+@pytest.mark.parametrize("code", [0, 3, 124, 125, 255])
 def test_the_exit_code_is_the_commands_own(cli: Cli, code: int) -> None:
     cli("run", f"exit {code}", check=code)
 
 
-@pytest.mark.parametrize("name", ["HUP", "INT", "ABRT", "KILL", "TERM", "USR1", "SEGV"])
+@pytest.mark.parametrize("name", ["INT", "KILL", "TERM", "SEGV"])
 def test_after_a_signal_the_exit_code_says_which(cli: Cli, name: str) -> None:
     number = signal.Signals[f"SIG{name}"]
     did = cli("run", f"ulimit -c 0; kill -{name} $$", check=128 + number)
@@ -142,10 +148,7 @@ def test_errors_show_the_users_text_and_its_line(cli: Cli) -> None:
         ("echo a &", "a\n"),
         ("echo a # and no more", "a\n"),
         ("cat <<END\nx\nEND", "x\n"),
-        ("echo a;", "a\n"),
-        ("echo 'a\nb'", "a\nb\n"),
         ("echo $0 $#", "bash 0\n"),
-        ("echo 'a\\'", "a\\\n"),
     ],
 )
 def test_the_end_of_the_text_survives(cli: Cli, command: str, printed: str) -> None:
@@ -328,25 +331,18 @@ def test_split_json_has_stdout_and_stderr_apart(cli: Cli) -> None:
     ("command", "code", "stages"),
     [
         ("true", 0, [0]),
-        ("exit 3", 3, [3]),
         ("false | true", 0, [1, 0]),
-        ("true | false", 1, [0, 1]),
         ("exit 2 | exit 3 | exit 4", 4, [2, 3, 4]),
         ("set -o pipefail; exit 2 | true", 2, [2, 0]),
         ("false | true; true", 0, [0]),
         ("yes | head -1 >/dev/null", 0, [141, 0]),
-        ("(exit 5) | cat # the end", 0, [5, 0]),
         ("false | true; exit 7", 7, [7]),
-        ("! true", 1, None),
-        ("false | true &", 0, None),
         ("true | sh -c 'kill -9 $$'", 137, [0, 137]),
     ],
 )
-def test_every_stage_of_the_last_pipeline_is_told(cli: Cli, command: str, code: int, stages: list[int] | None) -> None:
+def test_every_stage_of_the_last_pipeline_is_told(cli: Cli, command: str, code: int, stages: list[int]) -> None:
     result = ran(cli, command)
-    assert result["exit_code"] == code
-    if stages is not None:
-        assert result["pipe_status"] == stages
+    assert (result["exit_code"], result["pipe_status"]) == (code, stages)
 
 
 # --- output ------------------------------------------------------------------------------

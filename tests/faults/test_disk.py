@@ -7,6 +7,7 @@ when space returns, everything goes on.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import subprocess
@@ -22,8 +23,9 @@ import pytest
 from outlast import Shell
 from outlast.errors import OutlastError, StartFailed, StateRefused
 from outlast.model import Result, Stdin, Task
-from outlast.store import launchfile
-from outlast.store.output import Source
+from outlast.store import launchfile, record
+from outlast.store.output import Source, bound_of
+from outlast.supervise.pump import Pump
 from tests.conftest import PATIENCE_S, Cli, end_all, eventually, processes_of
 from tests.faults.support import closed, directory_of, replace
 from tests.test_output import kept, pieces, with_settings
@@ -196,6 +198,35 @@ def test_a_supervisor_that_dies_on_a_full_disk_is_replaced(disk: Disk, tmp_path:
         replace(waiting.task, "keeper")
         waiting.let_go()
         assert shell.wait(waiting.task.task_id, timeout=PATIENCE_S).exit_code == 6
+
+
+@pytest.mark.timeout(20)  # what it must not do is wait for ever
+def test_bytes_can_be_dropped_without_a_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    record.reserve()
+    reader, writer = os.pipe()
+    pump = Pump("stdout", reader, -1, bound_of(MIB, False), 0)
+
+    def refuse(number: int) -> Callable[..., int]:
+        def refused(*_: object, **__: object) -> int:
+            raise OSError(number, os.strerror(number))
+
+        return refused
+
+    os.write(writer, b"x" * 1000)
+    opened = os.open
+    monkeypatch.setattr(os, "splice", refuse(errno.ENOSPC))
+    no_more = refuse(errno.EMFILE)
+    monkeypatch.setattr(
+        os, "open", lambda path, *how, **more: (no_more if path == "/dev/null" else opened)(path, *how, **more)
+    )
+    assert pump.move()
+    assert not pump.closed
+    assert record.read()["position"] == {"stdout": 1000}
+    os.close(writer)
+    assert not pump.move()
+    assert pump.closed
+    os.close(reader)
 
 
 # --- space returns -------------------------------------------------------------------------

@@ -103,6 +103,26 @@ def test_2000_readers_in_one_host(home: str, tmp_path: Path) -> None:
         asyncio.run(check_many_readers(home, tmp_path / "gate", 2000))
 
 
+def test_two_shells_in_one_host_do_not_block_each_other(home: str) -> None:
+    """Each is used by many threads at once, and both write to the same index."""
+    codes: list[int | None] = []
+    with Shell.open(home, session="one") as one, Shell.open(home, session="two") as two:
+
+        def use(shell: Shell) -> None:
+            for code in range(3):
+                task = shell.start(f"exit {code}")
+                shell.list()
+                codes.append(shell.wait(task.task_id, timeout=PATIENCE_S).exit_code)
+
+        threads = [threading.Thread(target=use, args=(shell,)) for shell in (one, two) for _ in range(10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_S * 2)
+        assert sorted(codes, key=str) == [0] * 20 + [1] * 20 + [2] * 20
+        assert len(one.list()) == len(two.list()) == 30
+
+
 def check_readers_in_processes(home: str, cli: Cli, gate: Path, count: int) -> None:
     with with_settings(home, output_limit_bytes=10 * len(PRINTED)) as shell:
         task = shell.start(command(LINES, gate))

@@ -110,7 +110,8 @@ class Registry:
         if self.index.kept_bytes() + wanted <= most:
             return
         for task_id in self.index.unfinished_sample(LOOK_AT_ONCE):
-            self._settle_quietly(task_id)
+            if not self._is_watched(task_id):
+                self._settle_quietly(task_id)
         taken = self.index.kept_bytes()
         for number, task_id in enumerate(self.index.ended_before(time.time(), -1)):
             if taken + wanted <= most or (number >= PRUNE_AT_ONCE and taken + least <= total):
@@ -227,6 +228,12 @@ class Registry:
             self._forget_if_gone(task_id)  # unless it is being prepared this moment
         except DamagedTask:
             pass  # for `clean` to remove
+
+    def _is_watched(self, task_id: str) -> bool:
+        try:
+            return is_watched(self.home.task(task_id))
+        except OSError:
+            return False
 
     def _forget_if_gone(self, task_id: str) -> None:
         # In this order: a task that is being published goes from the first place to the second.

@@ -7,7 +7,6 @@ import fcntl
 import json
 import os
 
-from outlast import process
 from outlast.errors import DamagedTask, OutlastError, SystemRefused, UnknownTask
 from outlast.model import (
     Ended,
@@ -61,24 +60,22 @@ def status_of(directory: str) -> tuple[Status, Guards, bool]:
     """What the files say: the status, who watches, and whether no more output will come."""
     found = record.read(directory)
     watched = is_watched(directory) if "outcome" not in found else None
-    # The supervisor records the ending and only then lets go of the lock, so look at the
-    # record again after the lock: a free lock without an ending can only mean that it died.
+    # The guards record the ending and only then let go of the lock, so look at the record
+    # again after the lock: a free lock without an ending can only mean that both died.
     if watched is False:
         found = record.read(directory)
     guards = _guards(directory, found)
     if "outcome" in found:
         return _ended(guards, found), guards, not is_watched(directory)
-    if watched or _keeper_is_alive(guards):
+    if watched:
         return Running(guards.started), guards, False
-    # Both guards are gone. The keeper may have recorded the code as its last deed.
-    found = record.read(directory)
-    if "code" in found:
+    if "code" in found:  # recorded, but both guards died before they could say when
         return _ended(guards, found, _last_change(directory)), guards, True
     return Lost(guards.started), guards, True
 
 
 def is_watched(directory: str) -> bool:
-    """Whether a supervisor holds the task's lock."""
+    """Whether a guard holds the task's lock."""
     fd = os.open(os.path.join(directory, LOCK), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         # Shared, so that two who look at the same time do not take each other for a supervisor.
@@ -88,11 +85,6 @@ def is_watched(directory: str) -> bool:
         return True
     finally:
         os.close(fd)
-
-
-def _keeper_is_alive(guards: Guards) -> bool:
-    # It lives but nobody holds the lock: it is just getting a new supervisor.
-    return guards.keeper is not None and process.is_alive(guards.keeper)
 
 
 def _ended(guards: Guards, found: dict[str, Any], fallback: float = 0.0) -> Ended:

@@ -52,11 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()
     try:
-        return _dispatch(words)
+        code = _dispatch(words)
+        sys.stdout.flush()
+        return code
     except OutlastError as error:
         return _complain(error, words)
     except BrokenPipeError:
-        _stdout_works()
         return 141  # whoever read us has enough, as in `outlast logs ID | head`
     except OSError as error:
         words = words if _stdout_works() else words[:1]  # where no JSON arrives, none was asked for
@@ -64,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(SystemRefused(f"The system refused what Outlast needs: {error.strerror}{what}."), words)
     except KeyboardInterrupt:
         return 130
+    finally:
+        _stdout_works()  # or the interpreter would complain in our stead
 
 
 def _prepare_streams() -> None:
@@ -100,7 +103,6 @@ def _dispatch(words: list[str]) -> int:
 
     module = import_module(f"outlast.faces.cli.{VERBS[verb][0]}")
     code: int = getattr(module, verb)(words[1:])
-    sys.stdout.flush()
     return code
 
 
