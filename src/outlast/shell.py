@@ -79,8 +79,8 @@ class Shell:
         operator: bool = False,
     ) -> Shell:
         """Open the state directory `home` as `session`. An operator reaches every session's tasks."""
-        if sys.platform == "win32":
-            raise Unsupported("Outlast needs Linux or macOS; on Windows run it inside WSL.")
+        if not sys.platform.startswith("linux"):
+            raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
         path = os.path.abspath(os.fspath(home)) if home is not None else default_home(os.environ)
         return cls(path, session, policy, operator)
 
