@@ -269,9 +269,10 @@ def test_a_task_started_inside_another_outlasts_its_end(shell, nested):
 
 
 def test_to_be_named_like_a_guard_saves_nobody(shell, tmp_path):
-    pids = tmp_path / "pids"
+    pids, done = tmp_path / "pids", shell.run("true")
     rename = "import time; open('/proc/self/comm', 'w').write('outlast-sup'); time.sleep(60)"
-    task = shell.start(f'{PYTHON} -c "{rename}" & echo $! >> {pids}; wait')
+    there = os.path.dirname(done.output_file)  # as a guard of that task would be
+    task = shell.start(f'{PYTHON} -c "{rename}" & echo $! >> {pids}; wait', cwd=there)
     (pid,) = pids_in(pids, 1)
     eventually(lambda: (stat := process.stat_of(pid)) and stat.name == "outlast-sup")
     assert pid in shell.kill(task.task_id).ended

@@ -16,7 +16,7 @@ import pytest
 from outlast import Shell, process, tree
 from outlast.model import Identity, Stdin, Task
 from outlast.store import record, status
-from tests.conftest import Cli, eventually
+from tests.conftest import Cli, eventually, processes_of
 from tests.faults.support import (
     closed,
     codes_outlive_their_parents,
@@ -69,9 +69,11 @@ def kill_hosts(home: str, side: Path, chance: random.Random, kills: int) -> dict
         with subprocess.Popen(words, stdout=subprocess.PIPE) as host:
             assert host.stdout
             lines = [host.stdout.readline()]  # it is under way
+            (nursery,) = map(process.identity, process.children_of(host.pid))
             time.sleep(chance.uniform(0, 0.15))  # an instant to be killed at; nothing waits for anything
             host.kill()
             lines += host.stdout.readlines()
+            eventually(lambda: not process.is_alive(nursery))  # noqa: B023 # it may have forked one more
         for line in lines:
             if line.endswith(b"\n"):
                 number, task_id = line.split()
@@ -81,6 +83,7 @@ def kill_hosts(home: str, side: Path, chance: random.Random, kills: int) -> dict
 
 def check_hosts(home: str, side: Path, told: dict[int, str]) -> int:
     """Every task that was told of, and every one that was not but is there, is complete and ran once; how many."""
+    eventually(lambda: not processes_of(home), what="all tasks to end")
     with Shell.open(home=home) as shell:
 
         def all_that_ran() -> dict[int, Task] | None:
