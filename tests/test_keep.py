@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from functools import partial
 
@@ -19,6 +20,7 @@ from outlast.errors import AlreadyEnded, BadInput, DamagedTask, StartFailed, Unk
 from outlast.frozen import fields, replaced
 from outlast.store import record, registry, status
 from tests.conftest import eventually
+from tests.faults.support import end_both
 
 HOUR_S = 3600
 
@@ -369,7 +371,8 @@ def test_pids_of_another_boot_mean_nothing(abandoned, home):
         me = process.identity(stranger.pid)
         directory = abandoned()
         other = replaced(me, boot="00000000-0000-0000-0000-000000000000")
-        guards = replaced(status.guards_of(directory), supervisor=other, keeper=other, command=other)
+        gone = replaced(other, pid=1 << 22)
+        guards = replaced(status.guards_of(directory), supervisor=gone, keeper=gone, command=other)
         status.write_guards(guards, directory)
         with Shell.open(home=home) as shell:
             assert shell.show("bash-10571057").reason == "lost"
@@ -382,19 +385,31 @@ def test_pids_of_another_boot_mean_nothing(abandoned, home):
 
 
 def test_guards_that_died_together_leave_no_exit_code(shell):
+    """And who waits for the task is told at once, though the command itself goes on."""
     task = shell.start("echo out; sleep 60")
     eventually(lambda: shell.read(task.task_id).output)
-    guards = status.guards_of(directory_of(task))
-    both = [guards.supervisor, guards.keeper]
-    for number in (signal.SIGSTOP, signal.SIGKILL):
-        for who in both:
-            assert who is not None
-            process.send(who, number)
-    ended = shell.wait(task.task_id)  # without a bound of its own: somebody must wake it
-    assert (ended.status, ended.reason, ended.exit_code) == ("failed", "lost", None)
-    assert shell.read(task.task_id).output == "out\n"
-    for pid in [*process.Table().children.get(task.pid, []), task.pid]:
+    ended: list[Task] = []
+    waiter = threading.Thread(target=lambda: ended.append(shell.wait(task.task_id, timeout=40)))
+    waiter.start()
+    eventually(_holds_a_process)
+    end_both(task)
+    waiter.join(10)
+    left = [*process.Table().children.get(task.pid, []), task.pid]
+    for pid in left:
         os.kill(pid, signal.SIGKILL)
+    assert not waiter.is_alive(), "nobody woke the waiter"
+    assert [(one.status, one.reason, one.exit_code) for one in ended] == [("failed", "lost", None)]
+    assert shell.read(task.task_id).output == "out\n"
+
+
+def _holds_a_process() -> bool:
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            if "pidfd" in os.readlink(f"/proc/self/fd/{fd}"):
+                return True
+        except OSError:
+            continue  # closed since it was listed
+    return False
 
 
 def test_a_code_that_the_keeper_recorded_last_is_the_truth(abandoned, home):
