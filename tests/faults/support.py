@@ -22,7 +22,7 @@ SOURCE = str(Path(outlast.__file__).parent.parent)
 ROOT = str(Path(__file__).parent.parent.parent)
 
 
-def dice(request: pytest.FixtureRequest | None = None) -> random.Random:
+def dice() -> random.Random:
     """Chance with a seed that is printed, so that a failure can be had again: OUTLAST_SEED=… pytest …"""
     seed = int(os.environ.get("OUTLAST_SEED") or random.randrange(1 << 32))
     print(f"OUTLAST_SEED={seed}")

@@ -58,7 +58,7 @@ class Keeper:
         """From the fork of the first supervisor to the end of the task. The command waits on `ready`."""
         self._settle()
         self._fork_command(ready)
-        self._hand.sendall(b"%d\n" % self._post.command.pid)
+        self._tell(b"%d\n" % self._post.command.pid)
         if heard(self._hand, 1) != GO and not self._post.is_published():
             os._exit(1)  # the supervisor died before there was a task; the command sees the end of its pipe
         self._post.let_command_begin()
