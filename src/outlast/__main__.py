@@ -6,9 +6,13 @@ import sys
 
 
 def main() -> None:
-    from outlast.faces.cli.main import main as run
+    try:
+        from outlast.faces.cli.main import main as run
 
-    sys.exit(run())
+        code = run()
+    except KeyboardInterrupt:
+        code = 130  # while we were still being loaded
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -274,22 +274,3 @@ def test_calls_at_the_same_time_do_not_harm_each_other(cli: Cli) -> None:
     told = [one.communicate(timeout=60)[1] for one in running]
     assert [(one.returncode, err) for one, err in zip(running, told, strict=True)] == [(0, b"")] * len(calls)
     assert len(listed(cli, "--status", "running")) == 3
-
-
-def environments() -> dict[int, list[bytes]]:
-    """The variables that each process we may look at was started with."""
-    found = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            found[int(path.name)] = (path / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-    return found
-
-
-def test_our_own_processes_are_gone_when_a_call_returns(cli: Cli) -> None:
-    marker = f"OUTLAST_HOME={cli.env['OUTLAST_HOME']}".encode()
-    cli("run", "--bg", "exec sleep 1000", check=0)
-    # The command itself has our environment too; the guards have none.
-    left = [pid for pid, names in environments().items() if marker in names]
-    assert left == [the_running(cli)["pid"]]

@@ -159,12 +159,17 @@ def test_what_is_new_is_shown_once(cli: Cli, talker: Path) -> None:
     assert cli("logs", task_id).stdout == "one\ntwo\n"
 
 
+def sleeps(pid: int) -> bool:
+    return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"S"
+
+
 def test_what_was_followed_until_an_interrupt_is_not_new(cli: Cli, talker: Path) -> None:
     following = cli.start("logs", "-f", "--new", talker.name)
     assert following.stdout is not None
     for word in ("one", "two"):
         say(talker, word)
         assert following.stdout.readline() == f"{word}\n".encode()
+    eventually(lambda: sleeps(following.pid), what="it waits for more")
     following.send_signal(signal.SIGINT)
     following.communicate(timeout=60)
     assert following.returncode == 130

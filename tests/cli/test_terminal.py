@@ -18,7 +18,7 @@ from tests.conftest import Cli, eventually
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 
-WIDTH, HEIGHT = 120, 50
+WIDTH, HEIGHT = 320, 50  # wider than any line that is typed: one that just fills a row is shown differently
 
 
 class Terminal:
@@ -26,7 +26,9 @@ class Terminal:
 
     def __init__(self, cli: Cli, place: str) -> None:
         self._server = ["tmux", "-L", f"outlast-{uuid.uuid4().hex[:8]}", "-f", os.devnull]
-        self._env = {**cli.env, "TMUX_TMPDIR": place, "TERM": "xterm", "PS1": "$ ", "HISTFILE": ""}
+        # tmux starts a window through the user's own shell, which for some users is /usr/sbin/nologin.
+        own = {"TMUX_TMPDIR": place, "TERM": "xterm", "PS1": "$ ", "HISTFILE": "", "SHELL": "/bin/sh"}
+        self._env = {**cli.env, **own}
         self._env.pop("TMUX", None)
         self._outlast = shlex.join(cli.command)
         shell = ["env", f"PS1={self._env['PS1']}", "bash", "--norc", "--noprofile", "-i"]

@@ -42,7 +42,7 @@ ESCAPES = {
     "named like a guard": ("{wild} disguised {side}/pids & tell; sleep 300", 2),
     "many": (f"for n in $(seq 1 60); do (setsid sh -c {_ME} &); done; tell; sleep 300", 61),
 }
-CHAINS = {"forks every 50 ms": 0.05, "forks every 10 ms": 0.01, "forks every 2 ms": 0.002}
+CHAINS = {"forks every 20 ms": 0.02, "forks every 2 ms": 0.002}
 
 # --- inside a namespace ------------------------------------------------------------------
 
@@ -151,12 +151,12 @@ def test_an_escape_is_caught(home: str, side: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("guard", ["supervisor", "keeper"])
-@pytest.mark.parametrize("name", ["double fork", "cleared environment", "all of it"])
+@pytest.mark.parametrize("name", ["cleared environment", "all of it"])
 def test_an_escape_is_caught_after_a_guard_was_replaced(home: str, side: str, name: str, guard: str) -> None:
     check(json.loads(inside("tests.faults.test_escape.escape", home, side, name, guard)), ESCAPES[name][1])
 
 
-@pytest.mark.parametrize("name", ["setsid", "double fork", "closed descriptors"])
+@pytest.mark.parametrize("name", ["double fork", "closed descriptors"])
 def test_an_escape_is_caught_after_both_guards_were_replaced(home: str, side: str, name: str) -> None:
     """What went to init then is found by the task's id in its environment."""
     came = json.loads(inside("tests.faults.test_escape.escape", home, side, name, "supervisor", "keeper"))

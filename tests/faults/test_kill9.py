@@ -145,7 +145,7 @@ def check_counted(task: Task, how: str, count: int = COUNT, may_be_lost: bool = 
 
 
 @pytest.mark.parametrize("order", [("supervisor",) * 4, ("keeper",) * 4], ids=GUARDS)
-@pytest.mark.parametrize("how", ENDINGS)
+@pytest.mark.parametrize("how", ["exit 7", "exit 137", "kill -KILL $$"])
 def test_one_guard_is_killed_again_and_again(shell: Shell, order: tuple[str, ...], how: str) -> None:
     task = shell.start(counting(how))
     for name in order:
@@ -192,7 +192,7 @@ def is_replaced(task: Task, name: str, before: Identity) -> bool:
 @pytest.mark.parametrize("both", [False, True], ids=["one of them", "both in turn"])
 def test_guards_are_killed_at_random_instants(shell: Shell, both: bool) -> None:
     chance = dice()
-    assert sum(kill_at_random(shell, chance, both) for _ in range(4)) > 4
+    assert sum(kill_at_random(shell, chance, both) for _ in range(3)) > 3
 
 
 @pytest.mark.soak

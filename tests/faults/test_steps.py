@@ -137,7 +137,7 @@ def test_the_ender_dies_at_some_steps_and_the_limit_holds(steps: Steps, shell: S
 def test_a_guard_that_replaces_another_dies_too(steps: Steps, shell: Shell, first: str, then: str) -> None:
     """The other guard of the pair lives all the time, so nothing may be lost."""
     born = steps.first_step_with_a_task(shell, first)
-    steps.until_it_passes(shell, then, every=2, also=(first, born))
+    steps.until_it_passes(shell, then, every=3, also=(first, born))
 
 
 @pytest.mark.soak
