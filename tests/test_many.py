@@ -146,3 +146,16 @@ def test_tasks_in_a_row_leave_nothing_behind(home):
         assert nursery is not None
         assert not zombies_of(nursery._pid)
         assert memory(nursery._pid)["private"] < 10 * MIB
+
+
+def test_what_running_tasks_might_keep_costs_no_finished_task(home, monkeypatch):
+    """Ten promises of 1 MiB are more than the bound of 8; what ended keeps next to nothing and stays."""
+    monkeypatch.setenv("OUTLAST_STATE_LIMIT_BYTES", str(8 << 20))
+    monkeypatch.setenv("OUTLAST_OUTPUT_LIMIT_BYTES", str(2 << 20))
+    with Shell.open(home=home) as shell:
+        over = [shell.run(f"exit {code}").task_id for code in range(5)]
+        running = [shell.start("exec sleep 1000").task_id for _ in range(4)]
+        try:
+            assert [shell.show(task_id).exit_code for task_id in over] == list(range(5))
+        finally:
+            shell.kill_all(running, grace=0)

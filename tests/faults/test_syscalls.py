@@ -60,6 +60,7 @@ class Host:
 import json, mmap, os, signal, traceback
 from outlast import OutlastError, Shell
 from outlast.frozen import fields
+import outlast.supervise.ending  # or the kill would load it, and Python's own calls would be counted
 home, task_id, verb, answer = sys.argv[1:]
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 memory = mmap.mmap(os.open(answer, os.O_RDWR), 0)

@@ -168,6 +168,10 @@ class Index:
             raise
         return may_keep
 
+    def finished_bytes(self) -> int:
+        query = "SELECT coalesce(sum(kept_bytes), 0) FROM tasks WHERE ended IS NOT NULL"
+        return int(self._db.execute(query).fetchone()[0])
+
     def enter(self, rows: Iterable[tuple[str, str, float, int]]) -> None:
         """Enter tasks that were found on disk."""
         self._note("INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL)", *rows)

@@ -112,13 +112,17 @@ class Registry:
         for task_id in self.index.unfinished_sample(LOOK_AT_ONCE):
             if not self._is_watched(task_id):
                 self._settle_quietly(task_id)
-        taken = self.index.kept_bytes()
+        taken, over = self.index.kept_bytes(), self.index.finished_bytes()
         for number, task_id in enumerate(self.index.ended_before(time.time(), -1)):
-            if taken + wanted <= most or (number >= PRUNE_AT_ONCE and taken + least <= total):
+            # What running tasks might keep is only a promise: for that, nobody's finished task goes
+            # while it can be made smaller. What finished ones do keep may be up to half of all.
+            enough = over <= total // 2 or number >= PRUNE_AT_ONCE
+            if taken + wanted <= most or (enough and taken + least <= total):
                 return
             row = self.index.row(task_id)
             self.remove(task_id)
-            taken -= row.kept_bytes if row else 0
+            freed = row.kept_bytes if row else 0
+            taken, over = taken - freed, over - freed
 
     def confirm(self, task_id: str) -> None:
         """Enter a task that was just published once more, if the index was made anew meanwhile."""
