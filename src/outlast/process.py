@@ -114,6 +114,7 @@ class Table:
     def __init__(self) -> None:
         self.by_pid: dict[int, Stat] = {}
         self.children: dict[int, list[int]] = {}
+        self._variables: dict[int, frozenset[bytes]] | None = None
         for name in os.listdir("/proc"):
             if name.isdigit() and (stat := stat_of(int(name))):
                 self.by_pid[stat.pid] = stat
@@ -124,9 +125,23 @@ class Table:
         for stat in self.by_pid.values():
             self.children.setdefault(stat.parent, []).append(stat.pid)
 
+    def marked(self, variable: bytes) -> set[int]:
+        """The processes that were started with this variable, as NAME=VALUE; those that we may look at."""
+        if self._variables is None:
+            self._variables = {pid: _environment(pid) for pid in self.by_pid}
+        return {pid for pid, variables in self._variables.items() if variable in variables}
+
     def holds(self, who: Identity) -> bool:
         stat = self.by_pid.get(who.pid)
         return stat is not None and stat.tick == who.tick
+
+
+def _environment(pid: int) -> frozenset[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb", 0) as file:
+            return frozenset(file.read().split(b"\0"))
+    except OSError:
+        return frozenset()  # gone, or not ours
 
 
 def identity(pid: int) -> Identity:

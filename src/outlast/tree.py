@@ -29,7 +29,7 @@ class Look:
     ended: set[int]  # listed, but gone when we turned to them: what they forked may have been missed
 
 
-def look(guards: Guards, apart: Apart) -> Look:
+def look(guards: Guards, apart: Apart, all_processes: Callable[[], Table]) -> Look:
     """The living processes of the tree, found from its guards downwards.
 
     Quick, whatever else runs on the machine: what forks all the time has to be caught between two forks.
@@ -39,7 +39,7 @@ def look(guards: Guards, apart: Apart) -> Look:
     watching = [who.pid for who in _those_watching(guards) if process.is_alive(who)]
     found = _descend(watching, lambda stat: apart(stat, guards.task_id))
     if guards.scattered or not watching:
-        table = process.Table()
+        table = all_processes()
         found.members.update({pid: table.by_pid[pid] for pid in members(guards, table, apart)})
     found.ended.update(who.pid for who in _those_watching(guards) if who.pid in watching and not process.is_alive(who))
     return found
@@ -101,16 +101,5 @@ def _strays(guards: Guards, table: Table) -> set[int]:
     """Processes in the command's own session, or with the task's id in their environment."""
     # Once the command is reaped and its session empty, its number can be a stranger's, and that one's session too.
     session = guards.command.pid if table.holds(guards.command) else None
-    marker = b"OUTLAST_TASK_ID=" + guards.task_id.encode() + b"\0"
-    found = set()
-    for stat in table.by_pid.values():
-        if stat.session == session:
-            found.add(stat.pid)
-            continue
-        try:
-            with open(f"/proc/{stat.pid}/environ", "rb") as file:
-                if marker in file.read():
-                    found.add(stat.pid)
-        except OSError:
-            continue  # gone, or not ours
-    return found
+    found = {stat.pid for stat in table.by_pid.values() if stat.session == session}
+    return found | table.marked(b"OUTLAST_TASK_ID=" + guards.task_id.encode())

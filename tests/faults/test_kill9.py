@@ -213,7 +213,9 @@ def start_tree(shell: Shell, limit: float | None = None) -> Task:
     task = shell.start(TREE, limit=limit)
     eventually(
         lambda: (
-            [stat.name for stat in tree.look(guards_of(task), status.watches_another).members.values()].count("sleep")
+            [
+                stat.name for stat in tree.look(guards_of(task), status.watches_another, process.Table).members.values()
+            ].count("sleep")
             == 4
         )
     )

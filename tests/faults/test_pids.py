@@ -273,7 +273,7 @@ def test_a_task_of_another_boot_is_lost_and_claims_nobody(shell: Shell) -> None:
     status.write_guards(guards, directory_of(task))
     lost = shell.show(task.task_id)
     assert (lost.status, lost.reason, lost.exit_code, lost.children) == ("failed", "lost", None, ())
-    assert tree.look(guards, status.watches_another).members == {}
+    assert tree.look(guards, status.watches_another, process.Table).members == {}
     assert tree.members(guards, process.Table(), status.watches_another) == {}
     with pytest.raises(OutlastError):
         shell.kill(task.task_id)
