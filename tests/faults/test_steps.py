@@ -68,7 +68,8 @@ class Steps:
 
     def check_truth(self, task: Task | None, story: list[str]) -> None:
         """It ran once at most, and nothing that is said of it is wrong. What both guards took with them is missing."""
-        ran = len(self._ran.read_text().split())
+        # By its number: what a lost command does later must not be taken for this one's.
+        ran = self._ran.read_text().split().count(str(self._number))
         assert ran <= (task is not None), story
         if task is not None:
             known = (task.reason, task.exit_code)
