@@ -222,7 +222,8 @@ def test_a_collision_at_the_last_moment_is_tried_again(shell, home, next_ids, mo
     assert second.task_id != first.task_id
     assert second.output == "second\n"
     assert open(first.output_file).read() == "first\n"
-    assert os.listdir(os.path.join(home, "staging")) == []
+    shell.close()
+    eventually(lambda: os.listdir(os.path.join(home, "staging")) == [])
 
 
 def test_ids_that_are_all_taken_are_an_error_that_leaves_nothing(shell, home, monkeypatch):
@@ -384,16 +385,19 @@ def test_pids_of_another_boot_mean_nothing(abandoned, home):
         stranger.wait()
 
 
-def test_guards_that_died_together_leave_no_exit_code(shell):
+@pytest.mark.parametrize("who", ["its own host", "another one"])
+def test_guards_that_died_together_leave_no_exit_code(shell, home, who):
     """And who waits for the task is told at once, though the command itself goes on."""
     task = shell.start("echo out; sleep 60")
     eventually(lambda: shell.read(task.task_id).output)
     ended: list[Task] = []
-    waiter = threading.Thread(target=lambda: ended.append(shell.wait(task.task_id, timeout=40)))
-    waiter.start()
-    eventually(_holds_a_process)
-    end_both(task)
-    waiter.join(10)
+    with Shell.open(home=home) as other:
+        asked = shell if who == "its own host" else other
+        waiter = threading.Thread(target=lambda: ended.append(asked.wait(task.task_id, timeout=40)))
+        waiter.start()
+        eventually(lambda: who == "its own host" or _holds_a_process())
+        end_both(task)
+        waiter.join(10)
     left = [*process.Table().children.get(task.pid, []), task.pid]
     for pid in left:
         os.kill(pid, signal.SIGKILL)

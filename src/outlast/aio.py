@@ -73,7 +73,7 @@ class AsyncShell:
     ) -> Result:
         """As `Shell.run`. If the coroutine is cancelled, the task goes on in the background."""
         patience = self._shell.patience(wait, how.get("limit"))
-        task = await self.start(command, **how)
+        task = await asyncio.to_thread(self._shell.begin, command, **how)
         if on_output is None:
             await self._await_end(task.task_id, patience.seconds)
         else:
@@ -81,7 +81,9 @@ class AsyncShell:
                 on_output(piece)
         if patience.then_end and not self._shell.executor.has_ended(task.task_id):
             await asyncio.to_thread(self._shell.end_for_limit, task.task_id)
-        return await self.read(task.task_id)
+        result = await self.read(task.task_id)
+        await asyncio.to_thread(self._shell.executor.warm_up)
+        return result
 
     async def read(self, task_id: str, **what: Any) -> Result:
         """As `Shell.read`."""

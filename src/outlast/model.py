@@ -78,6 +78,23 @@ class Launch:
     free_floor: int
 
 
+@frozen
+class Surroundings:
+    """What a shell needs before it knows its command: a launch without what is only decided at the last moment."""
+
+    shell: str
+    cwd: str
+    env: Mapping[str, str]
+    umask: int
+    stdin: Stdin
+    split: bool
+
+
+def surroundings(launch: Launch) -> Surroundings:
+    """The part of a launch that a task can be prepared with in advance."""
+    return Surroundings(launch.shell, launch.cwd, launch.env, launch.umask, launch.stdin, launch.split)
+
+
 # --- what is known of a task -------------------------------------------------------------
 
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
+_LEAVING_S = 1.0  # guards leave within milliseconds of the end, if nothing of the command is left
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
 
 
@@ -110,9 +111,8 @@ class Shell:
         description: str = "",
     ) -> Task:
         """Run a command in the background; returns when the task is durable."""
-        request = asking.request(
+        task = self.begin(
             command,
-            session=self.session,
             cwd=cwd,
             env=env,
             stdin=stdin,
@@ -121,8 +121,14 @@ class Shell:
             limit=limit,
             description=description,
         )
-        grant = decide(request, self.policy)
-        return self.executor.start(prepare(grant, self.settings, os.environ))
+        self.executor.warm_up()
+        return task
+
+    @_telling
+    def begin(self, command: str, **how: Any) -> Task:
+        """As `start`, but nothing is prepared for the next one yet: somebody waits for this one."""
+        request = asking.request(command, session=self.session, **how)
+        return self.executor.start(prepare(decide(request, self.policy), self.settings, os.environ))
 
     def run(
         self, command: str, *, wait: float | None = None, on_output: Callable[[Slice], None] | None = None, **how: Any
@@ -133,7 +139,7 @@ class Shell:
         `limit` was asked for and the default one strikes while we wait, it is ended.
         """
         patience = self.patience(wait, how.get("limit"))
-        task = self.start(command, **how)
+        task = self.begin(command, **how)
         if on_output is None:
             self.await_end(task.task_id, patience.seconds)
         else:
@@ -141,7 +147,9 @@ class Shell:
                 on_output(piece)
         if patience.then_end and not self.executor.has_ended(task.task_id):
             self.end_for_limit(task.task_id)
-        return self.read(task.task_id)
+        result = self.read(task.task_id)
+        self.executor.warm_up()
+        return result
 
     def patience(self, wait: float | None, limit: float | None) -> Patience:
         """How long a foreground call waits, and whether it then ends the task."""
@@ -310,10 +318,17 @@ class Shell:
         registry = self.executor.registry
         registry.sweep()
         # Looked at first: only what was seen to be over is known to be over.
-        for _ in registry.tasks(self._scope):
-            pass
+        for task in registry.tasks(self._scope):
+            if task.finished and not task.closed and not task.children:
+                self._await_closed(task.task_id)
         damaged = sum(registry.remove(task_id) for task_id in list(registry.damaged())) if self._scope is None else 0
         return damaged + registry.prune(hours * 3600, most=-1, session=self._scope)
+
+    def _await_closed(self, task_id: str) -> None:
+        """It ended a moment ago, and its guards are just leaving."""
+        with self.executor.watch(task_id) as watch:
+            until(watch, lambda: self.executor.is_closed(task_id), Deadline(_LEAVING_S))
+        self.executor.status(task_id)
 
     @_telling
     def _find(self, part: str) -> str:

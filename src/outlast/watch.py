@@ -26,13 +26,18 @@ _LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
 
 
 class Watch:
-    """What to wait on until a local task changes: its bell, and its keeper's death."""
+    """What to wait on until a local task changes: its bell, and its keeper's death.
 
-    def __init__(self, directory: str) -> None:
+    Who started the task may have a `line` to its supervisor, which says there when the end is
+    recorded, or hangs up when it dies.
+    """
+
+    def __init__(self, directory: str, line: int = -1) -> None:
         self._directory = directory
+        self._line = os.dup(line) if line >= 0 else -1
         self._processes: tuple[int, ...] = ()
         self._command_runs = False
-        self._bell = self._told(lambda: Listener(directory))
+        self._bell = Listener(directory)
 
     def __enter__(self) -> Watch:
         return self
@@ -42,7 +47,7 @@ class Watch:
 
     @property
     def fds(self) -> tuple[int, ...]:
-        return (*self._bell.fds, *self._processes)
+        return (*self._bell.fds, *self._processes) or (self._line,)
 
     def arm(self) -> None:
         """From now on every change is noticed. Look at the task after this."""
@@ -52,6 +57,9 @@ class Watch:
     def arm_for_end(self) -> None:
         """As `arm`, but what the command prints does not wake us."""
         self._bell.close()
+        if self._line >= 0 and not _is_ready(self._line):
+            self._close_processes()
+            return
         self._told(lambda: self._watch_processes("command", "supervisor", "keeper"))
         if not self._command_runs:
             # It ended already; what remains is that its end gets recorded.
@@ -96,6 +104,9 @@ class Watch:
     def close(self) -> None:
         self._bell.close()
         self._close_processes()
+        if self._line >= 0:
+            os.close(self._line)
+            self._line = -1
 
 
 def _is_ready(fd: int) -> bool:
@@ -124,5 +135,8 @@ def until(watch: Watch, done: Callable[[], bool], deadline: Deadline, ends_only:
         watch.arm_for_end() if ends_only else watch.arm()
         if done():
             return True
-        if not watch.wait(deadline.left()):
-            return done()
+        in_time = watch.wait(deadline.left())
+        if done():
+            return True  # before arming again: mostly this is it
+        if not in_time:
+            return False

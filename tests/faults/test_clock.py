@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import signal
+import socket
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from outlast import Shell, asking, process
+from outlast.executors import nursery
 from outlast.frozen import replaced
-from outlast.model import Task
+from outlast.model import Task, surroundings
 from outlast.permissions import decide
 from outlast.sessions import prepare
 from outlast.store import status
@@ -52,15 +53,21 @@ class Odd:
         shell = self.shell
         request = asking.request(command, session=shell.session, limit=limit)
         launch = prepare(decide(request, "yolo"), shell.settings, os.environ)
-        staged, published = shell.executor.registry.stage(launch, shell.settings.state_limit_bytes)
-        reader, writer = os.pipe()
+        registry, around = shell.executor.registry, surroundings(launch)
+        staged, published = registry.stage(launch.kind)
+        assert registry.enter(staged, published, launch, shell.settings.state_limit_bytes)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        wanted = nursery.in_memory(nursery.request(staged, published, around))
         pid = os.fork()
         if not pid:
-            _supervise(staged, published, writer, clock)
+            _supervise(theirs.fileno(), wanted, clock)
         self._pids.append(pid)
-        os.close(writer)
-        with open(reader, "rb") as file:
-            answer = json.loads(file.read())
+        theirs.close()
+        os.close(wanted)
+        prepared = nursery.Prepared(staged, published, around, ours)
+        answer = prepared.commit()
+        ours.close()
+        assert answer is not None
         assert "error" not in answer, answer
         return shell.show(os.path.basename(published))
 
@@ -69,14 +76,15 @@ class Odd:
             os.waitpid(pid, 0)
 
 
-def _supervise(staged: str, published: str, reply: int, clock: Clock) -> None:
+def _supervise(line: int, request: int, clock: Clock) -> None:
     try:
-        os.dup2(reply, 3)
-        os.closerange(4, 1024)
-        os.set_inheritable(3, False)
+        for at, fd in enumerate((line, request), 40):
+            os.dup2(fd, at, inheritable=False)
+        os.closerange(3, 40)
+        os.closerange(42, 1024)
         signals.ignore_the_usual()
         time.time = clock
-        supervisor.start(staged, published, 3)
+        supervisor.start(40, 41)
     finally:
         os._exit(70)
 

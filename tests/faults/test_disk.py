@@ -514,7 +514,8 @@ def test_a_start_in_progress_keeps_its_share(home: str) -> None:
     with with_settings(home, state_limit_bytes=8 * MIB) as shell:
         registry = shell.executor.registry
         launch = launchfile.read(directory_of(shell.run("true")))[0]
-        staged, published = registry.stage(launch, 8 * MIB)
+        staged, published = registry.stage(launch.kind)
+        assert registry.enter(staged, published, launch, 8 * MIB)
         assert os.path.basename(published) not in [task.task_id for task in shell.list()]
         assert registry.index.row(os.path.basename(published)) is not None
         registry.discard(staged, published)

@@ -224,7 +224,8 @@ def end(shell: Shell, task: Task) -> None:
 
 
 def _guards_in(home: str) -> list[int]:
-    return [pid for pid, what in processes_of(home).items() if "nursery" not in what]
+    # In the staging directory is what the host keeps warm.
+    return [pid for pid, what in processes_of(home).items() if "nursery" not in what and "/staging/" not in what]
 
 
 def sound(said: dict[str, Any], fault: str) -> None:

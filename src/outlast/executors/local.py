@@ -6,33 +6,37 @@ import errno
 import os
 import select
 import signal
-import sqlite3
+import threading
 import time
 
 from outlast import process
 from outlast.errors import AlreadyEnded, InputRefused, OutlastError, StartFailed
 from outlast.frozen import fields
-from outlast.model import Receipt, Running
+from outlast.model import Receipt, Running, surroundings
 from outlast.store import launchfile, output, status
 from outlast.store.home import open_home
 from outlast.store.registry import Registry
 from outlast.store.view import announced
-from outlast.supervise import EXISTS
+from outlast.supervise import EXISTS, invoke
 from outlast.watch import Deadline, Watch, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from socket import socket
     from typing import Any
 
-    from outlast.executors.nursery import Nursery
-    from outlast.model import Guards, Launch, Slice, Status, Task
+    from outlast.executors.nursery import Nursery, Prepared
+    from outlast.model import Guards, Launch, Slice, Status, Surroundings, Task
     from outlast.settings import Settings
+    from outlast.store.index import Entry
 
 INPUT_PATIENCE_S = 2.0  # how long a command may take to start reading what it was sent
 RECORD_PATIENCE_S = 5.0  # between the death of a tree and the record of it; milliseconds, unless the disk is stuck
 _TREES_AT_ONCE = 100  # each process of a tree takes a descriptor while it is being ended
 _ID_TRIES = 5
+_TIDY_EVERY_S = 0.1
+_LINES = 32  # to so many supervisors we keep a line; waiting for a task without one takes a little longer
 
 
 class LocalExecutor:
@@ -42,10 +46,20 @@ class LocalExecutor:
         self._settings = settings
         self.registry = Registry(open_home(home))
         self._nursery: Nursery | None = None
+        self._lines: dict[str, socket] = {}  # to the supervisors of the latest tasks that we started
+        self._tidy_at = 0.0
+        self._warming = threading.Lock()
+        self._warm: Prepared | None = None
+        self._warm_owner = os.getpid()
+        self._latest: tuple[Surroundings | None, Surroundings | None] = (None, None)
 
     def close(self) -> None:
         if self._nursery is not None:
+            self._chill()
             self._nursery.close()
+        for line in self._lines.values():
+            line.close()
+        self._lines.clear()
         self.registry.close()
 
     # --- start ---------------------------------------------------------------------------
@@ -57,37 +71,104 @@ class LocalExecutor:
             raise StartFailed(f"The task cannot be prepared in {self.registry.home.path}: {error.strerror}.") from None
 
     def _start(self, launch: Launch) -> Task:
-        self.registry.sweep()
-        self.registry.prune(self._settings.retention_hours * 3600)
-        for _ in range(_ID_TRIES):
-            staged, published = self.registry.stage(launch, self._settings.state_limit_bytes)
+        self._tidy()
+        around = surroundings(launch)
+        warm = self._take_warm(around)
+        if warm is not None:
             try:
-                answer = self._publish(staged, published)
-            except BaseException:
-                self.registry.discard(staged, published)
-                raise
+                answer = self._commit(warm, launch)
+                if "error" not in answer:
+                    return self._announced(launch, warm, answer)
+            except FileNotFoundError:
+                pass  # somebody removed it while it waited: it is of no use, and no harm was done
+        for _ in range(_ID_TRIES):
+            prepared = self._prepare(launch.kind, around)
+            answer = self._commit(prepared, launch)
             if "error" not in answer:
-                return self._announced(launch, published, answer)
-            self.registry.discard(staged, published)
+                return self._announced(launch, prepared, answer)
             if answer["error"] != EXISTS:
                 raise StartFailed(f"The command could not be started: {answer['error']}.")
         raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
 
-    def _publish(self, staged: str, published: str) -> dict[str, Any]:
-        """Have the staged task started: what its supervisor answers, with `error` if there is no task."""
-        answer = self._nursery_of_ours().fork(staged, published)
+    def _tidy(self) -> None:
+        """Every start removes a little of what is too old; those in quick succession share that."""
+        now = time.monotonic()
+        if now >= self._tidy_at:
+            self._tidy_at = now + _TIDY_EVERY_S
+            self.registry.sweep()
+            self.registry.prune(self._settings.retention_hours * 3600)
+
+    def _prepare(self, kind: str, around: Surroundings) -> Prepared:
+        staged, published = self.registry.stage(kind)
+        try:
+            return self._nursery_of_ours().prepare(staged, published, around)
+        except BaseException:
+            self.registry.discard(staged, published, entered=False)
+            raise
+
+    def _commit(self, prepared: Prepared, launch: Launch) -> dict[str, Any]:
+        """Have a prepared task run: what its supervisor answers, with `error` if there is no task."""
+        staged, published = prepared.staged, prepared.published
+        entry: Entry | None = None
+        answer: dict[str, Any] | None = {"error": EXISTS}
+        try:
+            entry = self.registry.enter(staged, published, launch, self._settings.state_limit_bytes)
+            if entry is not None:
+                invoke.make_room(launch.command, staged)
+                answer = prepared.commit()
+        except BaseException:
+            prepared.close()
+            self.registry.discard(staged, published)
+            raise
         if answer is None:
             # The supervisor died before it could answer. What counts is what is on disk.
-            return {} if os.path.isdir(published) else {"error": "its supervisor died at the start"}
+            answer = {} if os.path.isdir(published) else {"error": "its supervisor died at the start"}
+        if "error" in answer:
+            prepared.close()
+            self.registry.discard(staged, published, entered=entry is not None)
+        else:
+            self.registry.confirm(os.path.basename(published), entry)
         return answer
 
-    def _announced(self, launch: Launch, published: str, answer: dict[str, Any]) -> Task:
-        try:
-            self.registry.confirm(os.path.basename(published))
-            return self.registry.get(os.path.basename(published))
-        except (OSError, OutlastError, sqlite3.Error):
-            # It runs, whatever keeps us from looking at it: who is told that it does not would start it again.
-            return announced(published, launch, answer.get("pid"), answer.get("started", time.time()))
+    def warm_up(self) -> None:
+        """Prepare the next task, if it is likely to be like the last one: it then only has to be let go."""
+        with self._warming:
+            # Only if the last two were alike: a host that runs one command must not pay for a second
+            # one, and one that is like no other is no reason to throw away what was prepared.
+            around, before = self._latest
+            if around is None or around != before or around.stdin.text is not None:
+                return
+            if self._warm is not None and self._warm.around == around:
+                return
+            self._chill()
+            try:
+                self._warm = self._prepare("bash", around)
+            except (OSError, OutlastError):
+                pass  # then the next one begins cold
+
+    def _take_warm(self, around: Surroundings) -> Prepared | None:
+        with self._warming:
+            self._latest = (around, self._latest[0])
+            warm = self._warm
+            if warm is None or warm.around != around or self._warm_owner != os.getpid():
+                return None
+            self._warm = None
+            return warm
+
+    def _chill(self) -> None:
+        """Let go of what was prepared."""
+        if self._warm is not None:
+            self._warm.close()
+            self.registry.discard(self._warm.staged, self._warm.published, entered=False)
+            self._warm = None
+
+    def _announced(self, launch: Launch, prepared: Prepared, answer: dict[str, Any]) -> Task:
+        """What is known of a task that just began. It runs, whatever keeps us from looking at it."""
+        task_id = os.path.basename(prepared.published)
+        self._lines[task_id] = prepared.keep_line()
+        while len(self._lines) > _LINES:
+            self._lines.pop(next(iter(self._lines))).close()
+        return announced(prepared.published, launch, answer.get("pid"), answer.get("started", time.time()))
 
     def _nursery_of_ours(self) -> Nursery:
         from outlast.executors.nursery import Nursery  # looking at tasks needs none
@@ -112,7 +193,10 @@ class LocalExecutor:
     def _status_of(self, task_id: str) -> tuple[Status, Guards, bool]:
         directory = self._directory(task_id)
         try:
-            return status.status_of(directory)
+            found = status.status_of(directory)
+            if not isinstance(found[0], Running) and task_id in self._lines:
+                self._lines.pop(task_id).close()  # it has said all that it ever will
+            return found
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise status.trouble(directory, error) from None
 
@@ -130,7 +214,8 @@ class LocalExecutor:
         return status.trouble(self._directory(task_id), error)
 
     def watch(self, task_id: str) -> Watch:
-        return Watch(self._directory(task_id))
+        line = self._lines.get(task_id)
+        return Watch(self._directory(task_id), line.fileno() if line is not None else -1)
 
     def _directory(self, task_id: str) -> str:
         return self.registry.home.task(task_id)

@@ -9,12 +9,45 @@ import sys
 import threading
 
 from outlast.errors import StartFailed
+from outlast.frozen import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from outlast.model import Surroundings
+
 _SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "supervise", "nursery.py")
+_COMMIT = b"c"
+
+
+class Prepared:
+    """A task that is being prepared, or waits for its command: not a task yet, and none if nobody commits it."""
+
+    def __init__(self, staged: str, published: str, around: Surroundings, line: socket.socket) -> None:
+        self.staged, self.published, self.around = staged, published, around
+        self._line = line
+
+    def commit(self) -> dict[str, Any] | None:
+        """What is to run is written down: begin. What the supervisor answers; None if it died before it could."""
+        try:
+            self._line.send(_COMMIT)
+        except OSError:
+            pass  # it is dead, or has refused; then it said why before
+        answer = _read(self._line)
+        return json.loads(answer) if answer else None
+
+    def keep_line(self) -> socket.socket:
+        """The supervisor says there when the task has ended."""
+        return self._line
+
+    def close(self) -> None:
+        """Nobody wants it (any more)."""
+        try:
+            self._line.shutdown(socket.SHUT_WR)  # closing is not enough: what the host forked may hold it open
+        except OSError:
+            pass
+        self._line.close()
 
 
 class Nursery:
@@ -26,29 +59,36 @@ class Nursery:
         self._owner = 0
         self._requests: socket.socket | None = None
 
-    def fork(self, staged: str, published: str) -> dict[str, Any] | None:
-        """Have a supervisor forked for a staged task: its answer, or None if it died before it answered."""
-        reader, writer = os.pipe()
+    def prepare(self, staged: str, published: str, around: Surroundings) -> Prepared:
+        """Have a supervisor forked that prepares a task in `staged`; does not wait for it."""
+        # Variables and input may hold secrets: they are handed over in memory, not on disk.
+        text = around.stdin.text
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        fds = [theirs.fileno()]
         try:
-            try:
-                self._send(json.dumps([staged, published]).encode(), writer)
-            finally:
-                os.close(writer)
-            answer = _read(reader)
+            fds.append(in_memory(request(staged, published, around)))
+            if text is not None:
+                fds.append(in_memory(text))
+            self._send(fds)
+        except BaseException:
+            ours.close()
+            raise
         finally:
-            os.close(reader)
-        return json.loads(answer) if answer else None
+            for fd in fds[1:]:
+                os.close(fd)
+            theirs.close()
+        return Prepared(staged, published, around, ours)
 
-    def _send(self, line: bytes, reply: int) -> None:
+    def _send(self, fds: list[int]) -> None:
         with self._guard:
             if self._requests is None or self._owner != os.getpid():
                 self._start()
             try:
-                socket.send_fds(self._connected(), [line], [reply])
+                socket.send_fds(self._connected(), [_COMMIT], fds)
             except OSError:
                 self._stop()  # somebody ended it; nothing was lost, there was nothing in it
                 self._start()
-                socket.send_fds(self._connected(), [line], [reply])
+                socket.send_fds(self._connected(), [_COMMIT], fds)
 
     def _connected(self) -> socket.socket:
         assert self._requests is not None
@@ -98,8 +138,25 @@ class Nursery:
             self._stop()
 
 
-def _read(reply: int) -> bytes:
+def request(staged: str, published: str, around: Surroundings) -> bytes:
+    """What a supervisor is asked to prepare; an input that is a text goes beside it."""
+    plain = {**fields(around), "stdin": {"file": around.stdin.file, "open": around.stdin.open}}
+    return json.dumps([staged, published, plain]).encode()
+
+
+def in_memory(data: bytes) -> int:
+    """A descriptor to read `data` from."""
+    fd = os.memfd_create("outlast")
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
+        file.seek(0)
+    return fd
+
+
+def _read(line: socket.socket) -> bytes:
     try:
-        return os.read(reply, 65536)
+        return line.recv(65536)
     except OSError:
-        return os.read(reply, 65536)  # the task may be there already: do not give up its answer at once
+        # A supervisor that refused did not read what we said last, and its end is then told
+        # before its answer. And if it is something else: the task may be there already.
+        return line.recv(65536)

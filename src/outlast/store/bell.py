@@ -60,12 +60,11 @@ class Ringer:
 
 
 class Listener:
-    """A waiter's side: two descriptors that report a hang-up once the bell rang."""
+    """A waiter's side: two descriptors that report a hang-up once the bell rang; none before `rearm`."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self.fds: tuple[int, ...] = ()
-        self.rearm()
 
     def rearm(self) -> None:
         """Forget the rings so far. Look at the task after this, not before."""

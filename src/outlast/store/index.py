@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     T = TypeVar("T")
+    Entry = tuple[int, int]
+    """Which index a task was entered in."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS tasks (
@@ -104,6 +106,11 @@ class Index:
         except FileNotFoundError:
             return False
         return self._file == (found.st_dev, found.st_ino)
+
+    @property
+    def file(self) -> Entry:
+        """Which file is open, if it is the one that others open."""
+        return self._file if self._file and self._is_current() else (0, 0)
 
     def _sound(self, act: Callable[[], T]) -> T:
         """Do it; if the file is gone or turns out to be damaged, with a new one."""

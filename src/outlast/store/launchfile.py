@@ -2,8 +2,8 @@
 
 launch.json   everything but the following
 command       the text of the command, never in an argument list
-environ       its variables; erased when the task starts, because they may hold secrets
-input         what it gets to read, if that was given as text; erased likewise
+
+Its variables and its input may hold secrets, and are never on disk.
 """
 
 from __future__ import annotations
@@ -32,9 +32,6 @@ def write(directory: str, launch: Launch, created: float) -> None:
         directory, "launch.json", json.dumps({"format": FORMAT, "created": created, "stdin": stdin, **plain}).encode()
     )
     _write(directory, "command", os.fsencode(launch.command))
-    _write(directory, "environ", b"\0".join(os.fsencode(f"{k}={v}") for k, v in launch.env.items()))
-    if launch.stdin.text is not None:
-        _write(directory, "input", launch.stdin.text)
 
 
 def _write(directory: str, name: str, data: bytes) -> None:
@@ -44,7 +41,7 @@ def _write(directory: str, name: str, data: bytes) -> None:
 
 
 def read(directory: str = ".") -> tuple[Launch, float]:
-    """The launch of a task and when it was made; without its variables once they were erased."""
+    """The launch of a task and when it was made; without its variables and its input."""
     name = os.path.basename(os.path.abspath(directory))
     try:
         values: dict[str, Any] = json.loads(_read(directory, "launch.json"))
@@ -53,30 +50,13 @@ def read(directory: str = ".") -> tuple[Launch, float]:
         created = float(values.pop("created"))
         stdin = values.pop("stdin")
         values["command"] = os.fsdecode(_read(directory, "command"))
-        values["env"] = _environment(directory)
+        values["env"] = {}
         values["stdin"] = Stdin(file=stdin["file"], open=stdin["open"], text=b"" if stdin["text"] else None)
         return Launch(**values), created
     except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
         raise trouble(os.path.abspath(directory), error) from None
 
 
-def _environment(directory: str) -> dict[str, str]:
-    try:
-        text = os.fsdecode(_read(directory, "environ"))
-    except FileNotFoundError:
-        return {}
-    return dict(item.split("=", 1) for item in text.split("\0") if item)
-
-
 def _read(directory: str, name: str) -> bytes:
     with open(os.open(os.path.join(directory, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
         return file.read()
-
-
-def erase_secrets(directory: str = ".") -> None:
-    """Remove what the command has taken over, or never will."""
-    for name in ("environ", "input"):
-        try:
-            os.unlink(os.path.join(directory, name))
-        except (FileNotFoundError, NotADirectoryError):
-            pass

@@ -8,7 +8,7 @@ import threading
 import time
 
 from outlast import process
-from outlast.errors import AmbiguousTask, DamagedTask, StartFailed, UnknownTask, named
+from outlast.errors import AmbiguousTask, DamagedTask, OutlastError, StartFailed, UnknownTask, named
 from outlast.frozen import replaced
 from outlast.store import launchfile, output, view
 from outlast.store.index import Index
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from outlast.model import Launch, Task
     from outlast.store.home import Home
+    from outlast.store.index import Entry
 
 LEAST_SHARE_BYTES = 32 * 1024  # what a task may keep at least: about what one reply shows
 LARGEST_PART = 4  # no task gets more than a quarter of the whole bound
@@ -56,34 +57,29 @@ class Registry:
 
     # --- make ----------------------------------------------------------------------------
 
-    def stage(self, launch: Launch, state_limit: int) -> tuple[str, str]:
-        """Prepare a directory for a task under a new id: where it is now, and where it will be published."""
-        if self._index is not None and self._index.makeshift:
-            self.close()  # perhaps there is space for a real one again
+    def stage(self, kind: str) -> tuple[str, str]:
+        """Make a directory for a task under a new id: where it is now, and where it will be published."""
         for _ in range(_ID_TRIES):
-            task_id = f"{launch.kind}-{_token()}"
-            try:
-                if not os.path.lexists(self.home.task(task_id)):
-                    return self._stage(task_id, launch, state_limit)
-            except sqlite3.IntegrityError:
-                continue  # somebody is just preparing a task under this id
+            task_id = f"{kind}-{_token()}"
+            if not os.path.lexists(self.home.task(task_id)):
+                staged = os.path.join(self.home.staging, f"{task_id}.{_token()}")
+                os.mkdir(staged, 0o700)
+                return staged, self.home.task(task_id)
         raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
 
-    def _stage(self, task_id: str, launch: Launch, state_limit: int) -> tuple[str, str]:
-        staged = os.path.join(self.home.staging, f"{task_id}.{_token()}")
+    def enter(self, staged: str, published: str, launch: Launch, state_limit: int) -> Entry | None:
+        """Write down what a staged task is to run, and its share of the disk; None if its id is taken."""
+        if self._index is not None and self._index.makeshift:
+            self.close()  # perhaps there is space for a real one again
         created = time.time()
         try:
-            os.mkdir(staged, 0o700)  # first: what is in the index and has no directory is nobody's work
-            share = self._share(task_id, launch, created, state_limit)
+            share = self._share(os.path.basename(published), launch, created, state_limit)
             launchfile.write(staged, replaced(launch, output_limit=share), created)
-        except (StartFailed, sqlite3.IntegrityError):
-            _remove_tree(staged)
-            raise
-        except (OSError, sqlite3.Error) as error:
-            self.discard(staged, self.home.task(task_id))
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            raise StartFailed(f"The task cannot be prepared in {self.home.path}: {reason}.") from None
-        return staged, self.home.task(task_id)
+        except sqlite3.IntegrityError:
+            return None  # somebody is just preparing a task under this id
+        except sqlite3.Error as error:
+            raise StartFailed(f"The task cannot be prepared in {self.home.path}: {error}.") from None
+        return self.index.file
 
     def _share(self, task_id: str, launch: Launch, created: float, total: int) -> int:
         """Enter the task and its share of what all may keep."""
@@ -124,15 +120,17 @@ class Registry:
             freed = row.kept_bytes if row else 0
             taken, over = taken - freed, over - freed
 
-    def confirm(self, task_id: str) -> None:
-        """Enter a task that was just published once more, if the index was made anew meanwhile."""
+    def confirm(self, task_id: str, entry: Entry | None = None) -> None:
+        """Enter a task that was just published once more, if the index was made anew since its `entry`."""
         try:
+            if entry is not None and entry == self.index.file:
+                return
             if self.index.row(task_id) is None:
                 self.index.enter([self._as_row(task_id)])
-        except sqlite3.Error:
+        except (OSError, OutlastError, sqlite3.Error):
             pass  # it runs, and the caller must learn its id
 
-    def discard(self, staged: str, published: str) -> None:
+    def discard(self, staged: str, published: str, entered: bool = True) -> None:
         """Take back a staged task that was never published."""
         aside = f"{staged}.gone"
         try:
@@ -140,11 +138,9 @@ class Registry:
             os.rename(staged, aside)
         except OSError:
             aside = staged
-        try:
-            launchfile.erase_secrets(aside)  # takes no descriptor, unlike the rest, which otherwise goes later
-        except OSError:
-            pass
         _remove_tree(aside)
+        if not entered:
+            return  # a row under this id is another's
         self.index.forget(os.path.basename(published))
         if os.path.isdir(published):
             self.confirm(os.path.basename(published))  # another's; or ours, published at the last moment
@@ -303,7 +299,8 @@ class Registry:
         with os.scandir(self.home.staging) as entries:
             for entry in entries:
                 try:
-                    if entry.stat(follow_symlinks=False).st_mtime < time.time() - _STALE_S:
+                    old = entry.stat(follow_symlinks=False).st_mtime < time.time() - _STALE_S
+                    if old and not _is_prepared(entry.path):
                         _remove_tree(entry.path)
                 except FileNotFoundError:
                     continue
@@ -318,6 +315,14 @@ class Registry:
         except (DamagedTask, UnknownTask):
             return task_id, "", 0.0, 0
         return task_id, launch.session, created, launch.output_limit + BESIDE_BYTES
+
+
+def _is_prepared(staged: str) -> bool:
+    """Whether a supervisor holds it ready for a caller that is in no hurry."""
+    try:
+        return is_watched(staged)
+    except OSError:
+        return False
 
 
 def _named(ids: list[str]) -> str:

@@ -11,7 +11,7 @@ from outlast.frozen import fields
 from outlast.model import Ended, Exited, Lost, NeverStarted, Running, Signalled, Task
 from outlast.store import launchfile, output
 from outlast.store.status import status_of, watches_another
-from outlast.tree import members
+from outlast.tree import look
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def view(directory: str, table: Callable[[], Table]) -> Task:
     status, guards, closed = status_of(directory)
     # Of a lost task nobody looks after what is left, so it has to be found.
     left = isinstance(status, Lost) or (isinstance(status, Ended) and not closed)
-    children = tuple(sorted(members(guards, table(), watches_another))) if left else ()
+    children = tuple(sorted(look(guards, watches_another, table).members)) if left else ()
     how = {"children": children, "closed": closed, **_how(status, guards)}
     return _task(directory, launch, guards.command.pid, guards.started, how)
 

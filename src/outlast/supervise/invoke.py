@@ -5,9 +5,13 @@ error messages are then as with `bash -c`, and `pkill -f` with a piece of the te
 the command's own processes, never ours.
 
 If the text has a `|` or a `!`, the status of each stage of its last pipeline is written
-beside it. That takes one line after the text, which a text that is not complete would
-swallow (an open here-document, a trailing `&&`); so `bash -n` looks first, and what it
-does not like runs without. The list is then absent rather than guessed.
+beside it, into a file that is there for that. It takes one line after the text, which a
+text that is not complete would swallow (an open here-document, a trailing `&&`); so `bash
+-n` looks first, and what it does not like runs without. The list is then absent rather
+than guessed.
+
+bash is started before there is a task, and waits: its own start then goes on beside
+everything else, or is long over when the command comes.
 """
 
 from __future__ import annotations
@@ -19,14 +23,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PIPES = "pipes"
+READY = 3  # the descriptor on which bash waits for its command
 MOST_STAGES = 500  # what a record has room for; the list of a longer pipeline is not kept
 
 # One line each, so that line numbers in messages are the text's own. What is ours goes on
 # whatever the text did to its shell: `set -e`, traps that print, functions named as builtins.
-_READ = (
-    '__outlast_dir=$1; builtin shift; IFS= builtin read -r -d "" __outlast_command < "$__outlast_dir/command" || :; '
-)
-_PLAIN = _READ + 'builtin eval "$__outlast_command"'
+_BEGIN = "__outlast_dir=$1; builtin shift; "
+_WAIT = f"builtin read -r -u {READY} __outlast_go || builtin exit 1; exec {READY}<&-; SECONDS=0; "
+_READ = 'IFS= builtin read -r -d "" __outlast_command < "$__outlast_dir/command" || :; '
 _SAVE = 'builtin printf "%s " {} "${{__outlast_pipes[@]}}" >| "$__outlast_dir/pipes"'
 _ON_EXIT = (
     """trap '{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); builtin trap "" XFSZ; """
@@ -34,9 +38,9 @@ _ON_EXIT = (
     + "; } >/dev/null 2>&1' EXIT; "
 )
 _AFTER = r"""{ __outlast_pipes=(\"\$?\" \"\${PIPESTATUS[@]}\"); } >/dev/null 2>&1"""
-_PIPES = (
+_EVAL = (
     _READ
-    + 'if [[ -z $(BASH_ENV= "$BASH" -n "$__outlast_dir/command" 2>&1) ]]; then '
+    + 'if [[ -e "$__outlast_dir/pipes" && -z $(BASH_ENV= "$BASH" -n "$__outlast_dir/command" 2>&1) ]]; then '
     + _ON_EXIT
     + f"""builtin eval "$__outlast_command"$'\\n'"{_AFTER}"; """
     + "{ __outlast_code=$?; set +x; unset -f builtin; builtin trap - DEBUG ERR; "
@@ -48,11 +52,16 @@ _PIPES = (
 )
 
 
-def arguments(shell: str, command: str, directory: str) -> list[str]:
-    """The argument list that runs the text in `directory`/command."""
+def waiting(directory: str) -> list[str]:
+    """The argument list of a bash that waits for a go and then runs the text in `directory`/command."""
+    return ["bash", "-c", _BEGIN + _WAIT + _EVAL, "bash", directory]
+
+
+def arguments(shell: str, directory: str) -> list[str]:
+    """The argument list that runs the text in `directory`/command at once."""
     if os.path.basename(shell) != "bash":
         return [shell, os.path.join(directory, "command")]
-    return ["bash", "-c", _PIPES if wants_pipes(command) else _PLAIN, "bash", directory]
+    return ["bash", "-c", _BEGIN + _EVAL, "bash", directory]
 
 
 def wants_pipes(command: str) -> bool:
@@ -60,7 +69,7 @@ def wants_pipes(command: str) -> bool:
     return ("|" in command or "!" in command) and not command.rstrip("\n").endswith("\\")
 
 
-def make_room(command: str, directory: str = ".") -> None:
+def make_room(command: str, directory: str) -> None:
     """Put the file in place that the shell writes to: its own would have the mode that the command's umask gives."""
     if wants_pipes(command):
         os.close(os.open(os.path.join(directory, PIPES), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))

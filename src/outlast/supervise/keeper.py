@@ -56,26 +56,32 @@ class Keeper:
 
     def run(self, ready: int) -> NoReturn:
         """From the fork of the first supervisor to the end of the task. The command waits on `ready`."""
-        self._settle()
-        self._fork_command(ready)
+        self._start_command(ready)
+        process.become_subreaper()  # before anything that the command starts can become an orphan
         self._tell(b"%d\n" % self._post.command.pid)
-        if heard(self._hand, 1) != GO and not self._post.is_published():
+        self._settle()
+        if heard(self._hand, len(GO)) != GO and not self._post.is_published():
             os._exit(1)  # the supervisor died before there was a task; the command sees the end of its pipe
         self._post.let_command_begin()
-        self._post.share_clock()
         self._keep()
 
     def guard(self) -> NoReturn:
         """Replaces a keeper that died: the command is the supervisor's child then, not ours."""
+        process.become_subreaper()
         self._settle()
         self._keep()
 
     def _settle(self) -> None:
         self._wake = signals.Wake()
-        process.become_subreaper()
         process.rename_self("outlast-keeper", f"outlast keeper of {self._post.task_id}")
 
-    def _fork_command(self, ready: int) -> None:
+    def _start_command(self, ready: int) -> None:
+        self._post.watch_command(_spawn(self._post, ready) or self._fork_command(ready))
+        os.close(ready)
+        os.close(self._post.stdin.reader)  # a command that closes its input must be seen to
+
+    def _fork_command(self, ready: int) -> int:
+        """For a shell that cannot be told to wait, or cannot be started, which is told of once there is a task."""
         apart, joined = os.pipe()
 
         def life() -> NoReturn:
@@ -85,12 +91,11 @@ class Keeper:
             self._post.drop_lock()
             _become_command(self._post, ready, joined)
 
-        self._post.watch_command(fork_into(life))
+        pid = fork_into(life)
         os.close(joined)
         os.read(apart, 1)  # its end: from now on a signal to the command's group finds it
         os.close(apart)
-        os.close(ready)
-        os.close(self._post.stdin.reader)  # a command that closes its input must be seen to
+        return pid
 
     def _keep(self) -> NoReturn:
         while True:
@@ -154,6 +159,7 @@ class Keeper:
         self._hand, theirs = socket.socketpair()
         self._said_childless = False
         self._post.recoveries += 1
+        self._post.share_clock()
         self._breathe()
 
         def life() -> NoReturn:
@@ -185,26 +191,58 @@ def _fork_at_last(life: Callable[[], NoReturn]) -> int:
             select.select([], [], [], _SHORT_LIFE_S)
 
 
+def _spawn(post: Post, ready: int) -> int | None:
+    """Start a bash that gets itself ready and then waits for its command; its pid, None if it cannot be done."""
+    around = post.around
+    if os.path.basename(around.shell) != "bash":
+        return None
+    outs = [pipe.writer for pipe in post.pipes]
+    wiring = ((post.stdin.reader, 0), (outs[0], 1), (outs[-1], 2), (ready, invoke.READY))
+    here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    mask = os.umask(around.umask)
+    try:
+        os.chdir(around.cwd)
+        # Not a fork: that would copy our page tables only to throw them away.
+        return os.posix_spawn(
+            around.shell,
+            invoke.waiting(post.published),
+            _environment(post),
+            file_actions=[(os.POSIX_SPAWN_DUP2, ours, theirs) for ours, theirs in wiring],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=signals.WITH_A_DISPOSITION,
+        )
+    except OSError:
+        return None
+    finally:
+        os.umask(mask)
+        os.fchdir(here)
+        os.close(here)
+
+
+def _environment(post: Post) -> dict[str, str]:
+    return {**post.around.env, "OUTLAST_TASK_ID": post.task_id, "PWD": post.around.cwd}
+
+
 def _become_command(post: Post, ready: int, joined: int) -> NoReturn:
     """In the child: wait until the task is published, then turn into the command."""
-    launch = post.launch
+    around = post.around
     # Before waiting: whoever kills the tree must find the command apart from its guards, and not deaf.
     os.setsid()
     signals.as_a_shell_expects()
     os.close(joined)
     try:
-        if os.read(ready, 1) != GO:
+        if os.read(ready, len(GO)) != GO:
             raise OSError(0, "its guards died before it began")
         os.dup2(post.stdin.reader, 0)
         writers = [pipe.writer for pipe in post.pipes]
         os.dup2(writers[0], 1)
         os.dup2(writers[-1], 2)
-        os.chdir(launch.cwd)
-        os.umask(launch.umask)
-        env = {**launch.env, "OUTLAST_TASK_ID": post.task_id, "PWD": launch.cwd}
-        os.execve(launch.shell, invoke.arguments(launch.shell, launch.command, post.published), env)
+        os.chdir(around.cwd)
+        os.umask(around.umask)
+        os.execve(around.shell, invoke.arguments(around.shell, post.published), _environment(post))
     except OSError as error:
-        _tell_why_not(post, f"{error.strerror}: {error.filename or launch.shell}")
+        _tell_why_not(post, f"{error.strerror}: {error.filename or around.shell}")
     os._exit(127)
 
 

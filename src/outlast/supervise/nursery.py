@@ -2,7 +2,7 @@
 
 Starting an interpreter takes 15 to 30 ms, forking one that is already there takes 1,
 and the forks share its memory. A caller starts one nursery, keeps it as long as it
-wants to start tasks, and sends it a line for each; when the caller goes, so does the
+wants to start tasks, and sends it a message for each; when the caller goes, so does the
 nursery. What it forked does not care.
 
 It is started as a script (`python -I -S nursery.py`): nothing of the caller's
@@ -23,11 +23,12 @@ def main() -> None:
     import socket
 
     from outlast import process
-    from outlast.supervise import signals, supervisor
+    from outlast.supervise import MOST_DESCRIPTORS, signals, supervisor
     from outlast.supervise.forks import fork_into
 
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # whatever the caller forgot to close
     os.chdir("/")  # the caller may remove or unmount where it started us
+    os.umask(0o077)
     process.rename_self("outlast-nursery", "outlast nursery")
     signals.ignore_the_usual()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for supervisors; the kernel reaps them
@@ -39,22 +40,22 @@ def main() -> None:
     gc.freeze()  # forks share what is never looked at again
     requests = socket.socket(fileno=0)
     while True:
-        line, fds, _, _ = socket.recv_fds(requests, 65536, 1)
-        if not line:
+        said, fds, _, _ = socket.recv_fds(requests, 16, MOST_DESCRIPTORS)
+        if not said:
             return
-        staged, published = json.loads(line)
-        reply = fds[0]
-        os.set_inheritable(reply, False)
+        for fd in fds:
+            os.set_inheritable(fd, False)
 
-        def life(staged: str = staged, published: str = published, reply: int = reply) -> None:
+        def life(fds: list[int] = fds) -> None:
             os.dup2(2, 0)  # the caller must see the nursery's end, not ours
-            supervisor.start(staged, published, reply)
+            supervisor.start(*fds)
 
         try:
             fork_into(life)
         except OSError as error:
-            os.write(reply, json.dumps({"error": f"no process can be started: {error.strerror}"}).encode())
-        os.close(reply)
+            os.write(fds[0], json.dumps({"error": f"no process can be started: {error.strerror}"}).encode())
+        for fd in fds:
+            os.close(fd)
 
 
 if __name__ == "__main__":

@@ -15,14 +15,14 @@ import time
 from outlast import process
 from outlast.frozen import frozen
 from outlast.model import Guards
-from outlast.store import record, status
+from outlast.store import launchfile, record, status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.model import Identity, Launch, Outcome
+    from outlast.model import Identity, Launch, Outcome, Surroundings
 
 
-GO = b"g"  # supervisor to keeper, either to the command: the task is published, begin
+GO = b"g\n"  # supervisor to keeper, either to the command: the task is published, begin
 
 
 @frozen
@@ -53,8 +53,8 @@ def heard(hand: socket.socket, most: int) -> bytes:
 class Post:
     """One guard's hold on its task."""
 
-    def __init__(self, published: str, launch: Launch, pipes: tuple[Pipe, ...], stdin: Stdin) -> None:
-        self.task_id, self.published, self.launch = os.path.basename(published), published, launch
+    def __init__(self, published: str, around: Surroundings, pipes: tuple[Pipe, ...], stdin: Stdin) -> None:
+        self.task_id, self.published, self.around = os.path.basename(published), published, around
         self.pipes, self.stdin = pipes, stdin
         self.lock = -1
         self.go = -1  # the write end of what the command waits on before it begins
@@ -64,6 +64,14 @@ class Post:
         self.started_monotonic = 0.0
         self.recoveries = 0
         self._over = False
+        self._launch: Launch | None = None
+
+    @property
+    def launch(self) -> Launch:
+        """What runs; on disk before the task is published."""
+        if self._launch is None:
+            self._launch, _ = launchfile.read()
+        return self._launch
 
     def watch_command(self, pid: int) -> None:
         self.command, self.command_fd = process.identity(pid), os.pidfd_open(pid)

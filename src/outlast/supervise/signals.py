@@ -55,9 +55,12 @@ class Wake:
         os.close(self._end)
 
 
+# Every disposition goes back to its default: Python ignores SIGPIPE, and `yes | head` would complain.
+WITH_A_DISPOSITION = frozenset(signal.valid_signals()) - {signal.SIGKILL, signal.SIGSTOP}
+
+
 def as_a_shell_expects() -> None:
-    """Every disposition back to its default: Python ignores SIGPIPE, and `yes | head` would complain."""
     signal.set_wakeup_fd(-1)
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    for number in WITH_A_DISPOSITION:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

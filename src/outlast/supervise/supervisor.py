@@ -1,8 +1,9 @@
 """The supervisor: the small process that owns one running task.
 
-Its life: detach, take the lock, fork the keeper (which forks the command), publish the
-task, let the command go, move its output, enforce its limit, record its end, and leave
-when nothing of it is left. It is forked from the nursery, never from a caller.
+Its life: detach, take the lock, fork the keeper (which starts the shell), wait until what
+is to run is written down, publish the task, let the command go, move its output, enforce
+its limit, record its end, and leave when nothing of it is left. It is forked from the
+nursery, never from a caller.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import time
 
 from outlast import process
 from outlast.errors import OutlastError
-from outlast.model import Exited, Stdin
-from outlast.store import bell, launchfile, output, record, status
-from outlast.supervise import EXISTS, invoke, signals
+from outlast.model import Exited, Stdin, Surroundings
+from outlast.store import bell, output, record, status
+from outlast.supervise import ENDED, EXISTS, invoke, signals
 from outlast.supervise.ending import end_trees
 from outlast.supervise.forks import fork_into
 from outlast.supervise.keeper import CHILDLESS, DONE, Keeper
@@ -31,23 +32,58 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from outlast.model import Identity, Launch, Outcome
+    from outlast.model import Identity, Outcome
 
 _LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
 _TRY_AGAIN_S = 1.0  # when there is no process or descriptor to be had
 _LOOK_AGAIN_S = 0.02  # while only the command's parent may see how it ended, and has not told yet
 
 
-def start(staged: str, published: str, reply: int) -> NoReturn:
-    """In a fork of the nursery: bring a staged task to life and stay with it."""
+def start(line: int, request: int, text: int = -1) -> NoReturn:
+    """In a fork of the nursery: prepare a task, wait until somebody wants it, and stay with it.
+
+    `line` leads to the caller. The task is prepared as far as it can be without knowing its
+    command, so that preparing it and writing down what it is to run go on side by side, or
+    long before (a warm task). When the line closes first, nothing has happened.
+    """
+    caller = socket.socket(fileno=line)
     try:
-        supervisor = _bring_up(staged, published, reply)
+        staged, published, around = _wanted(request)
+        supervisor = _prepare(staged, published, around, text, caller)
+        if not _is_wanted(caller):
+            _abandon(staged)
+        supervisor.take_up()
+        supervisor.begin(staged, caller)
     except (OSError, OutlastError, MemoryError) as error:
-        _answer(reply, {"error": _why(error)})
+        _answer(caller, {"error": _why(error)})
         os._exit(1)
-    _answer(reply, {"pid": supervisor.post.command.pid, "started": supervisor.post.started})
-    os.close(reply)
+    _answer(caller, {"pid": supervisor.post.command.pid, "started": supervisor.post.started})
     supervisor.run()
+
+
+def _wanted(request: int) -> tuple[str, str, Surroundings]:
+    with open(request, "rb") as file:
+        staged, published, values = json.load(file)
+    values["stdin"] = Stdin(**values["stdin"])
+    return staged, published, Surroundings(**values)
+
+
+def _is_wanted(caller: socket.socket) -> bool:
+    try:
+        return bool(caller.recv(16))
+    except OSError:
+        return False
+
+
+def _abandon(staged: str) -> NoReturn:
+    """The caller is gone, or wants something else. The command sees the end of its pipe, and never was."""
+    try:
+        for name in os.listdir():
+            os.unlink(name)
+        os.rmdir(staged)
+    except OSError:
+        pass  # the caller is there and does the same
+    os._exit(0)
 
 
 def _why(error: OSError | OutlastError | MemoryError) -> str:
@@ -60,25 +96,18 @@ def _why(error: OSError | OutlastError | MemoryError) -> str:
     return f"{error.strerror}{': ' + str(error.filename) if error.filename else ''}"
 
 
-def _answer(reply: int, value: object) -> None:
+def _answer(caller: socket.socket, value: object) -> None:
     try:
-        os.write(reply, json.dumps(value).encode())
+        caller.sendall(json.dumps(value).encode())
     except OSError:
         pass  # the caller is gone; the task is not
 
 
-def _bring_up(staged: str, published: str, reply: int) -> Supervisor:
+def _prepare(staged: str, published: str, around: Surroundings, text: int, caller: socket.socket) -> Supervisor:
     os.setsid()
-    os.umask(0o077)
     os.chdir(staged)
-    process.rename_self("outlast-sup", f"outlast supervisor of {os.path.basename(published)}")
-    process.become_subreaper()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    launch, _ = launchfile.read()
-    record.reserve()
-    bell.hang()
-    invoke.make_room(launch.command)
-    post = Post(published, launch, _open_pipes(launch), _open_stdin(launch))
+    post = Post(published, around, _open_pipes(around), _open_stdin(around, text))
     post.take_lock()
     hand, theirs = socket.socketpair()
     ready, post.go = os.pipe()
@@ -86,26 +115,22 @@ def _bring_up(staged: str, published: str, reply: int) -> Supervisor:
 
     def life() -> NoReturn:
         hand.close()
-        os.close(reply)
+        caller.close()
         Keeper(post, theirs, me, resume).run(ready)
 
+    # Early: while it starts the shell, we do the rest.
     keeper = process.identity(fork_into(life))
     theirs.close()
     os.close(ready)
-    # The command is forked and waits: all that can fail for want of something is behind us.
+    process.become_subreaper()
+    process.rename_self("outlast-sup", f"outlast supervisor of {post.task_id}")
+    record.reserve()
+    bell.hang()
+    output.make(pipe.stream for pipe in post.pipes)
+    supervisor = Supervisor(post, hand, keeper)
+    # The command is there and waits.
     post.watch_command(int(_line(hand)))
     os.close(post.stdin.reader)
-    launchfile.erase_secrets()
-    post.start_clock()
-    supervisor = Supervisor(post, hand, keeper)
-    supervisor.sign_on()
-    os.rename(staged, published)
-    # From here on there is a task, and nothing that happens to the keeper can take it back.
-    post.let_command_begin()
-    try:
-        hand.sendall(GO)
-    except OSError:
-        pass
     return supervisor
 
 
@@ -119,12 +144,14 @@ def _line(hand: socket.socket) -> bytes:
     return line
 
 
-def _open_pipes(launch: Launch) -> tuple[Pipe, ...]:
-    return tuple(Pipe(stream, *os.pipe()) for stream in ("stdout", "stderr")[: 1 + launch.split])
+def _open_pipes(around: Surroundings) -> tuple[Pipe, ...]:
+    return tuple(Pipe(stream, *os.pipe()) for stream in ("stdout", "stderr")[: 1 + around.split])
 
 
-def _open_stdin(launch: Launch) -> HeldStdin:
-    match launch.stdin:
+def _open_stdin(around: Surroundings, text: int) -> HeldStdin:
+    if text >= 0:
+        return HeldStdin(text)
+    match around.stdin:
         case Stdin(open=True):
             os.mkfifo(status.STDIN, 0o600)
             reader = os.open(status.STDIN, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -132,9 +159,7 @@ def _open_stdin(launch: Launch) -> HeldStdin:
             os.set_blocking(reader, True)
             return HeldStdin(reader, writer)
         case Stdin(file=str(path)):
-            return HeldStdin(os.open(os.path.join(launch.cwd, path), os.O_RDONLY | os.O_CLOEXEC))
-        case Stdin(text=bytes()):
-            return HeldStdin(os.open("input", os.O_RDONLY | os.O_CLOEXEC))
+            return HeldStdin(os.open(os.path.join(around.cwd, path), os.O_RDONLY | os.O_CLOEXEC))
     return HeldStdin(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
 
@@ -142,7 +167,10 @@ def resume(post: Post, hand: socket.socket, keeper: Identity) -> NoReturn:
     """In a fork of the keeper, whose supervisor died: go on where the files end."""
     process.rename_self("outlast-sup", f"outlast supervisor of {post.task_id}")
     process.become_subreaper()
-    Supervisor(post, hand, keeper).run()
+    supervisor = Supervisor(post, hand, keeper)
+    supervisor.take_up()
+    supervisor.look_back()
+    supervisor.run()
 
 
 class Supervisor:
@@ -156,19 +184,48 @@ class Supervisor:
         self._me = process.identity(os.getpid())
         self._wake = signals.Wake()
         self._bell = bell.Ringer()
-        launch = post.launch
-        bound = output.bound_of(launch.output_limit, launch.split)
-        self._pumps = {
-            pipe.reader: Pump(pipe.stream, pipe.reader, pipe.writer, bound, launch.free_floor) for pipe in post.pipes
-        }
+        self._caller: socket.socket | None = None
+        self._pumps: dict[int, Pump] = {}
         self._ender: Identity | None = None
-        self._strike_at = None if launch.limit is None else post.started_monotonic + launch.limit
+        self._strike_at: float | None = None
         self._alone = False  # a keeper died and there is no other yet
         self._childless = False  # the keeper has nothing of the command below it
         self._adopted = False  # a keeper died: its children are ours
         self._unseen = False  # it ended, but we may not see how
-        self._recorded = "outcome" in record.read()
+        self._recorded = False
         self._poll = select.poll()
+
+    def take_up(self) -> None:
+        """Learn what runs, and how much of its output to keep. All that can fail for want of something is behind us."""
+        launch = self.post.launch
+        bound = output.bound_of(launch.output_limit, launch.split)
+        self._pumps = {
+            pipe.reader: Pump(pipe.stream, pipe.reader, pipe.writer, bound, launch.free_floor)
+            for pipe in self.post.pipes
+        }
+
+    def look_back(self) -> None:
+        """As a successor: what the one before us did."""
+        self._set_limit()
+        self._recorded = "outcome" in record.read()
+
+    def begin(self, staged: str, caller: socket.socket) -> None:
+        """What is to run is written down: make it a task, and let it run."""
+        self._caller = caller
+        self.post.start_clock()
+        self._set_limit()
+        self.sign_on()
+        os.rename(staged, self.post.published)
+        # From here on there is a task, and nothing that happens to the keeper can take it back.
+        self.post.let_command_begin()
+        try:
+            self._hand.sendall(GO)
+        except OSError:
+            pass
+
+    def _set_limit(self) -> None:
+        limit = self.post.launch.limit
+        self._strike_at = None if limit is None else self.post.started_monotonic + limit
 
     def sign_on(self) -> None:
         self.post.write_guards(self._me, self._keeper, self._ender)
@@ -232,7 +289,19 @@ class Supervisor:
             return  # reaped by init before anybody could look, on a kernel that does not tell: lost
         elapsed = time.monotonic() - self.post.started_monotonic
         record.write("outcome", {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": self._pipes(outcome)})
+        self._tell_caller()
         self._bell.ring()
+
+    def _tell_caller(self) -> None:
+        """Who started it and waits for it learns of the end from us, not by looking."""
+        if self._caller is None:
+            return
+        try:
+            self._caller.sendall(ENDED)
+        except OSError:
+            pass  # nobody waits
+        self._caller.close()
+        self._caller = None
 
     def _pipes(self, outcome: Outcome) -> tuple[int, ...] | None:
         if not isinstance(outcome, Exited):
@@ -304,6 +373,8 @@ class Supervisor:
         """In a fork: close what only a supervisor holds."""
         self._wake.close()
         self._bell.close()
+        if self._caller is not None:
+            self._caller.close()
 
     def _patience_ms(self) -> float | None:
         waits = [_LONGEST_POLL_S]
