@@ -135,6 +135,8 @@ WRONG = [
     Wrong("raw bytes, but only some lines", "logs --raw --filter a {done}"),
     # --- ps, wait ---
     Wrong("an unknown status", "ps --status busy"),
+    Wrong("an unknown filter of the dashboard", "tasks busy"),
+    Wrong("a dashboard that is watched as JSON", "tasks --watch --json"),
     Wrong("a negative timeout", "wait --timeout -1 {running}"),
     Wrong("a timeout that is not a number", "wait --timeout nan {running}"),
     Wrong("a timeout that is a word", "wait --timeout soon {running}"),

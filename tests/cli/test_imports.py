@@ -38,7 +38,9 @@ def strangers(modules: set[str]) -> list[str]:
     return [name for name in modules if name.partition(".")[0] not in {*sys.stdlib_module_names, "outlast"}]
 
 
-@pytest.mark.parametrize("words", [["ps"], ["ps", "--all", "--json"], ["show", "ID"], ["wait", "ID"], ["logs", "ID"]])
+@pytest.mark.parametrize(
+    "words", [["ps"], ["ps", "--all", "--json"], ["tasks"], ["show", "ID"], ["wait", "ID"], ["logs", "ID"]]
+)
 def test_looking_loads_nothing_heavy(cli: Cli, words: list[str]) -> None:
     task_id = ran(cli, "echo hi")["task_id"]
     modules = called(cli, *(task_id if word == "ID" else word for word in words))

@@ -46,7 +46,7 @@ def ps(words: Sequence[str]) -> int:
         if asked.json:
             write("".join(_json(shell, task) + "\n" for task in tasks))
         elif tasks:
-            write(render.table([(task, shell.line_counts(task)) for task in tasks], _width()))
+            write(render.table([(task, shell.line_counts(task)) for task in tasks], width()))
         else:
             write("No tasks found.\n")
     return 0
@@ -64,7 +64,8 @@ def _recent(tasks: list[Task]) -> list[Task]:
     return [task for task in tasks if not task.finished or task.task_id in shown]
 
 
-def _width() -> int:
+def width() -> int:
+    """How many columns there are to write in."""
     if os.environ.get("COLUMNS", "").isdigit():
         return int(os.environ["COLUMNS"])
     try:
