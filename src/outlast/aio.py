@@ -11,10 +11,11 @@ import asyncio
 import os
 from contextlib import contextmanager
 
-from outlast import asking
+from outlast import asking, conditions
 from outlast.errors import OutlastError
-from outlast.model import STREAMS
-from outlast.shell import Shell
+from outlast.frozen import fields
+from outlast.model import STREAMS, Waited
+from outlast.shell import Shell, refuse_to_wait, shorter
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from outlast.conditions import Condition
     from outlast.model import Cursor, Receipt, Result, Slice, Task
     from outlast.watch import Watch
 
@@ -66,12 +68,17 @@ class AsyncShell:
 
     async def start(self, command: str, **how: Any) -> Task:
         """As `Shell.start`."""
-        return await asyncio.to_thread(self._shell.start, command, **how)
+        startup = self._shell.startup(how.pop("startup_wait", None), how.pop("ready", None))
+        task = await asyncio.to_thread(self._shell.start, command, **how)
+        return task if startup is None else await self._await(task.task_id, startup.condition, startup.seconds)
 
     async def run(
         self, command: str, *, wait: float | None = None, on_output: Callable[[Slice], None] | None = None, **how: Any
     ) -> Result:
         """As `Shell.run`. If the coroutine is cancelled, the task goes on in the background."""
+        if how.get("startup_wait") is not None or how.get("ready") is not None:
+            refuse_to_wait(wait, on_output)
+            return await self.read((await self.start(command, **how)).task_id)
         patience = self._shell.patience(wait, how.get("limit"))
         task = await self.start(command, **how)
         if on_output is None:
@@ -111,11 +118,41 @@ class AsyncShell:
                 if ended or deadline.over or not await _within(change, deadline):
                     return
 
-    async def wait(self, task_id: str, timeout: float | None = None) -> Task:
+    async def wait(
+        self,
+        task_id: str,
+        timeout: float | None = None,
+        *,
+        until: str | None = None,
+        port: int | str | None = None,
+        url: str | None = None,
+        quiet: float | None = None,
+        cursor: str | Cursor | None = None,
+    ) -> Waited:
         """As `Shell.wait`."""
+        patience = asking.seconds("timeout", timeout)
+        condition = conditions.chosen(until=until, port=port, url=url, quiet=quiet, cursor=cursor)
         task = await self.show(task_id)
-        await self._await_end(task.task_id, asking.seconds("timeout", timeout))
-        return await self.show(task.task_id)
+        return await self._await(task.task_id, condition, patience)
+
+    async def _await(self, task_id: str, condition: Condition | None, patience: float | None) -> Waited:
+        if condition is None:
+            met, matched = await self._await_end(task_id, patience), None
+        else:
+            met = await self._await_condition(task_id, condition, Deadline(patience))
+            matched = condition.matched
+        return Waited(**fields(await self.show(task_id)), met=met, matched=matched)
+
+    async def _await_condition(self, task_id: str, condition: Condition, deadline: Deadline) -> bool:
+        await asyncio.to_thread(self._shell.begin, condition, task_id)
+        with self._ring(task_id, ends_only=not condition.by_output) as ring:
+            while True:
+                change = ring.next_change()
+                # In a thread, because it may read much or ask a server; none is held while nothing happens.
+                met, over = await asyncio.to_thread(self._shell.look, condition, task_id)
+                if met or over or deadline.over:
+                    return met
+                await _within(change, Deadline(shorter(deadline.left(), condition.patience())))
 
     async def _await_end(self, task_id: str, patience: float | None) -> bool:
         deadline = Deadline(patience)

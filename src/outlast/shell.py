@@ -15,10 +15,11 @@ import os
 import sqlite3
 import sys
 
-from outlast import asking, reading
+from outlast import asking, conditions, reading
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, Unsupported, named
 from outlast.executors.local import LocalExecutor
-from outlast.model import STREAMS
+from outlast.frozen import fields
+from outlast.model import STREAMS, Waited
 from outlast.permissions import POLICIES, decide
 from outlast.reading import Selection
 from outlast.sessions import prepare
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar
 
+    from outlast.conditions import Condition
     from outlast.model import Cursor, Receipt, Result, Slice, Stdin, Task
 
     Verb = TypeVar("Verb", bound=Callable[..., Any])
 
+READY_WAIT_S = 30.0  # how long a start waits for `ready` if nobody said
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
 
@@ -108,8 +111,15 @@ class Shell:
         split: bool = False,
         limit: float | None = None,
         description: str = "",
+        startup_wait: float | None = None,
+        ready: str | None = None,
     ) -> Task:
-        """Run a command in the background; returns when the task is durable."""
+        """Run a command in the background; returns when the task is durable.
+
+        With `startup_wait` or `ready` it returns when the command has ended, when a line of
+        its output matches `ready`, or when that time has passed, and is a `Waited`.
+        """
+        startup = self.startup(startup_wait, ready)
         request = asking.request(
             command,
             session=self.session,
@@ -122,7 +132,21 @@ class Shell:
             description=description,
         )
         grant = decide(request, self.policy)
-        return self.executor.start(prepare(grant, self.settings, os.environ))
+        task = self.executor.start(prepare(grant, self.settings, os.environ))
+        if startup is None:
+            return task
+        if startup.condition is None:
+            return self._waited(task.task_id, self.await_end(task.task_id, startup.seconds), None)
+        return self._await_condition(task.task_id, startup.condition, startup.seconds)
+
+    def startup(self, seconds: float | None, ready: str | None) -> Startup | None:
+        """How long a start waits, and for what."""
+        wait = asking.seconds("startup wait", seconds)
+        condition = conditions.chosen(until=ready)
+        if seconds is None and condition is None:
+            return None
+        most = self.settings.max_wait_s
+        return Startup(min(READY_WAIT_S if seconds is None else most if wait is None else wait, most), condition)
 
     def run(
         self, command: str, *, wait: float | None = None, on_output: Callable[[Slice], None] | None = None, **how: Any
@@ -130,8 +154,12 @@ class Shell:
         """Run a command and wait for its end. `how` is as for `start`.
 
         If `wait` runs out first, the task goes on and the result says running. If no
-        `limit` was asked for and the default one strikes while we wait, it is ended.
+        `limit` was asked for and the default one strikes while we wait, it is ended. With
+        `startup_wait` or `ready` it is only waited for as `start` does.
         """
+        if how.get("startup_wait") is not None or how.get("ready") is not None:
+            refuse_to_wait(wait, on_output)
+            return self.read(self.start(command, **how).task_id)
         patience = self.patience(wait, how.get("limit"))
         task = self.start(command, **how)
         if on_output is None:
@@ -246,12 +274,57 @@ class Shell:
     # --- wait, end, feed -----------------------------------------------------------------
 
     @_telling
-    def wait(self, task_id: str, timeout: float | None = None) -> Task:
-        """Wait for a task's end, by event; when the timeout runs out, it is returned as it is."""
-        task_id = self._find(task_id)
+    def wait(
+        self,
+        task_id: str,
+        timeout: float | None = None,
+        *,
+        until: str | None = None,
+        port: int | str | None = None,
+        url: str | None = None,
+        quiet: float | None = None,
+        cursor: str | Cursor | None = None,
+    ) -> Waited:
+        """Wait for a task's end, by event; when the timeout runs out, it is returned as it is.
+
+        Or for one of these: a line of the output (from `cursor` on) that matches `until`, a
+        TCP `port` that takes connections, a `url` that answers, `quiet` for so many
+        seconds. Then the wait is also over when the task is. `met` says whether it came
+        true, `matched` what showed it.
+        """
         patience = asking.seconds("timeout", timeout)
-        self.await_end(task_id, patience)
-        return self.executor.status(task_id)
+        condition = conditions.chosen(until=until, port=port, url=url, quiet=quiet, cursor=cursor)
+        task_id = self._find(task_id)
+        if condition is None:
+            return self._waited(task_id, self.await_end(task_id, patience), None)
+        return self._await_condition(task_id, condition, patience)
+
+    def _await_condition(self, task_id: str, condition: Condition, patience: float | None) -> Waited:
+        deadline = Deadline(patience)
+        self.begin(condition, task_id)
+        with self.executor.watch(task_id) as watch:
+            while True:
+                watch.arm() if condition.by_output else watch.arm_for_end()
+                met, over = self.look(condition, task_id)
+                if met or over or deadline.over:
+                    return self._waited(task_id, met, condition.matched)
+                watch.wait(shorter(deadline.left(), condition.patience()))
+
+    def begin(self, condition: Condition, task_id: str) -> None:
+        """Show a condition the output that it may look at."""
+        streams = STREAMS if self.executor.status(task_id).split else STREAMS[:1]
+        condition.begin({stream: self.executor.source(task_id, stream) for stream in streams})
+
+    def look(self, condition: Condition, task_id: str) -> tuple[bool, bool]:
+        """Whether a condition is true now, and whether waiting for it has no point any more."""
+        over = self.executor.is_over(task_id)  # before the look: whatever it printed is there by then
+        try:
+            return condition.look(over), over
+        except OSError as error:
+            raise self.executor.trouble(task_id, error) from None
+
+    def _waited(self, task_id: str, met: bool, matched: str | None) -> Waited:
+        return Waited(**fields(self.executor.status(task_id)), met=met, matched=matched)
 
     @_telling
     def await_end(self, task_id: str, patience: float | None) -> bool:
@@ -320,6 +393,24 @@ class Shell:
         if not isinstance(part, str):
             raise BadInput(f"A task id is text, not {type(part).__name__}.")
         return self.executor.registry.find(part, self._scope)
+
+
+class Startup:
+    """How long a start waits for its command, and for what."""
+
+    def __init__(self, seconds: float, condition: Condition | None) -> None:
+        self.seconds, self.condition = seconds, condition
+
+
+def refuse_to_wait(wait: float | None, on_output: object) -> None:
+    """A start that waits by itself leaves nothing else to wait for."""
+    if wait is not None or on_output is not None:
+        raise BadInput("`startup_wait` and `ready` say how long to wait; leave out `wait` and `on_output`.")
+
+
+def shorter(one: float | None, other: float | None) -> float | None:
+    """The shorter of two times, where None is for ever."""
+    return other if one is None else one if other is None else min(one, other)
 
 
 class Patience:

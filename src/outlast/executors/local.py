@@ -12,7 +12,7 @@ import time
 from outlast import process
 from outlast.errors import AlreadyEnded, InputRefused, OutlastError, StartFailed
 from outlast.frozen import fields
-from outlast.model import Receipt, Running
+from outlast.model import Ended, Exited, Receipt, Running
 from outlast.store import launchfile, output, status
 from outlast.store.home import open_home
 from outlast.store.registry import Registry
@@ -104,6 +104,15 @@ class LocalExecutor:
     def has_ended(self, task_id: str) -> bool:
         """Whether its end is known: cheaper than `status`."""
         return not isinstance(self._status_of(task_id)[0], Running)
+
+    def is_over(self, task_id: str) -> bool:
+        """Whether nothing more can be hoped of it: it is closed, or its command failed.
+
+        A command that went well and left something running (`server &`) may have only begun.
+        """
+        found, _, closed = self._status_of(task_id)
+        went_well = isinstance(found, Ended) and found.outcome == Exited(0)
+        return closed or not (went_well or isinstance(found, Running))
 
     def is_closed(self, task_id: str) -> bool:
         """Whether no more output will come."""

@@ -11,14 +11,16 @@ import sys
 from outlast import asking, process
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
+from outlast.faces.cli.look import waited_code
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
-from outlast.model import STREAMS, Stdin
+from outlast.model import STREAMS, Stdin, Waited
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
     from types import FrameType
+    from typing import Any
 
     from outlast.model import Slice, Task
     from outlast.shell import Shell
@@ -28,6 +30,7 @@ _EXAMPLES = """\
   outlast run make test                      several words are joined as they are
   outlast run 'cd app && npm ci | tee log'   one word is a whole shell command
   outlast run --bg --limit 1h ./train.sh     in the background, for an hour at most
+  outlast run --bg --ready Local: npx vite   until it is ready, has died, or 30 s have passed
   outlast run --wait 10 make                 see 10 s of it, then leave it running
   outlast run --stdin open --bg bc           feed it later with `outlast send`
   outlast run --split --json 'ls /nowhere'   one JSON object, stdout and stderr apart
@@ -44,6 +47,8 @@ def parser() -> Parser:
     add = made.add_argument
     add("--bg", action="store_true", help="return at once and print the task id alone")
     add("--wait", type=seconds, metavar="SEC", help="wait this long at most, then leave it running")
+    add("--startup-wait", type=seconds, metavar="SEC", help="with --bg: see first how it starts, for this long at most")
+    add("--ready", metavar="RE", help="with --bg: return when a line of its output matches (after 30 s at most)")
     add("--limit", type=seconds, metavar="SEC", help="end it when it has run this long (inf: never)")
     add("--cwd", metavar="D", help="run in this directory")
     add("--env", action="append", default=[], metavar="K=V", help="set a variable (may be repeated)")
@@ -73,12 +78,28 @@ def run(words: Sequence[str]) -> int:
         "description": asked.description,
     }
     asking.seconds("wait", asked.wait)  # wrong is wrong, also in the background
+    if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
+        raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
     with open_shell(asked.session) as shell:
         if asked.bg:
-            task = shell.start(command, **how)
-            write(render.as_json(task) + "\n" if asked.json else f"{task.task_id}\n")
-            return 0
+            return _background(shell, command, how, asked)
         return _Foreground(shell, asked).run(command, how)
+
+
+def _background(shell: Shell, command: str, how: dict[str, Any], asked: Namespace) -> int:
+    task = shell.start(command, startup_wait=asked.startup_wait, ready=asked.ready, **how)
+    if not isinstance(task, Waited):
+        write(render.as_json(task) + "\n" if asked.json else f"{task.task_id}\n")
+        return 0
+    opening = render.opening(shell.read(task.task_id), shell.line_counts(task))
+    condition = asked.ready is not None
+    if asked.json:
+        write(render.as_json(task, ready=task.met if condition else None, **opening) + "\n")
+    else:
+        write(f"{task.task_id}\n")
+        sys.stderr.write(render.waited(task, condition) + render.opening_text(opening))
+    # Still running is what a background command should be, unless it should be ready by now.
+    return waited_code(task, condition) if task.finished or condition else 0
 
 
 def wants_json(words: Sequence[str]) -> bool:
