@@ -255,3 +255,66 @@ def test_a_start_that_waits(shell: Shell) -> None:
         shell.run("true", startup_wait=1, wait=1)
     eventually(lambda: shell.show(plain.task_id).finished)
     end_all(shell)
+
+
+# --- automatic background ----------------------------------------------------------------
+
+SERVES = "cd / && X=1 python3 -uc 'print(1); import time; time.sleep(1000)'"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTLAST_AUTO_BACKGROUND_AFTER_S", "0.1")
+
+
+@pytest.fixture
+def hasty(quick: None, home: str) -> Iterator[Shell]:
+    with Shell.open(home=home) as made:
+        yield made
+        end_all(made)
+
+
+def test_a_development_command_that_prints_is_left_running(hasty: Shell) -> None:
+    result = hasty.run(SERVES, auto_background=True)
+    assert (result.status, result.output, result.limit) == ("running", "1\n", None)
+    pieces: list[bytes] = []
+    result = hasty.run(SERVES, auto_background=True, on_output=lambda piece: pieces.append(piece.data))
+    assert (result.status, b"".join(pieces)) == ("running", b"1\n")
+
+
+def test_it_is_not_left_before_it_prints(hasty: Shell, tmp_path: Path) -> None:
+    command = f"python3 -V >/dev/null; {gated(tmp_path / 'go', 'echo late' + LONG)}"
+    assert hasty.run(command, auto_background=True, wait=0.5).output == ""  # the wait ran out, not the silence
+    threading.Timer(0.5, (tmp_path / "go").touch).start()
+    result = hasty.run(command, auto_background=True, wait=PATIENCE_S)
+    assert (result.status, result.output) == ("running", "late\n")
+
+
+def test_what_is_not_left_running(hasty: Shell, tmp_path: Path) -> None:
+    assert hasty.run("python3 -c 'exit(3)'", auto_background=True).exit_code == 3
+    for command, on in (("echo 1; sleep 0.4", True), ("python3 -V; sleep 0.4", None), ("python3 -V; sleep 0.4", False)):
+        assert hasty.run(command, auto_background=on).status == "completed"
+
+
+def test_automatic_background_is_a_setting(quick: None, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTLAST_AUTO_BACKGROUND", "true")
+    monkeypatch.setenv("OUTLAST_DEVELOPMENT_COMMANDS", "+ printenv")
+    with Shell.open(home=home) as made:
+        for command in (SERVES, "printenv HOME" + LONG):
+            assert made.run(command).status == "running"
+        assert made.run(f"echo 1; {SERVES}", auto_background=False, wait=0.5).status == "running"
+        end_all(made)
+
+
+def test_automatic_background_with_asyncio(quick: None, home: str) -> None:
+    async def main() -> None:
+        async with AsyncShell.open(home=home) as shell:
+            pieces: list[bytes] = []
+            first = shell.run(SERVES, auto_background=True, on_output=lambda piece: pieces.append(piece.data))
+            for result in await asyncio.gather(first, shell.run(SERVES, auto_background=True)):
+                assert (result.status, result.output) == ("running", "1\n")
+                await shell.kill(result.task_id, grace=0.2)
+            assert pieces == [b"1\n"]
+            assert (await shell.run("python3 -c 'exit(3)'", auto_background=True)).exit_code == 3
+
+    asyncio.run(main())

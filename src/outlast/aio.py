@@ -73,7 +73,13 @@ class AsyncShell:
         return task if startup is None else await self._await(task.task_id, startup.condition, startup.seconds)
 
     async def run(
-        self, command: str, *, wait: float | None = None, on_output: Callable[[Slice], None] | None = None, **how: Any
+        self,
+        command: str,
+        *,
+        wait: float | None = None,
+        on_output: Callable[[Slice], None] | None = None,
+        auto_background: bool | None = None,
+        **how: Any,
     ) -> Result:
         """As `Shell.run`. If the coroutine is cancelled, the task goes on in the background."""
         if how.get("startup_wait") is not None or how.get("ready") is not None:
@@ -81,12 +87,16 @@ class AsyncShell:
             return await self.read((await self.start(command, **how)).task_id)
         patience = self._shell.patience(wait, how.get("limit"))
         task = await self.start(command, **how)
-        if on_output is None:
+        leave = self._shell.leaving(command, auto_background)
+        if on_output is not None:
+            pieces = self.follow(task.task_id, timeout=patience.seconds, to_end_of="command", leave=leave)
+            async for piece in pieces:
+                on_output(piece)
+        elif leave is None:
             await self._await_end(task.task_id, patience.seconds)
         else:
-            async for piece in self.follow(task.task_id, timeout=patience.seconds, to_end_of="command"):
-                on_output(piece)
-        if patience.then_end and not self._shell.executor.has_ended(task.task_id):
+            await self._await_condition(task.task_id, leave, Deadline(patience.seconds))
+        if patience.then_end and not (leave and leave.met) and not self._shell.executor.has_ended(task.task_id):
             await asyncio.to_thread(self._shell.end_for_limit, task.task_id)
         return await self.read(task.task_id)
 
@@ -101,6 +111,7 @@ class AsyncShell:
         cursor: str | Cursor | None = None,
         timeout: float | None = None,
         to_end_of: str = "output",
+        leave: Condition | None = None,
     ) -> AsyncIterator[Slice]:
         """As `Shell.follow`."""
         task = await self.show(task_id)
@@ -109,14 +120,17 @@ class AsyncShell:
         executor = self._shell.executor
         over = executor.is_closed if to_end_of == "output" else executor.has_ended
         deadline = Deadline(timeout)
+        if leave:
+            await asyncio.to_thread(self._shell.begin, leave, task.task_id)
         with self._ring(task.task_id) as ring:
             while True:
                 change = ring.next_change()
                 ended = over(task.task_id)
                 for piece in self._shell.fresh(task.task_id, at):
                     yield piece
-                if ended or deadline.over or not await _within(change, deadline):
+                if ended or deadline.over or (leave and leave.look(ended)):
                     return
+                await _within(change, Deadline(shorter(deadline.left(), leave.patience() if leave else None)))
 
     async def wait(
         self,

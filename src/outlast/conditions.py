@@ -36,6 +36,7 @@ _PORTS = range(1, 65536)
 class Condition:
     """Something that may come true while a task runs."""
 
+    to_end_of = "task"  # or of its "command": what ends the wait for it
     by_output = False  # whether it can come true when the task prints
     matched: str | None = None  # what showed that it is true
 
@@ -154,6 +155,31 @@ class Quiet(Condition):
     def patience(self) -> float:
         assert self._seconds is not None
         return max(0.0, self._since + self._seconds - time.monotonic())
+
+
+class UnderWay(Condition):
+    """The command has run for so long, and has printed something: nobody has to wait for it any more."""
+
+    by_output = True
+    to_end_of = "command"
+
+    def __init__(self, seconds: float) -> None:
+        self._at = time.monotonic() + seconds
+        self._sources: tuple[Source, ...] = ()
+        self.met = False
+
+    def begin(self, streams: Mapping[str, Source]) -> None:
+        self._sources = tuple(streams.values())
+
+    def look(self, over: bool) -> bool:
+        if not over and time.monotonic() >= self._at:
+            self.met = any(source.end() for source in self._sources)
+        return self.met
+
+    def patience(self) -> float | None:
+        # Afterwards the bell rings when it prints.
+        left = self._at - time.monotonic()
+        return left if left > 0 else None
 
 
 # --- what others answer ------------------------------------------------------------------

@@ -23,7 +23,7 @@ from outlast.model import STREAMS, Waited
 from outlast.permissions import POLICIES, decide
 from outlast.reading import Selection
 from outlast.sessions import prepare
-from outlast.settings import default_home, load
+from outlast.settings import default_home, development_commands, load
 from outlast.store import places
 from outlast.watch import Deadline, until
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar
 
-    from outlast.conditions import Condition
+    from outlast.conditions import Condition, UnderWay
     from outlast.model import Cursor, Receipt, Result, Slice, Stdin, Task
 
     Verb = TypeVar("Verb", bound=Callable[..., Any])
@@ -149,27 +149,47 @@ class Shell:
         return Startup(min(READY_WAIT_S if seconds is None else most if wait is None else wait, most), condition)
 
     def run(
-        self, command: str, *, wait: float | None = None, on_output: Callable[[Slice], None] | None = None, **how: Any
+        self,
+        command: str,
+        *,
+        wait: float | None = None,
+        on_output: Callable[[Slice], None] | None = None,
+        auto_background: bool | None = None,
+        **how: Any,
     ) -> Result:
         """Run a command and wait for its end. `how` is as for `start`.
 
         If `wait` runs out first, the task goes on and the result says running. If no
         `limit` was asked for and the default one strikes while we wait, it is ended. With
-        `startup_wait` or `ready` it is only waited for as `start` does.
+        `startup_wait` or `ready` it is only waited for as `start` does. With
+        `auto_background` (by default a setting) a development command that has printed
+        something after 2 s goes on as if `wait` had run out.
         """
         if how.get("startup_wait") is not None or how.get("ready") is not None:
             refuse_to_wait(wait, on_output)
             return self.read(self.start(command, **how).task_id)
         patience = self.patience(wait, how.get("limit"))
         task = self.start(command, **how)
-        if on_output is None:
+        leave = self.leaving(command, auto_background)
+        if on_output is not None:
+            for piece in self.follow(task.task_id, timeout=patience.seconds, to_end_of="command", leave=leave):
+                on_output(piece)
+        elif leave is None:
             self.await_end(task.task_id, patience.seconds)
         else:
-            for piece in self.follow(task.task_id, timeout=patience.seconds, to_end_of="command"):
-                on_output(piece)
-        if patience.then_end and not self.executor.has_ended(task.task_id):
+            self._await_condition(task.task_id, leave, patience.seconds)
+        if patience.then_end and not (leave and leave.met) and not self.executor.has_ended(task.task_id):
             self.end_for_limit(task.task_id)
         return self.read(task.task_id)
+
+    def leaving(self, command: str, auto_background: bool | None) -> UnderWay | None:
+        """When a foreground command is left alone before its end, if it is."""
+        if not (self.settings.auto_background if auto_background is None else auto_background):
+            return None
+        from outlast.rootcommand import runs_any  # most callers do without
+
+        wanted = runs_any(command, development_commands(self.settings))
+        return conditions.UnderWay(self.settings.auto_background_after_s) if wanted else None
 
     def patience(self, wait: float | None, limit: float | None) -> Patience:
         """How long a foreground call waits, and whether it then ends the task."""
@@ -244,21 +264,25 @@ class Shell:
         cursor: str | Cursor | None = None,
         timeout: float | None = None,
         to_end_of: str = "output",
+        leave: Condition | None = None,
     ) -> Iterator[Slice]:
-        """The task's bytes as they come, to the end of its output (or of its command)."""
+        """The task's bytes as they come, to the end of its output (or of its command), or until `leave` is true."""
         task = self.executor.status(self._find(task_id))
         place = asking.cursor(cursor)
         streams = STREAMS if task.split else STREAMS[:1]
         at = {stream: place.at(stream) for stream in streams}
         over = self.executor.is_closed if to_end_of == "output" else self.executor.has_ended
         deadline = Deadline(timeout)
+        if leave:
+            self.begin(leave, task.task_id)
         with self.executor.watch(task.task_id) as watch:
             while True:
                 watch.arm()
                 ended = over(task.task_id)
                 yield from self.fresh(task.task_id, at)
-                if ended or deadline.over or not watch.wait(deadline.left()):
+                if ended or deadline.over or (leave and leave.look(ended)):
                     return
+                watch.wait(shorter(deadline.left(), leave.patience() if leave else None))
 
     def fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
         """What there is to read now, moving `at` along; bounded, so that a flood cannot hide the end."""
@@ -317,7 +341,8 @@ class Shell:
 
     def look(self, condition: Condition, task_id: str) -> tuple[bool, bool]:
         """Whether a condition is true now, and whether waiting for it has no point any more."""
-        over = self.executor.is_over(task_id)  # before the look: whatever it printed is there by then
+        ends = self.executor.is_over if condition.to_end_of == "task" else self.executor.has_ended
+        over = ends(task_id)  # before the look: whatever it printed is there by then
         try:
             return condition.look(over), over
         except OSError as error:

@@ -148,6 +148,7 @@ WRONG = [
     Wrong("an endless quiet", "wait --quiet inf {running}"),
     Wrong("ready in the foreground", "run --ready up true"),
     Wrong("a bad pattern for ready", "run --bg --ready '[' true"),
+    Wrong("a setting that is neither true nor false", "run true", env={"OUTLAST_AUTO_BACKGROUND": "perhaps"}),
     Wrong("a negative startup wait", "run --bg --startup-wait -1 true"),
     Wrong("a negative timeout", "wait --timeout -1 {running}"),
     Wrong("a timeout that is not a number", "wait --timeout nan {running}"),

@@ -55,3 +55,13 @@ def test_json_of_a_background_command_that_is_seen_to_start(cli: Cli) -> None:
     assert [said[name] for name in names] == [True, "up", [str(n) for n in range(1, 9)], [], 13, 0]
     said = json.loads(cli("run", "--bg", "--json", "--startup-wait", "30", "true", check=0).stdout)
     assert (said["ready"], said["status"]) == (None, "completed")
+
+
+def test_a_development_command_is_left_running(cli: Cli) -> None:
+    cli.env["OUTLAST_AUTO_BACKGROUND_AFTER_S"] = "0.1"
+    out = cli("run", "--auto-bg", "python3 -V; exec sleep 1000", check=0)
+    assert out.stdout.startswith("Python 3")
+    assert "is still running after" in out.stderr
+    cli.env["OUTLAST_AUTO_BACKGROUND"] = "on"
+    said = json.loads(cli("run", "--json", "python3 -V; exec sleep 1000", check=0).stdout)
+    assert (said["status"], said["output"][:8]) == ("running", "Python 3")

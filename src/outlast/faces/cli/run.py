@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
+    from outlast.conditions import UnderWay
     from outlast.model import Slice, Task
     from outlast.shell import Shell
 
@@ -47,6 +48,7 @@ def parser() -> Parser:
     add = made.add_argument
     add("--bg", action="store_true", help="return at once and print the task id alone")
     add("--wait", type=seconds, metavar="SEC", help="wait this long at most, then leave it running")
+    add("--auto-bg", action="store_true", help="leave a development command running once it prints after 2 s")
     add("--startup-wait", type=seconds, metavar="SEC", help="with --bg: see first how it starts, for this long at most")
     add("--ready", metavar="RE", help="with --bg: return when a line of its output matches (after 30 s at most)")
     add("--limit", type=seconds, metavar="SEC", help="end it when it has run this long (inf: never)")
@@ -159,6 +161,7 @@ class _Foreground:
         self._interrupts = 0
         self._task_id = ""
         self._at: dict[str, int] = {}
+        self._leave: UnderWay | None = None
 
     def run(self, command: str, how: dict[str, object]) -> int:
         patience = self._shell.patience(self._asked.wait, self._asked.limit)
@@ -167,6 +170,7 @@ class _Foreground:
         signal.signal(signal.SIGINT, self._interrupt)
         task = self._shell.start(command, **how)  # type: ignore[arg-type]
         self._task_id = task.task_id
+        self._leave = self._shell.leaving(command, self._asked.auto_bg or None)
         self._at = dict.fromkeys(STREAMS if task.split else STREAMS[:1], 0)
         if self._interrupts:
             self._end_as_asked()
@@ -179,10 +183,10 @@ class _Foreground:
 
     def _show(self, timeout: float | None, then_end: bool) -> None:
         """What is printed until the command ends or we stop waiting."""
-        for piece in self._shell.follow(self._task_id, timeout=timeout, to_end_of="command"):
+        for piece in self._shell.follow(self._task_id, timeout=timeout, to_end_of="command", leave=self._leave):
             self._at[piece.stream] = piece.next
             self._copy(piece)
-        if then_end and not self._shell.executor.has_ended(self._task_id):
+        if then_end and not (self._leave and self._leave.met) and not self._shell.executor.has_ended(self._task_id):
             self._shell.end_for_limit(self._task_id)
             for piece in self._shell.fresh(self._task_id, self._at):
                 self._copy(piece)
