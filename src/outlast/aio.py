@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from outlast.conditions import Condition
+    from outlast.conditions import Condition, UnderWay
     from outlast.model import Cursor, Receipt, Result, Slice, Task
+    from outlast.shell import Patience
     from outlast.watch import Watch
 
 
@@ -88,17 +89,23 @@ class AsyncShell:
         patience = self._shell.patience(wait, how.get("limit"))
         task = await self.start(command, **how)
         leave = self._shell.leaving(command, auto_background)
+        with self._shell.executor.hold(task.task_id):
+            await self._attend(task.task_id, patience, on_output, leave)
+            return await self.read(task.task_id)
+
+    async def _attend(
+        self, task_id: str, patience: Patience, on_output: Callable[[Slice], None] | None, leave: UnderWay | None
+    ) -> None:
         if on_output is not None:
-            pieces = self.follow(task.task_id, timeout=patience.seconds, to_end_of="command", leave=leave)
+            pieces = self.follow(task_id, timeout=patience.seconds, to_end_of="command", leave=leave)
             async for piece in pieces:
                 on_output(piece)
         elif leave is None:
-            await self._await_end(task.task_id, patience.seconds)
+            await self._await_end(task_id, patience.seconds)
         else:
-            await self._await_condition(task.task_id, leave, Deadline(patience.seconds))
-        if patience.then_end and not (leave and leave.met) and not self._shell.executor.has_ended(task.task_id):
-            await asyncio.to_thread(self._shell.end_for_limit, task.task_id)
-        return await self.read(task.task_id)
+            await self._await_condition(task_id, leave, Deadline(patience.seconds))
+        if patience.then_end and not (leave and leave.met) and not self._shell.executor.has_ended(task_id):
+            await asyncio.to_thread(self._shell.end_for_limit, task_id)
 
     async def read(self, task_id: str, **what: Any) -> Result:
         """As `Shell.read`."""
@@ -150,12 +157,13 @@ class AsyncShell:
         return await self._await(task.task_id, condition, patience)
 
     async def _await(self, task_id: str, condition: Condition | None, patience: float | None) -> Waited:
-        if condition is None:
-            met, matched = await self._await_end(task_id, patience), None
-        else:
-            met = await self._await_condition(task_id, condition, Deadline(patience))
-            matched = condition.matched
-        return Waited(**fields(await self.show(task_id)), met=met, matched=matched)
+        with self._shell.executor.hold(task_id):
+            if condition is None:
+                met = await self._await_end(task_id, patience)
+            else:
+                met = await self._await_condition(task_id, condition, Deadline(patience))
+            task = await self.show(task_id)
+        return Waited(**fields(task), met=met, matched=condition.matched if condition else None)
 
     async def _await_condition(self, task_id: str, condition: Condition, deadline: Deadline) -> bool:
         await asyncio.to_thread(self._shell.begin, condition, task_id)

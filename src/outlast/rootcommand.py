@@ -29,8 +29,8 @@ _NO_COMMAND = _names("for select case function [[")
 # They prepare or report, and are never what a line is for.
 TRIVIAL = _names(
     ". : [ alias cat cd clear declare dirname echo exit export false hash local ls mkdir popd printf pushd pwd "
-    "read readonly return set shift shopt sleep source test touch trap true type typeset ulimit umask unalias unset wait "
-    "which"
+    "read readonly return set shift shopt sleep source test touch trap true type typeset ulimit umask unalias unset "
+    "wait which"
 )
 _SHELLS = _names("bash sh dash zsh ksh ash mksh fish")
 # What stands before another command: the options that take a value, and how many words come before the command.

@@ -135,9 +135,7 @@ class Shell:
         task = self.executor.start(prepare(grant, self.settings, os.environ))
         if startup is None:
             return task
-        if startup.condition is None:
-            return self._waited(task.task_id, self.await_end(task.task_id, startup.seconds), None)
-        return self._await_condition(task.task_id, startup.condition, startup.seconds)
+        return self._await(task.task_id, startup.condition, startup.seconds)
 
     def startup(self, seconds: float | None, ready: str | None) -> Startup | None:
         """How long a start waits, and for what."""
@@ -171,16 +169,22 @@ class Shell:
         patience = self.patience(wait, how.get("limit"))
         task = self.start(command, **how)
         leave = self.leaving(command, auto_background)
+        with self.executor.hold(task.task_id):
+            self._attend(task.task_id, patience, on_output, leave)
+            return self.read(task.task_id)
+
+    def _attend(
+        self, task_id: str, patience: Patience, on_output: Callable[[Slice], None] | None, leave: UnderWay | None
+    ) -> None:
         if on_output is not None:
-            for piece in self.follow(task.task_id, timeout=patience.seconds, to_end_of="command", leave=leave):
+            for piece in self.follow(task_id, timeout=patience.seconds, to_end_of="command", leave=leave):
                 on_output(piece)
         elif leave is None:
-            self.await_end(task.task_id, patience.seconds)
+            self.await_end(task_id, patience.seconds)
         else:
-            self._await_condition(task.task_id, leave, patience.seconds)
-        if patience.then_end and not (leave and leave.met) and not self.executor.has_ended(task.task_id):
-            self.end_for_limit(task.task_id)
-        return self.read(task.task_id)
+            self._await_condition(task_id, leave, patience.seconds)
+        if patience.then_end and not (leave and leave.met) and not self.executor.has_ended(task_id):
+            self.end_for_limit(task_id)
 
     def leaving(self, command: str, auto_background: bool | None) -> UnderWay | None:
         """When a foreground command is left alone before its end, if it is."""
@@ -318,12 +322,18 @@ class Shell:
         """
         patience = asking.seconds("timeout", timeout)
         condition = conditions.chosen(until=until, port=port, url=url, quiet=quiet, cursor=cursor)
-        task_id = self._find(task_id)
-        if condition is None:
-            return self._waited(task_id, self.await_end(task_id, patience), None)
-        return self._await_condition(task_id, condition, patience)
+        return self._await(self._find(task_id), condition, patience)
 
-    def _await_condition(self, task_id: str, condition: Condition, patience: float | None) -> Waited:
+    def _await(self, task_id: str, condition: Condition | None, patience: float | None) -> Waited:
+        with self.executor.hold(task_id):
+            if condition is None:
+                met = self.await_end(task_id, patience)
+            else:
+                met = self._await_condition(task_id, condition, patience)
+            task = self.executor.status(task_id)
+        return Waited(**fields(task), met=met, matched=condition.matched if condition else None)
+
+    def _await_condition(self, task_id: str, condition: Condition, patience: float | None) -> bool:
         deadline = Deadline(patience)
         self.begin(condition, task_id)
         with self.executor.watch(task_id) as watch:
@@ -331,7 +341,7 @@ class Shell:
                 watch.arm() if condition.by_output else watch.arm_for_end()
                 met, over = self.look(condition, task_id)
                 if met or over or deadline.over:
-                    return self._waited(task_id, met, condition.matched)
+                    return met
                 watch.wait(shorter(deadline.left(), condition.patience()))
 
     def begin(self, condition: Condition, task_id: str) -> None:
@@ -347,9 +357,6 @@ class Shell:
             return condition.look(over), over
         except OSError as error:
             raise self.executor.trouble(task_id, error) from None
-
-    def _waited(self, task_id: str, met: bool, matched: str | None) -> Waited:
-        return Waited(**fields(self.executor.status(task_id)), met=met, matched=matched)
 
     @_telling
     def await_end(self, task_id: str, patience: float | None) -> bool:

@@ -18,7 +18,7 @@ from outlast.store.home import open_home
 from outlast.store.registry import Registry
 from outlast.store.view import announced
 from outlast.supervise import EXISTS
-from outlast.watch import Deadline, Watch, until
+from outlast.watch import Deadline, Hold, Watch, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,6 +140,10 @@ class LocalExecutor:
 
     def watch(self, task_id: str) -> Watch:
         return Watch(self._directory(task_id))
+
+    def hold(self, task_id: str) -> Hold:
+        """Keep a task from being removed until it is reported."""
+        return Hold(self._directory(task_id))
 
     def _directory(self, task_id: str) -> str:
         return self.registry.home.task(task_id)

@@ -8,9 +8,9 @@ import threading
 import time
 
 from outlast import process
-from outlast.errors import AmbiguousTask, DamagedTask, StartFailed, UnknownTask, named
+from outlast.errors import AmbiguousTask, DamagedTask, NewerTask, StartFailed, UnknownTask, named
 from outlast.frozen import replaced
-from outlast.store import launchfile, output, view
+from outlast.store import bell, launchfile, output, view
 from outlast.store.index import Index
 from outlast.store.status import is_damage, is_watched, trouble
 
@@ -121,7 +121,7 @@ class Registry:
                 return
             row = self.index.row(task_id)
             self.remove(task_id)
-            freed = row.kept_bytes if row else 0
+            freed = row.kept_bytes if row and self.index.row(task_id) is None else 0
             taken, over = taken - freed, over - freed
 
     def confirm(self, task_id: str) -> None:
@@ -207,7 +207,7 @@ class Registry:
         for task_id in self.index.ids():
             try:
                 self._settle(task_id)
-            except UnknownTask:
+            except (UnknownTask, NewerTask):
                 continue
             except DamagedTask:
                 yield task_id
@@ -270,10 +270,10 @@ class Registry:
     # --- remove --------------------------------------------------------------------------
 
     def remove(self, task_id: str) -> bool:
-        """Remove a task that nobody watches; whether it was there."""
+        """Remove a task that nobody watches or still listens to; whether it was removed."""
         directory = self.home.task(task_id)
         try:
-            if is_watched(directory):
+            if is_watched(directory) or bell.is_heard(directory) or launchfile.is_newer(directory):
                 return False
         except OSError as error:
             if not is_damage(error):

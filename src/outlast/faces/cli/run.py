@@ -174,12 +174,13 @@ class _Foreground:
         self._at = dict.fromkeys(STREAMS if task.split else STREAMS[:1], 0)
         if self._interrupts:
             self._end_as_asked()
-        try:
-            self._show(timeout, patience.then_end)
-        except OSError as error:
-            self._say_that_nobody_reads(error)
-            raise
-        return self._report()
+        with self._shell.executor.hold(self._task_id):
+            try:
+                self._show(timeout, patience.then_end)
+            except OSError as error:
+                self._say_that_nobody_reads(error)
+                raise
+            return self._report()
 
     def _show(self, timeout: float | None, then_end: bool) -> None:
         """What is printed until the command ends or we stop waiting."""
