@@ -259,7 +259,7 @@ def test_a_start_that_waits(shell: Shell) -> None:
 
 # --- automatic background ----------------------------------------------------------------
 
-SERVES = "cd / && X=1 python3 -uc 'print(1); import time; time.sleep(1000)'"
+SERVES = "cd / && X=1 python3 -c 'import os, time; os.write(1, b\"1\\n\"); time.sleep(1000)'"
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from outlast.conditions import Condition, UnderWay
     from outlast.model import Cursor, Receipt, Result, Slice, Task
     from outlast.shell import Patience
-    from outlast.watch import Watch
+    from outlast.watch import Hold, Watch
 
 
 class AsyncShell:
@@ -89,7 +89,7 @@ class AsyncShell:
         patience = self._shell.patience(wait, how.get("limit"))
         task = await self.start(command, **how)
         leave = self._shell.leaving(command, auto_background)
-        with self._shell.executor.hold(task.task_id):
+        with self._ring(task.task_id, ends_only=on_output is None and leave is None):  # so that nobody removes it
             await self._attend(task.task_id, patience, on_output, leave)
             return await self.read(task.task_id)
 
@@ -133,9 +133,10 @@ class AsyncShell:
             while True:
                 change = ring.next_change()
                 ended = over(task.task_id)
+                left = leave is not None and leave.look(ended)
                 for piece in self._shell.fresh(task.task_id, at):
                     yield piece
-                if ended or deadline.over or (leave and leave.look(ended)):
+                if ended or left or deadline.over:
                     return
                 await _within(change, Deadline(shorter(deadline.left(), leave.patience() if leave else None)))
 
@@ -157,7 +158,7 @@ class AsyncShell:
         return await self._await(task.task_id, condition, patience)
 
     async def _await(self, task_id: str, condition: Condition | None, patience: float | None) -> Waited:
-        with self._shell.executor.hold(task_id):
+        with self._ring(task_id, ends_only=condition is None or not condition.by_output):  # so that nobody removes it
             if condition is None:
                 met = await self._await_end(task_id, patience)
             else:
@@ -211,7 +212,8 @@ class AsyncShell:
         # One for all who wait for the same: two thousand waiters take four descriptors, not eight thousand.
         key = (task_id, ends_only)
         if key not in self._rings:
-            self._rings[key] = _Ring(self._shell.executor.watch(task_id), ends_only)
+            executor = self._shell.executor
+            self._rings[key] = _Ring(executor.watch(task_id), executor.hold(task_id), ends_only)
         ring = self._rings[key]
         ring.waiters += 1
         try:
@@ -232,9 +234,9 @@ async def _within(change: asyncio.Future[None], deadline: Deadline) -> bool:
 class _Ring:
     """A `Watch` in the event loop: hands every waiter the same future, once for each change."""
 
-    def __init__(self, watch: Watch, ends_only: bool) -> None:
+    def __init__(self, watch: Watch, hold: Hold, ends_only: bool) -> None:
         self.waiters = 0
-        self._watch, self._ends_only = watch, ends_only
+        self._watch, self._hold, self._ends_only = watch, hold, ends_only
         self._loop = asyncio.get_running_loop()
         self._change: asyncio.Future[None] | None = None
         self._watched: tuple[int, ...] = ()
@@ -267,3 +269,4 @@ class _Ring:
         self._closed = True
         self._changed()
         self._watch.close()
+        self._hold.close()

@@ -283,8 +283,9 @@ class Shell:
             while True:
                 watch.arm()
                 ended = over(task.task_id)
+                left = leave is not None and leave.look(ended)
                 yield from self.fresh(task.task_id, at)
-                if ended or deadline.over or (leave and leave.look(ended)):
+                if ended or left or deadline.over:
                     return
                 watch.wait(shorter(deadline.left(), leave.patience() if leave else None))
 

@@ -111,6 +111,9 @@ class Hold:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
         if self._fd is not None:
             os.close(self._fd)
 
