@@ -16,6 +16,7 @@ from outlast.errors import OutlastError
 from outlast.frozen import fields
 from outlast.model import STREAMS, Waited
 from outlast.shell import Shell, refuse_to_wait, shorter
+from outlast.store.hold import Hold
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from outlast.conditions import Condition, UnderWay
     from outlast.model import Cursor, Receipt, Result, Slice, Task
     from outlast.shell import Patience
-    from outlast.watch import Hold, Watch
+    from outlast.watch import Watch
 
 
 class AsyncShell:
@@ -85,11 +86,12 @@ class AsyncShell:
         """As `Shell.run`. If the coroutine is cancelled, the task goes on in the background."""
         if how.get("startup_wait") is not None or how.get("ready") is not None:
             refuse_to_wait(wait, on_output)
-            return await self.read((await self.start(command, **how)).task_id)
+            with Hold() as hold:
+                return await self.read((await self.start(command, hold=hold, **how)).task_id)
         patience = self._shell.patience(wait, how.get("limit"))
-        task = await self.start(command, **how)
-        leave = self._shell.leaving(command, auto_background)
-        with self._ring(task.task_id, ends_only=on_output is None and leave is None):  # so that nobody removes it
+        with Hold() as hold:
+            task = await self.start(command, hold=hold, **how)
+            leave = self._shell.leaving(command, auto_background)
             await self._attend(task.task_id, patience, on_output, leave)
             return await self.read(task.task_id)
 

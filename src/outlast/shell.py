@@ -25,6 +25,7 @@ from outlast.reading import Selection
 from outlast.sessions import prepare
 from outlast.settings import default_home, development_commands, load
 from outlast.store import places
+from outlast.store.hold import Hold
 from outlast.watch import Deadline, until
 
 TYPE_CHECKING = False
@@ -113,11 +114,13 @@ class Shell:
         description: str = "",
         startup_wait: float | None = None,
         ready: str | None = None,
+        hold: Hold | None = None,
     ) -> Task:
         """Run a command in the background; returns when the task is durable.
 
         With `startup_wait` or `ready` it returns when the command has ended, when a line of
-        its output matches `ready`, or when that time has passed, and is a `Waited`.
+        its output matches `ready`, or when that time has passed, and is a `Waited`. While
+        `hold` is open, the task is not removed.
         """
         startup = self.startup(startup_wait, ready)
         request = asking.request(
@@ -132,7 +135,7 @@ class Shell:
             description=description,
         )
         grant = decide(request, self.policy)
-        task = self.executor.start(prepare(grant, self.settings, os.environ))
+        task = self.executor.start(prepare(grant, self.settings, os.environ), hold)
         if startup is None:
             return task
         return self._await(task.task_id, startup.condition, startup.seconds)
@@ -165,11 +168,12 @@ class Shell:
         """
         if how.get("startup_wait") is not None or how.get("ready") is not None:
             refuse_to_wait(wait, on_output)
-            return self.read(self.start(command, **how).task_id)
+            with Hold() as hold:
+                return self.read(self.start(command, hold=hold, **how).task_id)
         patience = self.patience(wait, how.get("limit"))
-        task = self.start(command, **how)
-        leave = self.leaving(command, auto_background)
-        with self.executor.hold(task.task_id):
+        with Hold() as hold:
+            task = self.start(command, hold=hold, **how)
+            leave = self.leaving(command, auto_background)
             self._attend(task.task_id, patience, on_output, leave)
             return self.read(task.task_id)
 

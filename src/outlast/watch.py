@@ -12,7 +12,7 @@ import time
 
 from outlast import process
 from outlast.store import status
-from outlast.store.bell import NAMES, Listener, listen_to
+from outlast.store.bell import Listener
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -96,26 +96,6 @@ class Watch:
     def close(self) -> None:
         self._bell.close()
         self._close_processes()
-
-
-class Hold:
-    """While it is open, a task that has ended is not removed: somebody still has to report it."""
-
-    def __init__(self, directory: str) -> None:
-        try:
-            self._fd: int | None = listen_to(directory, NAMES[0])
-        except OSError:
-            self._fd = None  # whoever looks at the task says what is wrong with it
-
-    def __enter__(self) -> Hold:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
-
-    def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
 
 
 def _is_ready(fd: int) -> bool:

@@ -14,11 +14,12 @@ from outlast.errors import AlreadyEnded, InputRefused, OutlastError, StartFailed
 from outlast.frozen import fields
 from outlast.model import Ended, Exited, Receipt, Running
 from outlast.store import launchfile, output, status
+from outlast.store.hold import Hold
 from outlast.store.home import open_home
 from outlast.store.registry import Registry
 from outlast.store.view import announced
 from outlast.supervise import EXISTS
-from outlast.watch import Deadline, Hold, Watch, until
+from outlast.watch import Deadline, Watch, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,17 +51,19 @@ class LocalExecutor:
 
     # --- start ---------------------------------------------------------------------------
 
-    def start(self, launch: Launch) -> Task:
+    def start(self, launch: Launch, hold: Hold | None = None) -> Task:
         try:
-            return self._start(launch)
+            return self._start(launch, hold)
         except OSError as error:
             raise StartFailed(f"The task cannot be prepared in {self.registry.home.path}: {error.strerror}.") from None
 
-    def _start(self, launch: Launch) -> Task:
+    def _start(self, launch: Launch, hold: Hold | None) -> Task:
         self.registry.sweep()
         self.registry.prune(self._settings.retention_hours * 3600)
         for _ in range(_ID_TRIES):
             staged, published = self.registry.stage(launch, self._settings.state_limit_bytes)
+            if hold is not None:
+                hold.take(staged)
             try:
                 answer = self._publish(staged, published)
             except BaseException:
@@ -143,7 +146,7 @@ class LocalExecutor:
 
     def hold(self, task_id: str) -> Hold:
         """Keep a task from being removed until it is reported."""
-        return Hold(self._directory(task_id))
+        return Hold().take(self._directory(task_id))
 
     def _directory(self, task_id: str) -> str:
         return self.registry.home.task(task_id)

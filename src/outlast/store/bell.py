@@ -14,10 +14,8 @@ then waits: whatever changes after its look rings the bell that it holds already
 
 from __future__ import annotations
 
-import errno
 import os
 import select
-import stat
 
 NAMES = ("bell.0", "bell.1")
 
@@ -26,23 +24,6 @@ def hang(directory: str = ".") -> None:
     """Put the two pipes in place."""
     for name in NAMES:
         os.mkfifo(os.path.join(directory, name), 0o600)
-
-
-def is_heard(directory: str) -> bool:
-    """Whether somebody listens: then a pipe can be opened for writing. They take it for a ring, which harms nobody."""
-    for name in NAMES:
-        try:
-            fd = os.open(os.path.join(directory, name), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-                return True  # we cannot know
-            continue
-        try:
-            if stat.S_ISFIFO(os.fstat(fd).st_mode):
-                return True
-        finally:
-            os.close(fd)
-    return False
 
 
 class Ringer:
@@ -78,11 +59,6 @@ class Ringer:
         os.close(self._held)
 
 
-def listen_to(directory: str, name: str) -> int:
-    """One of the two pipes, open for reading."""
-    return os.open(os.path.join(directory, name), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-
 class Listener:
     """A waiter's side: two descriptors that report a hang-up once the bell rang."""
 
@@ -95,7 +71,8 @@ class Listener:
         """Forget the rings so far. Look at the task after this, not before."""
         self.close()
         for name in NAMES:
-            self.fds += (listen_to(self._directory, name),)
+            path = os.path.join(self._directory, name)
+            self.fds += (os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC),)
 
     def close(self) -> None:
         for fd in self.fds:

@@ -10,7 +10,8 @@ import time
 from outlast import process
 from outlast.errors import AmbiguousTask, DamagedTask, NewerTask, StartFailed, UnknownTask, named
 from outlast.frozen import replaced
-from outlast.store import bell, launchfile, output, view
+from outlast.store import launchfile, output, view
+from outlast.store.hold import is_held
 from outlast.store.index import Index
 from outlast.store.status import is_damage, is_watched, trouble
 
@@ -270,10 +271,10 @@ class Registry:
     # --- remove --------------------------------------------------------------------------
 
     def remove(self, task_id: str) -> bool:
-        """Remove a task that nobody watches or still listens to; whether it was removed."""
+        """Remove a task that nobody watches or holds; whether it was removed."""
         directory = self.home.task(task_id)
         try:
-            if is_watched(directory) or bell.is_heard(directory) or launchfile.is_newer(directory):
+            if is_watched(directory) or is_held(directory) or launchfile.is_newer(directory):
                 return False
         except OSError as error:
             if not is_damage(error):

@@ -14,6 +14,7 @@ from outlast.faces import render
 from outlast.faces.cli.look import waited_code
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
 from outlast.model import STREAMS, Stdin, Waited
+from outlast.store.hold import Hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -168,19 +169,22 @@ class _Foreground:
         # A person waits as long as they like: only the default limit and --wait end this.
         timeout = patience.seconds if patience.then_end or self._asked.wait is not None else None
         signal.signal(signal.SIGINT, self._interrupt)
-        task = self._shell.start(command, **how)  # type: ignore[arg-type]
+        with Hold() as hold:
+            return self._attend(command, {**how, "hold": hold}, timeout, patience.then_end)
+
+    def _attend(self, command: str, how: dict[str, Any], timeout: float | None, then_end: bool) -> int:
+        task = self._shell.start(command, **how)
         self._task_id = task.task_id
         self._leave = self._shell.leaving(command, self._asked.auto_bg or None)
         self._at = dict.fromkeys(STREAMS if task.split else STREAMS[:1], 0)
         if self._interrupts:
             self._end_as_asked()
-        with self._shell.executor.hold(self._task_id):
-            try:
-                self._show(timeout, patience.then_end)
-            except OSError as error:
-                self._say_that_nobody_reads(error)
-                raise
-            return self._report()
+        try:
+            self._show(timeout, then_end)
+        except OSError as error:
+            self._say_that_nobody_reads(error)
+            raise
+        return self._report()
 
     def _show(self, timeout: float | None, then_end: bool) -> None:
         """What is printed until the command ends or we stop waiting."""
