@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import pytest
 
-from outlast import AsyncShell, Shell, Task, Waited
+from outlast import AsyncShell, Shell, Task, Waited, conditions
 from outlast.errors import BadInput, BadPattern
 from tests.conftest import end_all, eventually
 
@@ -181,6 +181,15 @@ def test_a_url_that_does_not_answer(shell: Shell) -> None:
     task = shell.start("exec sleep 1000")
     found = shell.wait(task.task_id, 0.2, url=f"http://localhost:{free_port()}/")
     assert (found.met, found.status) == (False, "running")
+
+
+def test_a_server_that_never_answers_does_not_hold_us(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditions, "LONGEST_TRY_S", 10_000.0)  # longer than any test may take
+    task = shell.start("exec sleep 1000")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        assert not shell.wait(task.task_id, 0.3, url=url).met
+        assert not shell.wait(task.task_id, 0, url=url).met
 
 
 @pytest.mark.parametrize(

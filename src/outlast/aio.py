@@ -174,7 +174,7 @@ class AsyncShell:
             while True:
                 change = ring.next_change()
                 # In a thread, because it may read much or ask a server; none is held while nothing happens.
-                met, over = await asyncio.to_thread(self._shell.look, condition, task_id)
+                met, over = await asyncio.to_thread(self._shell.look, condition, task_id, deadline.left())
                 if met or over or deadline.over:
                     return met
                 await _within(change, Deadline(shorter(deadline.left(), condition.patience())))

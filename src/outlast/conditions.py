@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 FIRST_TRY_S, LAST_TRY_S, SLOWER = 0.05, 1.0, 1.5  # between two tries, at first and in the end
 CONNECT_S = 1.0  # for a port that takes packets and says nothing
-ANSWER_S = 10.0  # for a URL: some servers compile first
+LONGEST_TRY_S = 10.0  # for a URL: some servers compile first
+SHORTEST_TRY_S = 0.2  # also if no time is left: who asks without waiting wants to know
 LONGEST_PROMPT = 8192  # characters of an unfinished line that are matched; a longer one is no prompt
 LONGEST_MATCH = 2000  # characters of a line that a reply repeats
 NOT_READY = 500  # the first HTTP status that says that a server cannot answer yet
@@ -43,8 +44,8 @@ class Condition:
     def begin(self, streams: Mapping[str, Source]) -> None:
         """Told once, before the first look: the task's output."""
 
-    def look(self, over: bool) -> bool:
-        """Whether it is true now; `over` if nothing more will come of the task."""
+    def look(self, over: bool, left: float | None = None) -> bool:
+        """Whether it is true now; `over` if nothing more will come of the task, `left` is how long it may take."""
         raise NotImplementedError
 
     def patience(self) -> float | None:
@@ -98,7 +99,7 @@ class Line(Condition):
             _Matching(source, self._start.at(name), Sieve(self._pattern, None)) for name, source in streams.items()
         ]
 
-    def look(self, over: bool) -> bool:
+    def look(self, over: bool, left: float | None = None) -> bool:
         found = next((line for one in self._streams if (line := one.look(over)) is not None), None)
         self.matched = None if found is None else found[:LONGEST_MATCH]
         return found is not None
@@ -142,7 +143,7 @@ class Quiet(Condition):
     def begin(self, streams: Mapping[str, Source]) -> None:
         self._sources = tuple(streams.values())
 
-    def look(self, over: bool) -> bool:
+    def look(self, over: bool, left: float | None = None) -> bool:
         size = sum(source.end() for source in self._sources)
         if size != self._size:
             self._size, self._since = size, time.monotonic()
@@ -171,7 +172,7 @@ class UnderWay(Condition):
     def begin(self, streams: Mapping[str, Source]) -> None:
         self._sources = tuple(streams.values())
 
-    def look(self, over: bool) -> bool:
+    def look(self, over: bool, left: float | None = None) -> bool:
         if not over and time.monotonic() >= self._at:
             self.met = any(source.end() for source in self._sources)
         return self.met
@@ -191,15 +192,16 @@ class _Tried(Condition):
     def __init__(self) -> None:
         self._pause = FIRST_TRY_S
 
-    def look(self, over: bool) -> bool:
-        self.matched = self._try()
+    def look(self, over: bool, left: float | None = None) -> bool:
+        most = LONGEST_TRY_S if left is None else min(left, LONGEST_TRY_S)
+        self.matched = self._try(max(most, SHORTEST_TRY_S))
         return self.matched is not None
 
     def patience(self) -> float:
         pause, self._pause = self._pause, min(self._pause * SLOWER, LAST_TRY_S)
         return pause
 
-    def _try(self) -> str | None:
+    def _try(self, most: float) -> str | None:
         raise NotImplementedError
 
 
@@ -211,12 +213,12 @@ class Port(_Tried):
         host, port = _address(asked)
         self._addresses = [(one, port) for one in ((host,) if host else _LOOPBACK)]
 
-    def _try(self) -> str | None:
+    def _try(self, most: float) -> str | None:
         import socket
 
         for host, port in self._addresses:
             try:
-                socket.create_connection((host, port), CONNECT_S).close()
+                socket.create_connection((host, port), min(CONNECT_S, most)).close()
                 return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
             except (OSError, UnicodeError):
                 continue
@@ -246,12 +248,12 @@ class Url(_Tried):
             raise BadInput(f"{named(url)} is not a URL of a web server; write http://HOST:PORT/PATH.")
         self._url = url
 
-    def _try(self) -> str | None:
+    def _try(self, most: float) -> str | None:
         from http.client import HTTPException
         from urllib.error import HTTPError
 
         try:
-            with self._opener().open(self._url, timeout=ANSWER_S) as answer:
+            with self._opener().open(self._url, timeout=most) as answer:
                 status = answer.status
         except HTTPError as error:
             status = error.code

@@ -344,7 +344,7 @@ class Shell:
         with self.executor.watch(task_id) as watch:
             while True:
                 watch.arm() if condition.by_output else watch.arm_for_end()
-                met, over = self.look(condition, task_id)
+                met, over = self.look(condition, task_id, deadline.left())
                 if met or over or deadline.over:
                     return met
                 watch.wait(shorter(deadline.left(), condition.patience()))
@@ -354,12 +354,12 @@ class Shell:
         streams = STREAMS if self.executor.status(task_id).split else STREAMS[:1]
         condition.begin({stream: self.executor.source(task_id, stream) for stream in streams})
 
-    def look(self, condition: Condition, task_id: str) -> tuple[bool, bool]:
+    def look(self, condition: Condition, task_id: str, left: float | None) -> tuple[bool, bool]:
         """Whether a condition is true now, and whether waiting for it has no point any more."""
         ends = self.executor.is_over if condition.to_end_of == "task" else self.executor.has_ended
         over = ends(task_id)  # before the look: whatever it printed is there by then
         try:
-            return condition.look(over), over
+            return condition.look(over, left), over
         except OSError as error:
             raise self.executor.trouble(task_id, error) from None
 
