@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,13 +122,5 @@ def test_it_never_fails_and_invents_nothing(text: str) -> None:
     ["'", '"', "`", "$(", "${", "(", "<<E\n", "<<a ", "\\", "a=(", "bash -c '", "#\n", "env ", "a ", "x=1 ", '"$('],
 )
 def test_a_hostile_text_takes_linear_time(piece: str) -> None:
-    """Eight times the text takes far less than sixty-four times as long; the bound on the test is the proof."""
-
-    def steps(count: int) -> float:
-        text = piece * count
-        start = time.process_time()
-        roots(text)
-        return time.process_time() - start
-
-    steps(1000)
-    steps(200_000)  # quadratic: minutes; pytest's own timeout ends it
+    """If it were quadratic, it would take minutes, and the bound on a test would end it."""
+    roots(piece * 200_000)
