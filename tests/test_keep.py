@@ -16,7 +16,7 @@ from functools import partial
 import pytest
 
 from outlast import Shell, Task, process
-from outlast.errors import AlreadyEnded, BadInput, DamagedTask, StartFailed, UnknownTask
+from outlast.errors import AlreadyEnded, BadInput, DamagedTask, NewerTask, StartFailed, UnknownTask
 from outlast.frozen import fields, replaced
 from outlast.store import record, registry, status
 from tests.conftest import eventually
@@ -526,6 +526,26 @@ def test_a_task_of_a_newer_version_says_so(home):
             json.dump({**values, "format": 99}, file)
         with pytest.raises(DamagedTask, match="newer version"):
             shell.show(task.task_id)
+    with Shell.open(home=home, operator=True) as shell:
+        assert shell.clean() == shell.clean(all_finished=True) == 0  # nothing is wrong with it
+        with pytest.raises(NewerTask):
+            shell.read(task.task_id)
+        with open(path, "w") as file:
+            json.dump(values, file)
+        assert shell.show(task.task_id).exit_code == 0
+        assert shell.clean(all_finished=True) == 1
+
+
+def test_a_task_that_somebody_still_has_to_report_is_not_removed(home):
+    with Shell.open(home=home) as shell:
+        task = shell.run("true")
+        closed(shell, task)
+        with shell.executor.hold(task.task_id), shell.executor.hold(task.task_id):
+            assert shell.clean(all_finished=True) == 0
+        assert shell.clean(all_finished=True) == 1
+        seen = []
+        shell.run("echo x", on_output=lambda piece: seen.append(shell.clean(all_finished=True)))
+        assert set(seen) == {0}
 
 
 def test_many_processes_open_a_new_state_directory_at_once(home):

@@ -79,7 +79,10 @@ def run_at_once(home: str, count: int, tmp_path: Path, capsys: pytest.CaptureFix
         for n, task in enumerate(tasks):
             assert shell.read(task.task_id).output == f"{n}\n"
         assert [task.exit_code for task in shell.list()] == [n % 256 for n in reversed(range(count))]
-        eventually(lambda: not [one for one in processes_of(home).values() if "nursery" not in one], patience=120)
+        eventually(
+            lambda: not [one for one in processes_of(home).values() if "nursery" not in one and "/staging/" not in one],
+            patience=120,
+        )
         assert not zombies_of(os.getpid())
     os.close(holder)
     with capsys.disabled():
@@ -141,7 +144,9 @@ def test_tasks_in_a_row_leave_nothing_behind(home):
             assert shell.run(f"exit {n}").exit_code == n
         assert len(os.listdir("/proc/self/fd")) == descriptors
         assert memory(os.getpid())["private"] < size + 10 * MIB
-        eventually(lambda: not [one for one in processes_of(home).values() if "nursery" not in one])
+        eventually(
+            lambda: not [one for one in processes_of(home).values() if "nursery" not in one and "/staging/" not in one]
+        )
         nursery = shell.executor._nursery
         assert nursery is not None
         assert not zombies_of(nursery._pid)

@@ -6,11 +6,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.aio import AsyncShell
     from outlast.errors import OutlastError
-    from outlast.model import Cursor, Receipt, Result, Slice, Stdin, Task
+    from outlast.model import Cursor, Receipt, Result, Slice, Stdin, Task, Waited
     from outlast.shell import Shell
 
 __version__ = "0.1.0"
-__all__ = ["AsyncShell", "Cursor", "OutlastError", "Receipt", "Result", "Shell", "Slice", "Stdin", "Task"]
+__all__ = ["AsyncShell", "Cursor", "OutlastError", "Receipt", "Result", "Shell", "Slice", "Stdin", "Task", "Waited"]
 
 # Loaded when first used: a supervisor imports this package too, and must stay small.
 _HOMES = {
@@ -23,6 +23,7 @@ _HOMES = {
     "Slice": "outlast.model",
     "Stdin": "outlast.model",
     "Task": "outlast.model",
+    "Waited": "outlast.model",
 }
 
 

@@ -11,10 +11,12 @@ import asyncio
 import os
 from contextlib import contextmanager
 
-from outlast import asking
+from outlast import asking, conditions
 from outlast.errors import OutlastError
-from outlast.model import STREAMS
-from outlast.shell import Shell
+from outlast.frozen import fields
+from outlast.model import STREAMS, Waited
+from outlast.shell import Shell, refuse_to_wait, shorter
+from outlast.store.hold import Hold
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from outlast.conditions import Condition, UnderWay
     from outlast.model import Cursor, Receipt, Result, Slice, Task
+    from outlast.shell import Patience
     from outlast.watch import Watch
 
 
@@ -66,24 +70,46 @@ class AsyncShell:
 
     async def start(self, command: str, **how: Any) -> Task:
         """As `Shell.start`."""
-        return await asyncio.to_thread(self._shell.start, command, **how)
+        startup = self._shell.startup(how.pop("startup_wait", None), how.pop("ready", None))
+        task = await asyncio.to_thread(self._shell.start, command, **how)
+        return task if startup is None else await self._await(task.task_id, startup.condition, startup.seconds)
 
     async def run(
-        self, command: str, *, wait: float | None = None, on_output: Callable[[Slice], None] | None = None, **how: Any
+        self,
+        command: str,
+        *,
+        wait: float | None = None,
+        on_output: Callable[[Slice], None] | None = None,
+        auto_background: bool | None = None,
+        **how: Any,
     ) -> Result:
         """As `Shell.run`. If the coroutine is cancelled, the task goes on in the background."""
+        if how.get("startup_wait") is not None or how.get("ready") is not None:
+            refuse_to_wait(wait, on_output)
+            with Hold() as hold:
+                return await self.read((await self.start(command, hold=hold, **how)).task_id)
         patience = self._shell.patience(wait, how.get("limit"))
-        task = await asyncio.to_thread(self._shell.begin, command, **how)
-        if on_output is None:
-            await self._await_end(task.task_id, patience.seconds)
-        else:
-            async for piece in self.follow(task.task_id, timeout=patience.seconds, to_end_of="command"):
-                on_output(piece)
-        if patience.then_end and not self._shell.executor.has_ended(task.task_id):
-            await asyncio.to_thread(self._shell.end_for_limit, task.task_id)
-        result = await self.read(task.task_id)
+        with Hold() as hold:
+            task = await asyncio.to_thread(self._shell.launch, command, hold=hold, **how)
+            leave = self._shell.leaving(command, auto_background)
+            await self._attend(task.task_id, patience, on_output, leave)
+            result = await self.read(task.task_id)
         await asyncio.to_thread(self._shell.executor.warm_up)
         return result
+
+    async def _attend(
+        self, task_id: str, patience: Patience, on_output: Callable[[Slice], None] | None, leave: UnderWay | None
+    ) -> None:
+        if on_output is not None:
+            pieces = self.follow(task_id, timeout=patience.seconds, to_end_of="command", leave=leave)
+            async for piece in pieces:
+                on_output(piece)
+        elif leave is None:
+            await self._await_end(task_id, patience.seconds)
+        else:
+            await self._await_condition(task_id, leave, Deadline(patience.seconds))
+        if patience.then_end and not (leave and leave.met) and not self._shell.executor.has_ended(task_id):
+            await asyncio.to_thread(self._shell.end_for_limit, task_id)
 
     async def read(self, task_id: str, **what: Any) -> Result:
         """As `Shell.read`."""
@@ -96,6 +122,7 @@ class AsyncShell:
         cursor: str | Cursor | None = None,
         timeout: float | None = None,
         to_end_of: str = "output",
+        leave: Condition | None = None,
     ) -> AsyncIterator[Slice]:
         """As `Shell.follow`."""
         task = await self.show(task_id)
@@ -104,20 +131,55 @@ class AsyncShell:
         executor = self._shell.executor
         over = executor.is_closed if to_end_of == "output" else executor.has_ended
         deadline = Deadline(timeout)
+        if leave:
+            await asyncio.to_thread(self._shell.begin, leave, task.task_id)
         with self._ring(task.task_id) as ring:
             while True:
                 change = ring.next_change()
                 ended = over(task.task_id)
+                left = leave is not None and leave.look(ended)
                 for piece in self._shell.fresh(task.task_id, at):
                     yield piece
-                if ended or deadline.over or not await _within(change, deadline):
+                if ended or left or deadline.over:
                     return
+                await _within(change, Deadline(shorter(deadline.left(), leave.patience() if leave else None)))
 
-    async def wait(self, task_id: str, timeout: float | None = None) -> Task:
+    async def wait(
+        self,
+        task_id: str,
+        timeout: float | None = None,
+        *,
+        until: str | None = None,
+        port: int | str | None = None,
+        url: str | None = None,
+        quiet: float | None = None,
+        cursor: str | Cursor | None = None,
+    ) -> Waited:
         """As `Shell.wait`."""
+        patience = asking.seconds("timeout", timeout)
+        condition = conditions.chosen(until=until, port=port, url=url, quiet=quiet, cursor=cursor)
         task = await self.show(task_id)
-        await self._await_end(task.task_id, asking.seconds("timeout", timeout))
-        return await self.show(task.task_id)
+        return await self._await(task.task_id, condition, patience)
+
+    async def _await(self, task_id: str, condition: Condition | None, patience: float | None) -> Waited:
+        with self._ring(task_id, ends_only=condition is None or not condition.by_output):  # so that nobody removes it
+            if condition is None:
+                met = await self._await_end(task_id, patience)
+            else:
+                met = await self._await_condition(task_id, condition, Deadline(patience))
+            task = await self.show(task_id)
+        return Waited(**fields(task), met=met, matched=condition.matched if condition else None)
+
+    async def _await_condition(self, task_id: str, condition: Condition, deadline: Deadline) -> bool:
+        await asyncio.to_thread(self._shell.begin, condition, task_id)
+        with self._ring(task_id, ends_only=not condition.by_output) as ring:
+            while True:
+                change = ring.next_change()
+                # In a thread, because it may read much or ask a server; none is held while nothing happens.
+                met, over = await asyncio.to_thread(self._shell.look, condition, task_id, deadline.left())
+                if met or over or deadline.over:
+                    return met
+                await _within(change, Deadline(shorter(deadline.left(), condition.patience())))
 
     async def _await_end(self, task_id: str, patience: float | None) -> bool:
         deadline = Deadline(patience)
@@ -154,7 +216,8 @@ class AsyncShell:
         # One for all who wait for the same: two thousand waiters take four descriptors, not eight thousand.
         key = (task_id, ends_only)
         if key not in self._rings:
-            self._rings[key] = _Ring(self._shell.executor.watch(task_id), ends_only)
+            executor = self._shell.executor
+            self._rings[key] = _Ring(executor.watch(task_id), executor.hold(task_id), ends_only)
         ring = self._rings[key]
         ring.waiters += 1
         try:
@@ -175,9 +238,9 @@ async def _within(change: asyncio.Future[None], deadline: Deadline) -> bool:
 class _Ring:
     """A `Watch` in the event loop: hands every waiter the same future, once for each change."""
 
-    def __init__(self, watch: Watch, ends_only: bool) -> None:
+    def __init__(self, watch: Watch, hold: Hold, ends_only: bool) -> None:
         self.waiters = 0
-        self._watch, self._ends_only = watch, ends_only
+        self._watch, self._hold, self._ends_only = watch, hold, ends_only
         self._loop = asyncio.get_running_loop()
         self._change: asyncio.Future[None] | None = None
         self._watched: tuple[int, ...] = ()
@@ -210,3 +273,4 @@ class _Ring:
         self._closed = True
         self._changed()
         self._watch.close()
+        self._hold.close()

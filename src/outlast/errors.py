@@ -84,6 +84,12 @@ class DamagedTask(OutlastError):
     code = "damaged-task"
 
 
+class NewerTask(DamagedTask):
+    """A task that a newer version of Outlast made: nothing is wrong with it, we only cannot read it."""
+
+    code = "newer-task"
+
+
 class SystemRefused(OutlastError):
     """The system refused what we cannot do without just now: a descriptor, memory, a disk that works."""
 

@@ -267,6 +267,14 @@ class Result(Task):
 
 
 @frozen
+class Waited(Task):
+    """A task that somebody waited for: whether what they waited for came true, and what showed it."""
+
+    met: bool
+    matched: str | None
+
+
+@frozen
 class Receipt(Task):
     """A task that was told to end: every pid that ended, and any that survived."""
 

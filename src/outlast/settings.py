@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+_DEVELOPMENT = (
+    "npm pnpm yarn node npx bun bunx deno tsx ts-node nodemon corepack webpack vite jest vitest mocha playwright "
+    "cypress next nuxt astro turbo nx tsc eslint rollup esbuild parcel ng gulp grunt "
+    "python python3 pytest tox nox uv uvx poetry pip pipenv pdm hatch conda mamba flask uvicorn gunicorn django-admin "
+    "go cargo rustc make gmake cmake ctest ninja meson bazel bazelisk buck2 just task gcc g++ clang clang++ "
+    "docker docker-compose podman kubectl helm terraform vagrant skaffold tilt "
+    "gradle gradlew mvn mvnw ant sbt java javac kotlinc scala lein clojure dotnet msbuild swift xcodebuild "
+    "ruby rails rake bundle bundler rspec jekyll php composer artisan phpunit mix iex elixir erl rebar3 "
+    "ghc cabal stack dart flutter zig nim hugo mkdocs sphinx-build"
+)
+
+
 @frozen
 class Settings:
     """What can be set. The name of each is also its variable (`OUTLAST_` in front) and its key in the file."""
@@ -44,6 +56,15 @@ class Settings:
     shown_chars: int = 30_000
     """What one reply shows of the output at most."""
 
+    auto_background: bool = False
+    """Whether a foreground development command that prints is moved to the background by itself."""
+
+    auto_background_after_s: float = 2.0
+    """How long such a command is waited for first."""
+
+    development_commands: str = _DEVELOPMENT
+    """The programs that count as such, between blanks; with a + in front, those besides the usual ones."""
+
     shell: str = ""
     """The shell that runs commands; empty means bash, or /bin/sh where there is none."""
 
@@ -61,9 +82,20 @@ _LEAST = {
     "max_wait_s": 0,
     "kill_grace_s": 0,
     "shown_chars": 200,
+    "auto_background_after_s": 0,
 }
 _KINDS: dict[type, str] = {int: "a number, and a whole one", float: "a number"}
 _MOST = 1 << 53  # what every file format and the index can hold
+
+
+_TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+
+
+def development_commands(settings: Settings) -> frozenset[str]:
+    """The names of development commands, in lower case."""
+    text = settings.development_commands.lower()
+    more = text.lstrip().startswith("+")
+    return frozenset((text.replace("+", " ", 1) + " " + _DEVELOPMENT if more else text).split())
 
 
 def default_home(env: Mapping[str, str]) -> str:
@@ -110,6 +142,10 @@ def _checked(name: str, value: object, where: str) -> object:
     if name not in known:
         raise BadInput(f"There is no setting {where}; known are {', '.join(known)}.")
     kind = type(known[name])
+    if kind is bool:
+        if str(value).lower() not in _TRUTH:
+            raise BadInput(f"The setting {where} must be true or false, not {value!r}.")
+        return _TRUTH[str(value).lower()]
     if kind is str:
         if not isinstance(value, str):
             raise BadInput(f"The setting {where} must be text, not {value!r}.")

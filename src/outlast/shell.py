@@ -15,15 +15,17 @@ import os
 import sqlite3
 import sys
 
-from outlast import asking, reading
+from outlast import asking, conditions, reading
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, Unsupported, named
 from outlast.executors.local import LocalExecutor
-from outlast.model import STREAMS
+from outlast.frozen import fields
+from outlast.model import STREAMS, Waited
 from outlast.permissions import POLICIES, decide
 from outlast.reading import Selection
 from outlast.sessions import prepare
-from outlast.settings import default_home, load
+from outlast.settings import default_home, development_commands, load
 from outlast.store import places
+from outlast.store.hold import Hold
 from outlast.watch import Deadline, until
 
 TYPE_CHECKING = False
@@ -32,10 +34,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar
 
+    from outlast.conditions import Condition, UnderWay
     from outlast.model import Cursor, Receipt, Result, Slice, Stdin, Task
 
     Verb = TypeVar("Verb", bound=Callable[..., Any])
 
+READY_WAIT_S = 30.0  # how long a start waits for `ready` if nobody said
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
 _LEAVING_S = 1.0  # guards leave within milliseconds of the end, if nothing of the command is left
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
@@ -109,9 +113,18 @@ class Shell:
         split: bool = False,
         limit: float | None = None,
         description: str = "",
+        startup_wait: float | None = None,
+        ready: str | None = None,
+        hold: Hold | None = None,
     ) -> Task:
-        """Run a command in the background; returns when the task is durable."""
-        task = self.begin(
+        """Run a command in the background; returns when the task is durable.
+
+        With `startup_wait` or `ready` it returns when the command has ended, when a line of
+        its output matches `ready`, or when that time has passed, and is a `Waited`. While
+        `hold` is open, the task is not removed.
+        """
+        startup = self.startup(startup_wait, ready)
+        task = self.launch(
             command,
             cwd=cwd,
             env=env,
@@ -120,36 +133,79 @@ class Shell:
             split=split,
             limit=limit,
             description=description,
+            hold=hold,
         )
         self.executor.warm_up()
-        return task
+        if startup is None:
+            return task
+        return self._await(task.task_id, startup.condition, startup.seconds)
 
     @_telling
-    def begin(self, command: str, **how: Any) -> Task:
+    def launch(self, command: str, *, hold: Hold | None = None, **how: Any) -> Task:
         """As `start`, but nothing is prepared for the next one yet: somebody waits for this one."""
         request = asking.request(command, session=self.session, **how)
-        return self.executor.start(prepare(decide(request, self.policy), self.settings, os.environ))
+        return self.executor.start(prepare(decide(request, self.policy), self.settings, os.environ), hold)
+
+    def startup(self, seconds: float | None, ready: str | None) -> Startup | None:
+        """How long a start waits, and for what."""
+        wait = asking.seconds("startup wait", seconds)
+        condition = conditions.chosen(until=ready)
+        if seconds is None and condition is None:
+            return None
+        most = self.settings.max_wait_s
+        return Startup(min(READY_WAIT_S if seconds is None else most if wait is None else wait, most), condition)
 
     def run(
-        self, command: str, *, wait: float | None = None, on_output: Callable[[Slice], None] | None = None, **how: Any
+        self,
+        command: str,
+        *,
+        wait: float | None = None,
+        on_output: Callable[[Slice], None] | None = None,
+        auto_background: bool | None = None,
+        **how: Any,
     ) -> Result:
         """Run a command and wait for its end. `how` is as for `start`.
 
         If `wait` runs out first, the task goes on and the result says running. If no
-        `limit` was asked for and the default one strikes while we wait, it is ended.
+        `limit` was asked for and the default one strikes while we wait, it is ended. With
+        `startup_wait` or `ready` it is only waited for as `start` does. With
+        `auto_background` (by default a setting) a development command that has printed
+        something after 2 s goes on as if `wait` had run out.
         """
+        if how.get("startup_wait") is not None or how.get("ready") is not None:
+            refuse_to_wait(wait, on_output)
+            with Hold() as hold:
+                return self.read(self.start(command, hold=hold, **how).task_id)
         patience = self.patience(wait, how.get("limit"))
-        task = self.begin(command, **how)
-        if on_output is None:
-            self.await_end(task.task_id, patience.seconds)
-        else:
-            for piece in self.follow(task.task_id, timeout=patience.seconds, to_end_of="command"):
-                on_output(piece)
-        if patience.then_end and not self.executor.has_ended(task.task_id):
-            self.end_for_limit(task.task_id)
-        result = self.read(task.task_id)
+        with Hold() as hold:
+            task = self.launch(command, hold=hold, **how)
+            leave = self.leaving(command, auto_background)
+            self._attend(task.task_id, patience, on_output, leave)
+            result = self.read(task.task_id)
         self.executor.warm_up()
         return result
+
+    def _attend(
+        self, task_id: str, patience: Patience, on_output: Callable[[Slice], None] | None, leave: UnderWay | None
+    ) -> None:
+        if on_output is not None:
+            for piece in self.follow(task_id, timeout=patience.seconds, to_end_of="command", leave=leave):
+                on_output(piece)
+        elif leave is None:
+            self.await_end(task_id, patience.seconds)
+        else:
+            self._await_condition(task_id, leave, patience.seconds)
+        if patience.then_end and not (leave and leave.met) and not self.executor.has_ended(task_id):
+            self.end_for_limit(task_id)
+
+    def leaving(self, command: str, auto_background: bool | None) -> UnderWay | None:
+        """When a foreground command is left alone before its end, if it is."""
+        if not (self.settings.auto_background if auto_background is None else auto_background):
+            return None
+        from outlast.rootcommand import runs_any  # most callers do without
+
+        wanted = runs_any(command, development_commands(self.settings))
+        return conditions.UnderWay(self.settings.auto_background_after_s) if wanted else None
 
     def patience(self, wait: float | None, limit: float | None) -> Patience:
         """How long a foreground call waits, and whether it then ends the task."""
@@ -224,21 +280,26 @@ class Shell:
         cursor: str | Cursor | None = None,
         timeout: float | None = None,
         to_end_of: str = "output",
+        leave: Condition | None = None,
     ) -> Iterator[Slice]:
-        """The task's bytes as they come, to the end of its output (or of its command)."""
+        """The task's bytes as they come, to the end of its output (or of its command), or until `leave` is true."""
         task = self.executor.status(self._find(task_id))
         place = asking.cursor(cursor)
         streams = STREAMS if task.split else STREAMS[:1]
         at = {stream: place.at(stream) for stream in streams}
         over = self.executor.is_closed if to_end_of == "output" else self.executor.has_ended
         deadline = Deadline(timeout)
+        if leave:
+            self.begin(leave, task.task_id)
         with self.executor.watch(task.task_id) as watch:
             while True:
                 watch.arm()
                 ended = over(task.task_id)
+                left = leave is not None and leave.look(ended)
                 yield from self.fresh(task.task_id, at)
-                if ended or deadline.over or not watch.wait(deadline.left()):
+                if ended or left or deadline.over:
                     return
+                watch.wait(shorter(deadline.left(), leave.patience() if leave else None))
 
     def fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
         """What there is to read now, moving `at` along; bounded, so that a flood cannot hide the end."""
@@ -254,12 +315,61 @@ class Shell:
     # --- wait, end, feed -----------------------------------------------------------------
 
     @_telling
-    def wait(self, task_id: str, timeout: float | None = None) -> Task:
-        """Wait for a task's end, by event; when the timeout runs out, it is returned as it is."""
-        task_id = self._find(task_id)
+    def wait(
+        self,
+        task_id: str,
+        timeout: float | None = None,
+        *,
+        until: str | None = None,
+        port: int | str | None = None,
+        url: str | None = None,
+        quiet: float | None = None,
+        cursor: str | Cursor | None = None,
+    ) -> Waited:
+        """Wait for a task's end, by event; when the timeout runs out, it is returned as it is.
+
+        Or for one of these: a line of the output (from `cursor` on) that matches `until`, a
+        TCP `port` that takes connections, a `url` that answers, `quiet` for so many
+        seconds. Then the wait is also over when the task is. `met` says whether it came
+        true, `matched` what showed it.
+        """
         patience = asking.seconds("timeout", timeout)
-        self.await_end(task_id, patience)
-        return self.executor.status(task_id)
+        condition = conditions.chosen(until=until, port=port, url=url, quiet=quiet, cursor=cursor)
+        return self._await(self._find(task_id), condition, patience)
+
+    def _await(self, task_id: str, condition: Condition | None, patience: float | None) -> Waited:
+        with self.executor.hold(task_id):
+            if condition is None:
+                met = self.await_end(task_id, patience)
+            else:
+                met = self._await_condition(task_id, condition, patience)
+            task = self.executor.status(task_id)
+        return Waited(**fields(task), met=met, matched=condition.matched if condition else None)
+
+    def _await_condition(self, task_id: str, condition: Condition, patience: float | None) -> bool:
+        deadline = Deadline(patience)
+        self.begin(condition, task_id)
+        with self.executor.watch(task_id) as watch:
+            while True:
+                watch.arm() if condition.by_output else watch.arm_for_end()
+                met, over = self.look(condition, task_id, deadline.left())
+                if met or over or deadline.over:
+                    return met
+                watch.wait(shorter(deadline.left(), condition.patience()))
+
+    def begin(self, condition: Condition, task_id: str) -> None:
+        """Show a condition the output that it may look at."""
+        streams = STREAMS if self.executor.status(task_id).split else STREAMS[:1]
+        condition.begin({stream: self.executor.source(task_id, stream) for stream in streams})
+
+    def look(self, condition: Condition, task_id: str, left: float | None) -> tuple[bool, bool]:
+        """Whether a condition is true now, and whether waiting for it has no point any more."""
+        ends = self.executor.is_over if condition.to_end_of == "task" else self.executor.has_ended
+        over = ends(task_id)  # before the look: whatever it printed is there by then
+        try:
+            return condition.look(over, left), over
+        except OSError as error:
+            raise self.executor.trouble(task_id, error) from None
 
     @_telling
     def await_end(self, task_id: str, patience: float | None) -> bool:
@@ -335,6 +445,24 @@ class Shell:
         if not isinstance(part, str):
             raise BadInput(f"A task id is text, not {type(part).__name__}.")
         return self.executor.registry.find(part, self._scope)
+
+
+class Startup:
+    """How long a start waits for its command, and for what."""
+
+    def __init__(self, seconds: float, condition: Condition | None) -> None:
+        self.seconds, self.condition = seconds, condition
+
+
+def refuse_to_wait(wait: float | None, on_output: object) -> None:
+    """A start that waits by itself leaves nothing else to wait for."""
+    if wait is not None or on_output is not None:
+        raise BadInput("`startup_wait` and `ready` say how long to wait; leave out `wait` and `on_output`.")
+
+
+def shorter(one: float | None, other: float | None) -> float | None:
+    """The shorter of two times, where None is for ever."""
+    return other if one is None else one if other is None else min(one, other)
 
 
 class Patience:

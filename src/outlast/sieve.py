@@ -50,6 +50,10 @@ class Sieve:
         passed.append(self._begin_line(unfinished))
         return "".join(passed)
 
+    def matches(self, line: str) -> bool:
+        """Whether a line would pass."""
+        return self._passes(line)
+
     def finish(self) -> str:
         """The last line, if it had no newline and passes."""
         rest = self._end_line("")[:-1] if self._held_chars else ""

@@ -93,6 +93,10 @@ class Cleaner:
         self._out.append(self._line.take())
         return self._said()
 
+    def unfinished(self, most: int | None = None) -> str:
+        """The line that is being written, as it stands; nothing if it is longer than `most`. Not for a live one."""
+        return self._line.peek() if most is None or self._line.length <= most else ""
+
     def _said(self) -> str:
         text = "".join(self._out)
         self._out.clear()
@@ -268,6 +272,10 @@ class _Line:
         new = self._runs[self._given_runs :]
         self._given_runs = len(self._runs)
         return "".join(new)
+
+    def peek(self) -> str:
+        """The line as it stands."""
+        return "".join(self._runs if self._cells is None else self._cells)
 
     def take(self) -> str:
         """The rest of the line, or the whole again if what was given is not how it ended."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -274,3 +275,17 @@ def test_calls_at_the_same_time_do_not_harm_each_other(cli: Cli) -> None:
     told = [one.communicate(timeout=60)[1] for one in running]
     assert [(one.returncode, err) for one, err in zip(running, told, strict=True)] == [(0, b"")] * len(calls)
     assert len(listed(cli, "--status", "running")) == 3
+
+
+def test_cleaning_spares_what_a_foreground_run_has_yet_to_report(cli: Cli, tmp_path: Path) -> None:
+    """The run is stopped when its command ends, and told of it only after the clean-up."""
+    run = cli.start("run", f"echo begun; until [ -e {tmp_path}/go ]; do sleep 0.02; done; exit 7")
+    assert run.stdout is not None
+    assert run.stdout.readline() == b"begun\n"
+    os.kill(run.pid, signal.SIGSTOP)
+    (tmp_path / "go").touch()
+    eventually(lambda: listed(cli)[0]["closed"])
+    assert cli("clean", "--all-finished", check=0).stdout == "Removed 0 finished tasks.\n"
+    os.kill(run.pid, signal.SIGCONT)
+    assert run.wait(timeout=30) == 7
+    assert cli("clean", "--all-finished", check=0).stdout == "Removed 1 finished task.\n"

@@ -138,6 +138,7 @@ def test_verbs_are_completed(cli: Cli, path: str) -> None:
 def test_options_are_completed(cli: Cli, path: str) -> None:
     offered = completed(cli, path, *(f"{verb} --" for verb in VERBS))
     assert offered == [options_of(verb) for verb in VERBS]
+    assert completed(cli, path, "tasks r") == [["running"]]
     assert all("--help" in options for options in offered)
     assert completed(cli, path, "logs --fi", "run --bg --spl") == [["--filter"], ["--split"]]
 

@@ -38,7 +38,9 @@ def strangers(modules: set[str]) -> list[str]:
     return [name for name in modules if name.partition(".")[0] not in {*sys.stdlib_module_names, "outlast"}]
 
 
-@pytest.mark.parametrize("words", [["ps"], ["ps", "--all", "--json"], ["show", "ID"], ["wait", "ID"], ["logs", "ID"]])
+@pytest.mark.parametrize(
+    "words", [["ps"], ["ps", "--all", "--json"], ["tasks"], ["show", "ID"], ["wait", "ID"], ["logs", "ID"]]
+)
 def test_looking_loads_nothing_heavy(cli: Cli, words: list[str]) -> None:
     task_id = ran(cli, "echo hi")["task_id"]
     modules = called(cli, *(task_id if word == "ID" else word for word in words))
@@ -75,7 +77,7 @@ def test_the_plain_shell_needs_no_event_loop(cli: Cli) -> None:
 
 
 def test_the_public_names_are_exactly_these(cli: Cli) -> None:
-    names = ["AsyncShell", "Cursor", "OutlastError", "Receipt", "Result", "Shell", "Slice", "Stdin", "Task"]
+    names = ["AsyncShell", "Cursor", "OutlastError", "Receipt", "Result", "Shell", "Slice", "Stdin", "Task", "Waited"]
     assert outlast.__all__ == names
     assert sorted(dir(outlast)) == sorted([*names, "__version__"])
     everything: dict[str, object] = {}

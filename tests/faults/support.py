@@ -88,13 +88,15 @@ def state_of(who: Identity) -> str:
 
 
 def is_waiting(pid: int) -> bool:
-    """Whether a process holds a descriptor of another one and sleeps: it waits for a task."""
+    """Whether a process has a line to a supervisor, or a descriptor of it, and sleeps: it waits for a task."""
     try:
         held = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
     except OSError:
         return False  # one of them was closed meanwhile
     stat = process.stat_of(pid)
-    return "anon_inode:[pidfd]" in held and stat is not None and stat.state == "S"
+    # Its nursery is one end of a socket, and a task that it keeps warm may be another.
+    waits = "anon_inode:[pidfd]" in held or sum(one.startswith("socket:") for one in held) > 2
+    return waits and stat is not None and stat.state == "S"
 
 
 def codes_outlive_their_parents() -> bool:

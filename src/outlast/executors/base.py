@@ -8,13 +8,14 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from outlast.model import Launch, Receipt, Slice, Task
+    from outlast.store.hold import Hold
     from outlast.watch import Watch
 
     class Executor(Protocol):
         """Six verbs, and a descriptor to wait on between them."""
 
-        def start(self, launch: Launch) -> Task:
-            """Run it. When this returns, the task is on disk and survives us."""
+        def start(self, launch: Launch, hold: Hold | None = None) -> Task:
+            """Run it. When this returns, the task is on disk and survives us; `hold` keeps it from being removed."""
 
         def status(self, task_id: str) -> Task:
             """What is known of it now."""

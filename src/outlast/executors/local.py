@@ -12,8 +12,9 @@ import time
 from outlast import process
 from outlast.errors import AlreadyEnded, InputRefused, OutlastError, StartFailed
 from outlast.frozen import fields
-from outlast.model import Receipt, Running, surroundings
+from outlast.model import Ended, Exited, Receipt, Running, surroundings
 from outlast.store import launchfile, output, status
+from outlast.store.hold import Hold
 from outlast.store.home import open_home
 from outlast.store.registry import Registry
 from outlast.store.view import announced
@@ -64,26 +65,26 @@ class LocalExecutor:
 
     # --- start ---------------------------------------------------------------------------
 
-    def start(self, launch: Launch) -> Task:
+    def start(self, launch: Launch, hold: Hold | None = None) -> Task:
         try:
-            return self._start(launch)
+            return self._start(launch, hold)
         except OSError as error:
             raise StartFailed(f"The task cannot be prepared in {self.registry.home.path}: {error.strerror}.") from None
 
-    def _start(self, launch: Launch) -> Task:
+    def _start(self, launch: Launch, hold: Hold | None) -> Task:
         self._tidy()
         around = surroundings(launch)
         warm = self._take_warm(around)
         if warm is not None:
             try:
-                answer = self._commit(warm, launch)
+                answer = self._commit(warm, launch, hold)
                 if "error" not in answer:
                     return self._announced(launch, warm, answer)
             except FileNotFoundError:
                 pass  # somebody removed it while it waited: it is of no use, and no harm was done
         for _ in range(_ID_TRIES):
             prepared = self._prepare(launch.kind, around)
-            answer = self._commit(prepared, launch)
+            answer = self._commit(prepared, launch, hold)
             if "error" not in answer:
                 return self._announced(launch, prepared, answer)
             if answer["error"] != EXISTS:
@@ -106,7 +107,7 @@ class LocalExecutor:
             self.registry.discard(staged, published, entered=False)
             raise
 
-    def _commit(self, prepared: Prepared, launch: Launch) -> dict[str, Any]:
+    def _commit(self, prepared: Prepared, launch: Launch, hold: Hold | None) -> dict[str, Any]:
         """Have a prepared task run: what its supervisor answers, with `error` if there is no task."""
         staged, published = prepared.staged, prepared.published
         entry: Entry | None = None
@@ -115,6 +116,8 @@ class LocalExecutor:
             entry = self.registry.enter(staged, published, launch, self._settings.state_limit_bytes)
             if entry is not None:
                 invoke.make_room(launch.command, staged)
+                if hold is not None:
+                    hold.take(staged)
                 answer = prepared.commit()
         except BaseException:
             prepared.close()
@@ -186,6 +189,15 @@ class LocalExecutor:
         """Whether its end is known: cheaper than `status`."""
         return not isinstance(self._status_of(task_id)[0], Running)
 
+    def is_over(self, task_id: str) -> bool:
+        """Whether nothing more can be hoped of it: it is closed, or its command failed.
+
+        A command that went well and left something running (`server &`) may have only begun.
+        """
+        found, _, closed = self._status_of(task_id)
+        went_well = isinstance(found, Ended) and found.outcome == Exited(0)
+        return closed or not (went_well or isinstance(found, Running))
+
     def is_closed(self, task_id: str) -> bool:
         """Whether no more output will come."""
         return self._status_of(task_id)[2]
@@ -216,6 +228,10 @@ class LocalExecutor:
     def watch(self, task_id: str) -> Watch:
         line = self._lines.get(task_id)
         return Watch(self._directory(task_id), line.fileno() if line is not None else -1)
+
+    def hold(self, task_id: str) -> Hold:
+        """Keep a task from being removed until it is reported."""
+        return Hold().take(self._directory(task_id))
 
     def _directory(self, task_id: str) -> str:
         return self.registry.home.task(task_id)

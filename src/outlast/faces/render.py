@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.errors import OutlastError
-    from outlast.model import Receipt
+    from outlast.model import Receipt, Result, Waited
 
+FIRST_LINES = (8, 4)  # of stdout and of stderr that the reply to a start shows
+_LONGEST_FIRST_LINE = 500
 _COLUMNS = ("STATUS", "ID", "PID", "TIME", "LINES", "CATEGORY", "COMMAND")
 
 
@@ -139,6 +141,44 @@ def receipt(task: Receipt) -> str:
     if task.survivors:
         text += f"; still alive: {', '.join(map(str, task.survivors))}"
     return text + "\n"
+
+
+def waited(task: Waited, condition: bool) -> str:
+    """What became of a wait: for the end, or for a condition."""
+    took = duration(task.elapsed_ms)
+    if not condition:
+        return f"{task.task_id} {task.status} after {took}: {ending(task)}\n"
+    if task.met:
+        return f"{task.task_id} ready after {took}: {inline(task.matched or '', 200)}\n"
+    if task.finished:
+        return f"{task.task_id} {task.status} after {took} and was not ready: {ending(task)}\n"
+    return f"{task.task_id} {task.status} for {took} and is not ready\n"
+
+
+def opening(result: Result, counts: tuple[int, int]) -> dict[str, Any]:
+    """The first lines of a task's output, and how many more there are. `result` begins at its start."""
+    texts = (result.output, "") if result.stdout is None else (result.stdout, result.stderr or "")
+    lines, errors = (
+        [line[:_LONGEST_FIRST_LINE] for line in text.splitlines()[:most]]
+        for text, most in zip(texts, FIRST_LINES, strict=True)
+    )
+    return {
+        "first_lines": lines,
+        "first_error_lines": errors,
+        "more_lines": max(0, counts[0] - len(lines)),
+        "more_error_lines": max(0, counts[1] - len(errors)),
+    }
+
+
+def opening_text(opening: dict[str, Any]) -> str:
+    """`opening` for people and models."""
+    text = "".join(f"  {line}\n" for line in opening["first_lines"]) + _and_more(opening["more_lines"], "lines")
+    errors = "".join(f"  {line}\n" for line in opening["first_error_lines"])
+    return text + ("stderr:\n" + errors + _and_more(opening["more_error_lines"], "lines of stderr") if errors else "")
+
+
+def _and_more(count: int, what: str) -> str:
+    return f"  ... and {count} more {what if count > 1 else what.replace('lines', 'line')}\n" if count else ""
 
 
 def hint(task: Task) -> str:

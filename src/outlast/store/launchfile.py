@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 
-from outlast.errors import DamagedTask
+from outlast.errors import NewerTask
 from outlast.frozen import fields
 from outlast.model import Launch, Stdin
 from outlast.store.home import FORMAT
@@ -46,7 +46,7 @@ def read(directory: str = ".") -> tuple[Launch, float]:
     try:
         values: dict[str, Any] = json.loads(_read(directory, "launch.json"))
         if values.pop("format") > FORMAT:
-            raise DamagedTask(f"{name} was made by a newer version of Outlast; update Outlast to read it.")
+            raise NewerTask(f"{name} was made by a newer version of Outlast; update Outlast to read it.")
         created = float(values.pop("created"))
         stdin = values.pop("stdin")
         values["command"] = os.fsdecode(_read(directory, "command"))
@@ -55,6 +55,14 @@ def read(directory: str = ".") -> tuple[Launch, float]:
         return Launch(**values), created
     except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
         raise trouble(os.path.abspath(directory), error) from None
+
+
+def is_newer(directory: str) -> bool:
+    """Whether a newer version made the task: whatever it looks like to us, it is not ours to judge."""
+    try:
+        return bool(json.loads(_read(directory, "launch.json"))["format"] > FORMAT)
+    except (ValueError, TypeError, KeyError, OSError):
+        return False
 
 
 def _read(directory: str, name: str) -> bytes:

@@ -8,9 +8,10 @@ import threading
 import time
 
 from outlast import process
-from outlast.errors import AmbiguousTask, DamagedTask, OutlastError, StartFailed, UnknownTask, named
+from outlast.errors import AmbiguousTask, DamagedTask, NewerTask, OutlastError, StartFailed, UnknownTask, named
 from outlast.frozen import replaced
 from outlast.store import launchfile, output, view
+from outlast.store.hold import is_held
 from outlast.store.index import Index
 from outlast.store.status import is_damage, is_watched, trouble
 
@@ -117,7 +118,7 @@ class Registry:
                 return
             row = self.index.row(task_id)
             self.remove(task_id)
-            freed = row.kept_bytes if row else 0
+            freed = row.kept_bytes if row and self.index.row(task_id) is None else 0
             taken, over = taken - freed, over - freed
 
     def confirm(self, task_id: str, entry: Entry | None = None) -> None:
@@ -203,7 +204,7 @@ class Registry:
         for task_id in self.index.ids():
             try:
                 self._settle(task_id)
-            except UnknownTask:
+            except (UnknownTask, NewerTask):
                 continue
             except DamagedTask:
                 yield task_id
@@ -266,10 +267,10 @@ class Registry:
     # --- remove --------------------------------------------------------------------------
 
     def remove(self, task_id: str) -> bool:
-        """Remove a task that nobody watches; whether it was there."""
+        """Remove a task that nobody watches or holds; whether it was removed."""
         directory = self.home.task(task_id)
         try:
-            if is_watched(directory):
+            if is_watched(directory) or is_held(directory) or launchfile.is_newer(directory):
                 return False
         except OSError as error:
             if not is_damage(error):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _SHELLS = ("bash", "zsh", "fish")
 _TAKE_IDS = ("show", "logs", "wait", "kill", "send")
+_TAKE_WORDS = {"tasks": ("all", "running", "completed", "error")}
 _IDS_AT_MOST = 50
 
 _BASH = """\
@@ -80,7 +81,7 @@ def _bash() -> str:
     cases = []
     for verb in VERBS:
         ids = "$(outlast completion ids 2>/dev/null)" if verb in _TAKE_IDS else ""
-        options = " ".join(options_of(verb))
+        options = " ".join([*options_of(verb), *_TAKE_WORDS.get(verb, ())])
         cases.append(f'        {verb}) COMPREPLY=($(compgen -W "{options} {ids}" -- "$word")) ;;')
     return _BASH.format(verbs=" ".join(VERBS), cases="\n".join(cases))
 
@@ -90,6 +91,7 @@ def _fish() -> str:
     for verb in VERBS:
         seen = f'-n "__fish_seen_subcommand_from {verb}"'
         lines += [f"complete -c outlast {seen} -l {option[2:]}\n" for option in options_of(verb)]
+        lines += [f"complete -c outlast {seen} -f -a {word}\n" for word in _TAKE_WORDS.get(verb, ())]
         if verb in _TAKE_IDS:
             lines.append(f'complete -c outlast {seen} -f -a "(outlast completion ids)"\n')
     return "".join(lines)

@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from outlast.model import Task
+    from outlast.model import Task, Waited
     from outlast.shell import Shell
 
 RECENT_S = 3600.0
@@ -46,7 +46,7 @@ def ps(words: Sequence[str]) -> int:
         if asked.json:
             write("".join(_json(shell, task) + "\n" for task in tasks))
         elif tasks:
-            write(render.table([(task, shell.line_counts(task)) for task in tasks], _width()))
+            write(render.table([(task, shell.line_counts(task)) for task in tasks], width()))
         else:
             write("No tasks found.\n")
     return 0
@@ -64,7 +64,8 @@ def _recent(tasks: list[Task]) -> list[Task]:
     return [task for task in tasks if not task.finished or task.task_id in shown]
 
 
-def _width() -> int:
+def width() -> int:
+    """How many columns there are to write in."""
     if os.environ.get("COLUMNS", "").isdigit():
         return int(os.environ["COLUMNS"])
     try:
@@ -90,25 +91,43 @@ def wait_parser() -> Parser:
     made = Parser(
         "wait",
         "Wait until tasks end, by event. Exits with the (first failed) task's own code, or 124 if time ran out.",
-        "  outlast wait bash-1a2b && echo built\n  outlast wait --timeout 10m 1a2b 3c4d",
+        "  outlast wait bash-1a2b && echo built\n  outlast wait --timeout 10m 1a2b 3c4d\n"
+        "  outlast wait --until 'Listening on' --timeout 30 1a2b && echo ready\n"
+        "  outlast wait --port 3000 1a2b          or HOST:PORT\n"
+        "  outlast wait --url http://localhost:3000/health 1a2b\n\n"
+        "With --until, --port, --url or --quiet the exit code is 0 once it is true of every task.\n"
+        "If a task is over before that, it is the task's own code, or 1 if that was 0; 124 if time\nran out.",
     )
     made.add_argument("--timeout", type=seconds, metavar="SEC", help="wait this long at most")
+    for_one = made.add_mutually_exclusive_group()
+    for_one.add_argument("--until", metavar="RE", help="until a line of the output matches, also an unfinished one")
+    for_one.add_argument("--port", metavar="N", help="until this TCP port takes connections")
+    for_one.add_argument("--url", metavar="U", help="until this URL answers with a status below 500")
+    for_one.add_argument("--quiet", type=seconds, metavar="SEC", help="until nothing was printed for this long")
     return made.takes_id(many=True).takes_session().takes_json()
 
 
 def wait(words: Sequence[str]) -> int:
-    from outlast.faces.cli.run import AFTER_LIMIT, exit_code
-
     asked = parse(wait_parser(), words)
     deadline = Deadline(asking.seconds("timeout", asked.timeout))
+    what = {name: getattr(asked, name) for name in ("until", "port", "url", "quiet")}
+    condition = any(value is not None for value in what.values())
     codes = []
     with open_shell(asked.session) as shell:
         ids = [shell.show(one).task_id for one in asked.id]
         for task_id in ids:
-            task = shell.wait(task_id, timeout=deadline.left())
-            if asked.json:
-                write(render.as_json(task) + "\n")
-            else:
-                write(f"{task.task_id} {task.status} after {render.duration(task.elapsed_ms)}: {render.ending(task)}\n")
-            codes.append(exit_code(task) if task.finished else AFTER_LIMIT)
+            task = shell.wait(task_id, timeout=deadline.left(), **what)
+            write(render.as_json(task) + "\n" if asked.json else render.waited(task, condition))
+            codes.append(waited_code(task, condition))
     return next((code for code in codes if code), 0)
+
+
+def waited_code(task: Waited, condition: bool) -> int:
+    """The exit code of a wait. A script must be able to tell "ready" from "died" and from "not yet"."""
+    from outlast.faces.cli.run import AFTER_LIMIT, exit_code
+
+    if condition and task.met:
+        return 0
+    if not task.finished:
+        return AFTER_LIMIT
+    return exit_code(task) or int(condition)

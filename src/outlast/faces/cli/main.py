@@ -29,6 +29,7 @@ _ABOUT_A_TASK = (UnknownTask, AmbiguousTask, AlreadyEnded, InputRefused)  # ordi
 VERBS = {
     "run": ("run", "run a command, in the foreground or (--bg) in the background"),
     "ps": ("look", "list this session's running and recent tasks"),
+    "tasks": ("dashboard", "the dashboard: a table of tasks for people, live with --watch"),
     "show": ("look", "show everything about one task"),
     "logs": ("logs", "print what a task printed, or follow it (-f)"),
     "wait": ("look", "wait until tasks end"),

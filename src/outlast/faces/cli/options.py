@@ -30,6 +30,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ")
+        one, contradicts, other = message.partition(": not allowed with argument ")
+        if contradicts:
+            raise BadInput(f"{other} and {one} cannot be used together; leave out one of them.")
         raise BadInput(f"{message[:1].upper()}{message[1:]}; `{self.prog} --help` explains.")
 
     @property

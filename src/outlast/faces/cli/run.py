@@ -11,15 +11,19 @@ import sys
 from outlast import asking, process
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
+from outlast.faces.cli.look import waited_code
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
-from outlast.model import STREAMS, Stdin
+from outlast.model import STREAMS, Stdin, Waited
+from outlast.store.hold import Hold
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
     from types import FrameType
+    from typing import Any
 
+    from outlast.conditions import UnderWay
     from outlast.model import Slice, Task
     from outlast.shell import Shell
 
@@ -28,6 +32,7 @@ _EXAMPLES = """\
   outlast run make test                      several words are joined as they are
   outlast run 'cd app && npm ci | tee log'   one word is a whole shell command
   outlast run --bg --limit 1h ./train.sh     in the background, for an hour at most
+  outlast run --bg --ready Local: npx vite   until it is ready, has died, or 30 s have passed
   outlast run --wait 10 make                 see 10 s of it, then leave it running
   outlast run --stdin open --bg bc           feed it later with `outlast send`
   outlast run --split --json 'ls /nowhere'   one JSON object, stdout and stderr apart
@@ -44,6 +49,9 @@ def parser() -> Parser:
     add = made.add_argument
     add("--bg", action="store_true", help="return at once and print the task id alone")
     add("--wait", type=seconds, metavar="SEC", help="wait this long at most, then leave it running")
+    add("--auto-bg", action="store_true", help="leave a development command running once it prints after 2 s")
+    add("--startup-wait", type=seconds, metavar="SEC", help="with --bg: see first how it starts, for this long at most")
+    add("--ready", metavar="RE", help="with --bg: return when a line of its output matches (after 30 s at most)")
     add("--limit", type=seconds, metavar="SEC", help="end it when it has run this long (inf: never)")
     add("--cwd", metavar="D", help="run in this directory")
     add("--env", action="append", default=[], metavar="K=V", help="set a variable (may be repeated)")
@@ -73,12 +81,28 @@ def run(words: Sequence[str]) -> int:
         "description": asked.description,
     }
     asking.seconds("wait", asked.wait)  # wrong is wrong, also in the background
+    if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
+        raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
     with open_shell(asked.session) as shell:
         if asked.bg:
-            task = shell.start(command, **how)
-            write(render.as_json(task) + "\n" if asked.json else f"{task.task_id}\n")
-            return 0
+            return _background(shell, command, how, asked)
         return _Foreground(shell, asked).run(command, how)
+
+
+def _background(shell: Shell, command: str, how: dict[str, Any], asked: Namespace) -> int:
+    task = shell.start(command, startup_wait=asked.startup_wait, ready=asked.ready, **how)
+    if not isinstance(task, Waited):
+        write(render.as_json(task) + "\n" if asked.json else f"{task.task_id}\n")
+        return 0
+    opening = render.opening(shell.read(task.task_id), shell.line_counts(task))
+    condition = asked.ready is not None
+    if asked.json:
+        write(render.as_json(task, ready=task.met if condition else None, **opening) + "\n")
+    else:
+        write(f"{task.task_id}\n")
+        sys.stderr.write(render.waited(task, condition) + render.opening_text(opening))
+    # Still running is what a background command should be, unless it should be ready by now.
+    return waited_code(task, condition) if task.finished or condition else 0
 
 
 def wants_json(words: Sequence[str]) -> bool:
@@ -138,19 +162,25 @@ class _Foreground:
         self._interrupts = 0
         self._task_id = ""
         self._at: dict[str, int] = {}
+        self._leave: UnderWay | None = None
 
     def run(self, command: str, how: dict[str, object]) -> int:
         patience = self._shell.patience(self._asked.wait, self._asked.limit)
         # A person waits as long as they like: only the default limit and --wait end this.
         timeout = patience.seconds if patience.then_end or self._asked.wait is not None else None
         signal.signal(signal.SIGINT, self._interrupt)
-        task = self._shell.start(command, **how)  # type: ignore[arg-type]
+        with Hold() as hold:
+            return self._attend(command, {**how, "hold": hold}, timeout, patience.then_end)
+
+    def _attend(self, command: str, how: dict[str, Any], timeout: float | None, then_end: bool) -> int:
+        task = self._shell.start(command, **how)
         self._task_id = task.task_id
+        self._leave = self._shell.leaving(command, self._asked.auto_bg or None)
         self._at = dict.fromkeys(STREAMS if task.split else STREAMS[:1], 0)
         if self._interrupts:
             self._end_as_asked()
         try:
-            self._show(timeout, patience.then_end)
+            self._show(timeout, then_end)
         except OSError as error:
             self._say_that_nobody_reads(error)
             raise
@@ -158,10 +188,10 @@ class _Foreground:
 
     def _show(self, timeout: float | None, then_end: bool) -> None:
         """What is printed until the command ends or we stop waiting."""
-        for piece in self._shell.follow(self._task_id, timeout=timeout, to_end_of="command"):
+        for piece in self._shell.follow(self._task_id, timeout=timeout, to_end_of="command", leave=self._leave):
             self._at[piece.stream] = piece.next
             self._copy(piece)
-        if then_end and not self._shell.executor.has_ended(self._task_id):
+        if then_end and not (self._leave and self._leave.met) and not self._shell.executor.has_ended(self._task_id):
             self._shell.end_for_limit(self._task_id)
             for piece in self._shell.fresh(self._task_id, self._at):
                 self._copy(piece)

@@ -1,0 +1,280 @@
+"""What can be waited for besides a task's end: a line that it prints, a port, a URL, silence.
+
+A condition only looks; whoever waits (`Shell`, `AsyncShell`) decides when. A line and
+silence are looked for when the bell rings. Nothing rings when a stranger's port opens,
+so ports and URLs are tried again and again, less and less often: that is the only
+polling in Outlast.
+"""
+
+from __future__ import annotations
+
+import time
+
+from outlast import asking
+from outlast.errors import BadInput, BadPattern, named
+from outlast.sieve import Sieve
+from outlast.text import Cleaner
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from urllib.request import OpenerDirector
+
+    from outlast.model import Cursor
+    from outlast.store.output import Source
+
+FIRST_TRY_S, LAST_TRY_S, SLOWER = 0.05, 1.0, 1.5  # between two tries, at first and in the end
+CONNECT_S = 1.0  # for a port that takes packets and says nothing
+LONGEST_TRY_S = 10.0  # for a URL: some servers compile first
+SHORTEST_TRY_S = 0.2  # also if no time is left: who asks without waiting wants to know
+LONGEST_PROMPT = 8192  # characters of an unfinished line that are matched; a longer one is no prompt
+LONGEST_MATCH = 2000  # characters of a line that a reply repeats
+NOT_READY = 500  # the first HTTP status that says that a server cannot answer yet
+_LOOPBACK = ("127.0.0.1", "::1")
+_PORTS = range(1, 65536)
+
+
+class Condition:
+    """Something that may come true while a task runs."""
+
+    to_end_of = "task"  # or of its "command": what ends the wait for it
+    by_output = False  # whether it can come true when the task prints
+    matched: str | None = None  # what showed that it is true
+
+    def begin(self, streams: Mapping[str, Source]) -> None:
+        """Told once, before the first look: the task's output."""
+
+    def look(self, over: bool, left: float | None = None) -> bool:
+        """Whether it is true now; `over` if nothing more will come of the task, `left` is how long it may take."""
+        raise NotImplementedError
+
+    def patience(self) -> float | None:
+        """After how long to look again if nothing happens."""
+        return None
+
+
+def chosen(
+    *,
+    until: str | None = None,
+    port: int | str | None = None,
+    url: str | None = None,
+    quiet: float | None = None,
+    cursor: str | Cursor | None = None,
+) -> Condition | None:
+    """The one condition that was asked for, if any."""
+    given = {"until": until, "port": port, "url": url, "quiet": quiet}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise BadInput(f"Only one of {' and '.join(names)} can be waited for at a time; leave out the rest.")
+    if cursor is not None and until is None:
+        raise BadInput("A cursor says from where `until` looks; leave it out, or give a pattern.")
+    if until is not None:
+        return Line(until, asking.cursor(cursor))
+    if port is not None:
+        return Port(port)
+    if url is not None:
+        return Url(url)
+    return Quiet(quiet) if quiet is not None else None
+
+
+# --- a line ------------------------------------------------------------------------------
+
+
+class Line(Condition):
+    """A line of the output matches; also one that has no end yet, such as a prompt."""
+
+    by_output = True
+
+    def __init__(self, pattern: str, start: Cursor) -> None:
+        if not isinstance(pattern, str):
+            raise BadInput(f"The pattern is text, not {type(pattern).__name__}.")
+        if not pattern:
+            raise BadPattern("The pattern is empty, so every line would match; say what to wait for.")
+        self._pattern, self._start = pattern, start
+        self._streams: list[_Matching] = []
+        Sieve(pattern, None)  # a wrong pattern is told before anything is started
+
+    def begin(self, streams: Mapping[str, Source]) -> None:
+        self._streams = [
+            _Matching(source, self._start.at(name), Sieve(self._pattern, None)) for name, source in streams.items()
+        ]
+
+    def look(self, over: bool, left: float | None = None) -> bool:
+        found = next((line for one in self._streams if (line := one.look(over)) is not None), None)
+        self.matched = None if found is None else found[:LONGEST_MATCH]
+        return found is not None
+
+
+class _Matching:
+    """One stream, read once from its start on."""
+
+    def __init__(self, source: Source, place: int, sieve: Sieve) -> None:
+        self._source, self._place, self._sieve = source, place, sieve
+        self._cleaner = Cleaner()
+
+    def look(self, over: bool) -> str | None:
+        """The first line that matches in what is new."""
+        for piece in self._source.chunks(self._place, self._source.end()):
+            self._place = piece.next
+            text = self._cleaner.finish() + "\n" if piece.dropped else ""
+            passed = self._sieve.feed(text + self._cleaner.feed(piece.data))
+            if passed:
+                return passed.partition("\n")[0]
+        line = self._cleaner.unfinished(None if over else LONGEST_PROMPT)
+        return line if line and self._sieve.matches(line) else None
+
+
+# --- silence -----------------------------------------------------------------------------
+
+
+class Quiet(Condition):
+    """Nothing was printed for so many seconds since the wait began, or the task is over."""
+
+    by_output = True
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = asking.seconds("quiet", seconds, least=0.001)
+        if self._seconds is None:
+            raise BadInput("The quiet must be a number of seconds that passes; leave it out to wait for the end.")
+        self._sources: tuple[Source, ...] = ()
+        self._size = -1
+        self._since = 0.0
+
+    def begin(self, streams: Mapping[str, Source]) -> None:
+        self._sources = tuple(streams.values())
+
+    def look(self, over: bool, left: float | None = None) -> bool:
+        size = sum(source.end() for source in self._sources)
+        if size != self._size:
+            self._size, self._since = size, time.monotonic()
+        if over:
+            self.matched = "it is over"
+        elif self.patience() == 0:
+            self.matched = f"no output for {self._seconds:g} s"
+        return self.matched is not None
+
+    def patience(self) -> float:
+        assert self._seconds is not None
+        return max(0.0, self._since + self._seconds - time.monotonic())
+
+
+class UnderWay(Condition):
+    """The command has run for so long, and has printed something: nobody has to wait for it any more."""
+
+    by_output = True
+    to_end_of = "command"
+
+    def __init__(self, seconds: float) -> None:
+        self._at = time.monotonic() + seconds
+        self._sources: tuple[Source, ...] = ()
+        self.met = False
+
+    def begin(self, streams: Mapping[str, Source]) -> None:
+        self._sources = tuple(streams.values())
+
+    def look(self, over: bool, left: float | None = None) -> bool:
+        if not over and time.monotonic() >= self._at:
+            self.met = any(source.end() for source in self._sources)
+        return self.met
+
+    def patience(self) -> float | None:
+        # Afterwards the bell rings when it prints.
+        left = self._at - time.monotonic()
+        return left if left > 0 else None
+
+
+# --- what others answer ------------------------------------------------------------------
+
+
+class _Tried(Condition):
+    """What can only be found out by trying."""
+
+    def __init__(self) -> None:
+        self._pause = FIRST_TRY_S
+
+    def look(self, over: bool, left: float | None = None) -> bool:
+        most = LONGEST_TRY_S if left is None else min(left, LONGEST_TRY_S)
+        self.matched = self._try(max(most, SHORTEST_TRY_S))
+        return self.matched is not None
+
+    def patience(self) -> float:
+        pause, self._pause = self._pause, min(self._pause * SLOWER, LAST_TRY_S)
+        return pause
+
+    def _try(self, most: float) -> str | None:
+        raise NotImplementedError
+
+
+class Port(_Tried):
+    """A TCP port takes a connection, whoever it is that opened it."""
+
+    def __init__(self, asked: int | str) -> None:
+        super().__init__()
+        host, port = _address(asked)
+        self._addresses = [(one, port) for one in ((host,) if host else _LOOPBACK)]
+
+    def _try(self, most: float) -> str | None:
+        import socket
+
+        for host, port in self._addresses:
+            try:
+                socket.create_connection((host, port), min(CONNECT_S, most)).close()
+                return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            except (OSError, UnicodeError):
+                continue
+        return None
+
+
+def _address(asked: int | str) -> tuple[str, int]:
+    host, _, port = str(asked).rpartition(":")
+    if isinstance(asked, bool) or not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) in _PORTS):
+        raise BadInput(f"{named(asked)} is not a port; give a number from 1 to 65535, or HOST:PORT.")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class Url(_Tried):
+    """An HTTP GET is answered with a status below 500; a redirect is an answer too."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        from urllib.parse import urlsplit
+
+        try:
+            parts = urlsplit(url)
+            self._host, _ = parts.hostname, parts.port
+        except (ValueError, TypeError, AttributeError):
+            raise BadInput(f"{named(url)} is not a URL; write http://HOST:PORT/PATH.") from None
+        if parts.scheme not in ("http", "https") or not self._host or not url.isprintable() or " " in url:
+            raise BadInput(f"{named(url)} is not a URL of a web server; write http://HOST:PORT/PATH.")
+        self._url = url
+
+    def _try(self, most: float) -> str | None:
+        from http.client import HTTPException
+        from urllib.error import HTTPError
+
+        try:
+            with self._opener().open(self._url, timeout=most) as answer:
+                status = answer.status
+        except HTTPError as error:
+            status = error.code
+            error.close()
+        except (OSError, HTTPException, ValueError):
+            return None
+        return f"HTTP status {status}" if status < NOT_READY else None
+
+    def _opener(self) -> OpenerDirector:
+        import ssl
+        from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, build_opener
+
+        class Stay(HTTPRedirectHandler):
+            def redirect_request(self, *_: object) -> None:
+                return None
+
+        if not _is_loopback(self._host or ""):
+            return build_opener(Stay)
+        # What we start ourselves is asked directly, and whether it answers is no matter of trust.
+        return build_opener(Stay, ProxyHandler({}), HTTPSHandler(context=ssl._create_unverified_context()))
+
+
+def _is_loopback(host: str) -> bool:
+    return host in ("::1", "localhost") or host.endswith(".localhost") or host.startswith("127.")

@@ -1,0 +1,109 @@
+"""The dashboard as text: words, widths, colours. Golden: `tests/golden/dashboard*.txt`."""
+
+from __future__ import annotations
+
+import pytest
+
+from outlast.faces.table import EMPTY, columns, dashboard, fitted, minutes
+from outlast.frozen import replaced
+from outlast.model import Task
+from tests.cli import agreed
+
+A_TASK = Task(
+    task_id="bash-00000001",
+    kind="bash",
+    category="bash",
+    status="running",
+    reason=None,
+    exit_code=None,
+    signal=None,
+    pipe_status=None,
+    ended_by=None,
+    error=None,
+    command="npm run dev",
+    description="",
+    session="default",
+    cwd="/",
+    shell="/bin/bash",
+    executor="local",
+    pid=1,
+    pgid=1,
+    started_at=0.0,
+    ended_at=None,
+    elapsed_ms=0,
+    cpu_ms=None,
+    limit=None,
+    children=(),
+    split=False,
+    closed=False,
+    output_file="/output",
+)
+FIVE = [
+    replaced(A_TASK, elapsed_ms=12_999),
+    replaced(A_TASK, task_id="bash-00000002", status="pending", description="waits for a place"),
+    replaced(
+        A_TASK,
+        task_id="agent-0000003",
+        kind="agent",
+        status="completed",
+        description="日本語 e\u0301",
+        elapsed_ms=184_000,
+    ),
+    replaced(
+        A_TASK, task_id="bash-00000004", status="failed", command="a\n\x1b[31mb " + "c" * 100, elapsed_ms=4_500_000
+    ),
+    replaced(A_TASK, task_id="bash-00000005", status="killed", executor="ssh"),
+]
+
+
+@pytest.mark.parametrize(("name", "colour"), [("dashboard.txt", False), ("dashboard_colour.txt", True)])
+def test_the_dashboard(name: str, colour: bool) -> None:
+    text = dashboard(FIVE, 80, colour)
+    assert text == agreed(name, text)
+
+
+def test_every_line_fits_the_screen() -> None:
+    for width in (60, 80, 200):
+        assert all(columns(line) <= width for line in dashboard(FIVE, width, colour=False).splitlines())
+
+
+def test_ten_rows_and_how_many_more() -> None:
+    def lines(count: int) -> list[str]:
+        return dashboard([A_TASK] * count, 80, colour=False).splitlines()
+
+    assert len(lines(10)) == 11
+    assert lines(11)[11:] == ["... and 1 more tasks"]
+    assert lines(35)[11:] == ["... and 25 more tasks"]
+
+
+def test_no_tasks() -> None:
+    assert dashboard([], 80, colour=True) == f"{EMPTY}\n" == "No tasks found\n"
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"), [(0, "0m 0s"), (999, "0m 0s"), (61_000, "1m 1s"), (4_500_000, "75m 0s"), (-5, "0m 0s")]
+)
+def test_times(milliseconds: int, text: str) -> None:
+    assert minutes(milliseconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "wide"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("●…", 2), ("a\u200db", 2), ("각", 2)]
+)
+def test_columns(text: str, wide: int) -> None:
+    assert columns(text) == wide
+
+
+@pytest.mark.parametrize(
+    ("text", "size", "cut"),
+    [
+        ("abc", 3, "abc"),
+        ("abcd", 3, "ab…"),
+        ("日本語", 5, "日本…"),
+        ("日本語", 4, "日…"),
+        ("ab cd", 4, "ab…"),
+        ("ab", 0, ""),
+    ],
+)
+def test_cutting(text: str, size: int, cut: str) -> None:
+    assert fitted(text, size) == cut
