@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.measure import Lacks
+from bench.measure import Lacks, first_line
 
 PEERS = Path(__file__).parent.parent.parent / ".venv-peers"
 PATIENCE_S = 60.0
@@ -53,8 +54,18 @@ class Peer:
     def close(self) -> None:
         """End everything, by its own means."""
 
+    def renew(self) -> None:
+        """As if it had just been opened."""
+        self.remove()
+        self.__init__()  # type: ignore[misc]
+        self.open()
+
     def remove(self) -> None:
-        self.close()
+        """Close it and remove its place."""
+        try:
+            self.close()
+        except Exception as error:  # it broke down before: what is left of it is only its place
+            print(f"bench: {self.name} did not end well: {first_line(error)}", file=sys.stderr)
         shutil.rmtree(self.place, ignore_errors=True)
 
     # --- what is measured --------------------------------------------------------------

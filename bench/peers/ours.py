@@ -48,6 +48,11 @@ class Ours(Peer):
                 file.write(f"output_limit_bytes = {self._limit}\n")
         self.shell = Shell.open(self.home)
 
+    def renew(self) -> None:
+        """Another host with an empty state directory; the place stays."""
+        self.close()
+        self.open()
+
     def close(self) -> None:
         if self._waiter is not None:
             self._waiter.communicate()

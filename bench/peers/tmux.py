@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-
 from bench.peers.base import Peer, not_on_path
 
 
