@@ -34,7 +34,7 @@ class Timing:
     def as_dict(self) -> dict[str, object]:
         if not self.seconds:
             return {"trouble": self.trouble}
-        found = {
+        found: dict[str, object] = {
             "ms": round(self.median * 1000, 3),
             "p95_ms": round(self.p95 * 1000, 3),
             "times": len(self.seconds),

@@ -53,7 +53,7 @@ def _ours(peer: Ours, tasks: int) -> float:
 
 def _theirs(peer: Peer, tasks: int) -> float:
     """All that carries its mark except the commands, with the tasks less without them; opened anew to end them."""
-    if type(peer).kill is Peer.kill:
+    if not peer.can_kill:
         raise Lacks  # nothing would end them
     tickets = []
     before = _marked_kib(peer)

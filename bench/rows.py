@@ -274,6 +274,8 @@ def end_of_a_tree(race: Race) -> Row:
         command = f"{{ echo $$; {lines}; }} > {pids}.new; mv {pids}.new {pids}; wait"
 
         def turn() -> float:
+            if not peer.can_kill:
+                raise Lacks
             ticket = peer.start(command)
             deadline = time.monotonic() + 10
             while not os.path.exists(pids) and time.monotonic() < deadline:

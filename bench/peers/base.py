@@ -68,6 +68,10 @@ class Peer:
             print(f"bench: {self.name} did not end well: {first_line(error)}", file=sys.stderr)
         shutil.rmtree(self.place, ignore_errors=True)
 
+    @property
+    def can_kill(self) -> bool:
+        return type(self).kill is not Peer.kill
+
     # --- what is measured --------------------------------------------------------------
 
     def foreground(self, command: str) -> None:
@@ -117,7 +121,7 @@ class Peer:
     def call(self, *words: str, stdin: bytes | None = None) -> bytes:
         """A command line of this peer, run to its end."""
         given: dict[str, Any] = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
-        ran = subprocess.run(
+        ran: subprocess.CompletedProcess[bytes] = subprocess.run(
             words, env=self.env, cwd=self.place, stdout=subprocess.PIPE, timeout=PATIENCE_S, check=True, **given
         )
         return ran.stdout

@@ -56,9 +56,11 @@ class _Transport(xmlrpc.client.Transport):
         self._path = path
 
     def make_connection(self, host: Any) -> http.client.HTTPConnection:
-        if not self._connection[1]:
-            self._connection = host, _Connection(self._path)
-        return self._connection[1]
+        connection = self._connection[1]
+        if not connection:
+            connection = _Connection(self._path)
+            self._connection = host, connection
+        return connection
 
 
 class Supervisord(Peer):
