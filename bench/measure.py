@@ -11,6 +11,10 @@ Turn = Callable[[], float]
 """One go of one contestant: the seconds that count."""
 
 
+SETTLE_S = 0.03
+"""Between two turns: what one contestant still does after its answer must not be paid for by the next."""
+
+
 class Lacks(Exception):
     """This contestant has no such thing."""
 
@@ -59,6 +63,7 @@ class _Lane:
     trouble: str = ""
 
     def go(self, counted: bool) -> None:
+        time.sleep(SETTLE_S)
         start = time.perf_counter()
         try:
             took = self.turn()

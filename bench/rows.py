@@ -142,7 +142,7 @@ def foreground_first(race: Race) -> Row:
     def turn_of(peer: Peer) -> Turn:
         def turn() -> float:
             if isinstance(peer, Ours):
-                peer.renew()
+                peer.reopen()
             return timed(lambda: peer.foreground("true"))
 
         return turn

@@ -13,7 +13,7 @@ from typing import Any
 from bench.measure import Lacks, first_line
 
 PEERS = Path(__file__).parent.parent.parent / ".venv-peers"
-PATIENCE_S = 60.0
+PATIENCE_S = float(os.environ.get("OUTLAST_BENCH_PATIENCE", "60"))
 """The longest that one call may take; what is slower than this is no figure but a remark."""
 
 MARK = "OUTLAST_BENCH_PEER"

@@ -140,6 +140,10 @@ class DesktopCommander(_Server):
     package = "@wonderwhy-er/desktop-commander"
     program = "dist/index.js"
 
+    def open(self) -> None:
+        super().open()
+        self.tool("set_config_value", key="telemetryEnabled", value=False)
+
     def foreground(self, command: str) -> None:
         self.tool("start_process", command=command, timeout_ms=60_000)
 
@@ -152,7 +156,7 @@ class DesktopCommander(_Server):
         return int(found[1])
 
     def wait(self, ticket: int) -> None:
-        self.tool("read_process_output", pid=ticket, timeout_ms=60_000)
+        self.tool("read_process_output", pid=ticket)
 
     def kill(self, ticket: int) -> None:
         self.tool("force_terminate", pid=ticket)

@@ -28,11 +28,10 @@ class Ours(Peer):
         self._limit = output_limit_bytes
         self._waiter: subprocess.Popen[bytes] | None = None
         self.shell: Shell | None = None
-        self._homes = 0
 
     @property
     def home(self) -> str:
-        return f"{self.place}/state{self._homes}"
+        return f"{self.place}/state"
 
     @property
     def opened(self) -> Shell:
@@ -40,18 +39,16 @@ class Ours(Peer):
         return self.shell
 
     def open(self) -> None:
-        """A new state directory, as on the first day."""
-        self._homes += 1
         os.mkdir(self.home, 0o700)
         if self._limit:
             with open(f"{self.home}/config.toml", "w") as file:
                 file.write(f"output_limit_bytes = {self._limit}\n")
         self.shell = Shell.open(self.home)
 
-    def renew(self) -> None:
-        """Another host with an empty state directory; the place stays."""
-        self.close()
-        self.open()
+    def reopen(self) -> None:
+        """As another host that has run nothing yet does."""
+        self.opened.close()
+        self.shell = Shell.open(self.home)
 
     def close(self) -> None:
         if self._waiter is not None:
