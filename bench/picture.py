@@ -38,7 +38,7 @@ class _Scale:
     """From a ratio to a place on the line."""
 
     def __init__(self, ratios: list[float]) -> None:
-        self.low = math.floor(math.log10(min([*ratios, 1.0])))
+        self.low = max(-1, math.floor(math.log10(min([*ratios, 1.0]))))  # a bar of no length says enough below
         self.high = max(1, math.ceil(math.log10(max([*ratios, 1.0]))))
 
     def x(self, ratio: float) -> float:
@@ -54,16 +54,21 @@ def _panel(title: str, found: list[tuple[str, float]], scale: _Scale, top: float
     first = top + 28
     bottom = first + _STEP * len(found)
     for tick in scale.ticks():
-        kind = "raw" if tick == 1 else "grid"
         x = scale.x(tick)
-        parts.append(f'<line class="{kind}" x1="{x:.1f}" y1="{first - 4:g}" x2="{x:.1f}" y2="{bottom:g}"/>')
+        if tick != 1:
+            parts.append(_line("grid", x, first - 4, bottom))
         parts.append(
             f'<text class="small" x="{x:.1f}" y="{bottom + 14:g}" text-anchor="middle">'
             f"{'raw' if tick == 1 else f'×{tick:g}'}</text>"
         )
     for place, (name, ratio) in enumerate(found):
         parts.append(_bar(name, ratio, scale, first + place * _STEP))
+    parts.append(_line("raw", scale.x(1), first - 4, bottom))
     return "\n".join(parts), bottom + 36
+
+
+def _line(kind: str, x: float, top: float, bottom: float) -> str:
+    return f'<line class="{kind}" x1="{x:.1f}" y1="{top:g}" x2="{x:.1f}" y2="{bottom:g}"/>'
 
 
 def _bar(name: str, ratio: float, scale: _Scale, y: float) -> str:

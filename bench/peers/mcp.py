@@ -46,7 +46,7 @@ class _Server(Peer):
         assert self._server.stdin is not None
         self._server.stdin.close()  # this is how a client says goodbye
         try:
-            self._server.wait(3)
+            self._server.wait(1)
         except subprocess.TimeoutExpired:
             self._server.terminate()
             self._server.wait()
