@@ -52,7 +52,7 @@ def _ours(peer: Ours, tasks: int) -> float:
 
 
 def _theirs(peer: Peer, tasks: int) -> float:
-    """All that carries its mark except the commands, with the tasks less without them; opened anew to end them."""
+    """All that carries its mark except the commands: with the tasks, less without them."""
     if not peer.can_kill:
         raise Lacks  # nothing would end them
     tickets = []
@@ -62,8 +62,7 @@ def _theirs(peer: Peer, tasks: int) -> float:
             tickets.append(peer.start(_COMMAND))
         return (_marked_kib(peer) - before) / tasks / 1024
     finally:
-        for ticket in tickets:
-            peer.kill(ticket)
+        peer.kill_all(tickets)
 
 
 def _marked_kib(peer: Peer) -> int:

@@ -31,7 +31,8 @@ class Peer:
         for name in ("home", "tmp"):
             os.mkdir(f"{self.place}/{name}")
         self.env = {
-            **{name: os.environ[name] for name in ("PATH", "LD_LIBRARY_PATH") if name in os.environ},
+            **{name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+            "PATH": plain_path(),
             "HOME": f"{self.place}/home",
             "TMPDIR": f"{self.place}/tmp",
             "LC_ALL": "C.UTF-8",
@@ -109,6 +110,10 @@ class Peer:
     def kill(self, ticket: Any) -> None:
         raise Lacks
 
+    def kill_all(self, tickets: list[Any]) -> None:
+        for ticket in tickets:
+            self.kill(ticket)
+
     def list_finished(self) -> None:
         raise Lacks
 
@@ -125,6 +130,11 @@ class Peer:
             words, env=self.env, cwd=self.place, stdout=subprocess.PIPE, timeout=PATIENCE_S, check=True, **given
         )
         return ran.stdout
+
+
+def plain_path() -> str:
+    """Ours without the shims of version managers, which take longer than what they stand for."""
+    return ":".join(place for place in os.environ.get("PATH", os.defpath).split(":") if not place.endswith("/shims"))
 
 
 def not_on_path(command: str) -> str:
