@@ -105,7 +105,7 @@ def draw(rows: list[Row]) -> str:
         f'role="img" aria-label="Time of each system as a multiple of raw">\n<style>{_STYLE}</style>\n'
         f'<rect class="back" width="{WIDTH}" height="{height}" rx="8"/>\n'
         f'<text class="small" x="24" y="32">{note}</text>\n'
-        f'<text class="small" x="24" y="48">Light bars: ways to do it by hand that keep nothing.</text>\n'
+        f'<text class="small" x="24" y="48">Paler bars: ways to do it by hand that keep nothing.</text>\n'
         + "\n".join(parts)
         + "\n</svg>\n"
     )
