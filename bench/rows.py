@@ -196,8 +196,17 @@ _FLOOD = f"head -c {GB} /dev/zero | tr '\\0' x"
 
 
 def _flood(race: Race, ours: Ours, others: list[Peer]) -> dict[str, Timing]:
-    who = [ours, race.raw, *others]
-    return race.run(lambda peer: lambda: timed(lambda: peer.flood(_FLOOD)), race.effort(3, 0, 5.0), who)
+    def turn_of(peer: Peer) -> Turn:
+        def turn() -> float:
+            os.sync()
+            try:
+                return timed(lambda: peer.flood(_FLOOD))
+            finally:
+                peer.discard()
+
+        return turn
+
+    return race.run(turn_of, race.effort(3, 0, 5.0), [ours, race.raw, *others])
 
 
 def output_bounded(race: Race) -> Row:

@@ -16,6 +16,7 @@ PEERS = Path(__file__).parent.parent.parent / ".venv-peers"
 PATIENCE_S = float(os.environ.get("OUTLAST_BENCH_PATIENCE", "60"))
 """The longest that one call may take; what is slower than this is no figure but a remark."""
 
+_LARGE = 10_000_000
 MARK = "OUTLAST_BENCH_PEER"
 
 
@@ -99,6 +100,13 @@ class Peer:
     def flood(self, command: str) -> None:
         """Run it until all that it prints is where it is kept."""
         self.foreground(command)
+
+    def discard(self) -> None:
+        """Remove what a flood has left: a disk that still writes it would slow down the next one."""
+        for place, _, names in os.walk(self.place):
+            for path in (f"{place}/{name}" for name in names):
+                if os.path.isfile(path) and os.path.getsize(path) > _LARGE:
+                    os.remove(path)
 
     def printed(self, command: str) -> Any:
         """Run it to its end; what `last_lines` needs."""

@@ -82,6 +82,9 @@ class Ours(Peer):
         self._waiter.stdin.flush()
         self._waiter.stdout.readline()
 
+    def discard(self) -> None:
+        self.opened.clean(all_finished=True)
+
     def printed(self, command: str) -> tuple[str, str]:
         task = self.opened.run(command)
         return task.task_id, str(int(task.cursor) - 14)
