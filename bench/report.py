@@ -126,13 +126,15 @@ def _row_as_json(row: Row) -> dict[str, object]:
 _PAGE = """# Speed
 
 Machines differ and are noisy, so each figure stands beside the raw limit of the same moment: what the standard library
-takes for the same thing with nothing kept. All contestants run in turns, in one
-loop. The ratio to raw is what is stable.
+takes for the same thing with nothing kept. All contestants run in turns, in one loop; the ratio to
+raw is what is stable.
 
 ![ratio to raw](bench.svg)
 
-{machine}. `make bench` measures again and writes this page; as root on Debian it also installs the other systems, and
-leaves out what cannot be had. `ARGS=--quick` takes less than a minute, `ARGS="--only start"` measures one row.
+{machine}.
+
+`make bench` measures again and writes this page; as root on Debian it also installs the other systems, and leaves out
+what cannot be had. `ARGS=--quick` takes about a minute, `ARGS="--only start"` measures one row.
 
 ## Ours
 

@@ -86,7 +86,7 @@ class Race:
 
     def effort(self, times: int = 30, warm_ups: int = 1, budget_s: float = 20.0) -> Effort:
         if self.quick:
-            return Effort(min(times, 3), warm_ups, 0.5)
+            return Effort(min(times, 3), 0, 0.5)
         return Effort(times, warm_ups, budget_s)
 
     def run(self, turn_of: Callable[[Peer], Turn], effort: Effort, who: list[Peer] | None = None) -> dict[str, Timing]:
