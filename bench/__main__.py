@@ -62,7 +62,7 @@ def main(words: list[str]) -> None:
             rows.append(row)
             print(report.line(row), flush=True)
     print(f"\n{report.comparison(rows)}")
-    for remark in [*report.troubles(rows), *(f"{name}: {what} is not installed" for name, what in missing.items())]:
+    for remark in [*report.troubles(rows), *(f"{name}: {why}" for name, why in missing.items())]:
         print(remark)
     # A part of a run is not what the page is about.
     partial = asked.quick or asked.only or asked.peer is not None
@@ -102,7 +102,7 @@ def _contestants(stack: ExitStack, wanted: list[str] | None, quick: bool) -> tup
         if wanted is not None and kind.name not in wanted:
             continue
         if what := kind.missing():
-            missing[kind.name] = what
+            missing[kind.name] = f"{what} is not installed"
             continue
         other = kind()
         stack.callback(other.remove)

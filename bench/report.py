@@ -194,7 +194,7 @@ def page(rows: list[Row], missing: dict[str, str]) -> str:
 
 def _remarks(rows: list[Row], missing: dict[str, str]) -> str:
     said = [f"- {trouble}" for trouble in troubles(rows)]
-    said += [f"- {name} took no part: {what} is not installed" for name, what in missing.items()]
+    said += [f"- {name} took no part: {why}" for name, why in missing.items()]
     return "\n" + "\n".join(said) + "\n" if said else ""
 
 

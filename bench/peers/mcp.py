@@ -76,7 +76,8 @@ class _Server(Peer):
     def _ask(self, method: str, **params: Any) -> Any:
         self._number += 1
         self._send({"id": self._number, "method": method, "params": params})
-        deadline = time.monotonic() + PATIENCE_S
+        # Coming up may take its time even where nothing else may.
+        deadline = time.monotonic() + (max(PATIENCE_S, 30.0) if method == "initialize" else PATIENCE_S)
         while (answer := self._line(deadline)).get("id") != self._number or "method" in answer:
             if "method" in answer and "id" in answer:
                 refusal = {"code": -32601, "message": "this client has no such thing"}

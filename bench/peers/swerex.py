@@ -44,7 +44,7 @@ class SweRex(Peer):
             stderr=subprocess.DEVNULL,
             bufsize=0,
         )
-        self._answer()
+        self._answer(max(PATIENCE_S, 30.0))
 
     def close(self) -> None:
         try:
@@ -53,10 +53,10 @@ class SweRex(Peer):
             self._driver.kill()
             self._driver.communicate()
 
-    def _answer(self) -> None:
+    def _answer(self, patience: float = PATIENCE_S) -> None:
         assert self._driver.stdout is not None
-        if not select.select([self._driver.stdout], [], [], PATIENCE_S)[0]:
-            raise TimeoutError(f"not done in {PATIENCE_S:g} s")
+        if not select.select([self._driver.stdout], [], [], patience)[0]:
+            raise TimeoutError(f"not done in {patience:g} s")
         if not self._driver.stdout.readline():
             raise ConnectionError("its process is gone")
 
