@@ -48,7 +48,7 @@ class _Server(Peer):
         try:
             self._server.wait(1)
         except subprocess.TimeoutExpired:
-            self._server.terminate()
+            self._server.kill()  # asked to leave, some take many seconds
             self._server.wait()
         assert self._server.stdout is not None
         self._server.stdout.close()
