@@ -306,7 +306,8 @@ def end_of_a_tree(race: Race) -> Row:
 
 def _until_gone(peer: Peer, ticket: object, watched: list[int]) -> None:
     peer.kill(ticket)
-    left = sum(not select.select([fd], [], [], 2.0)[0] for fd in watched)
+    deadline = time.monotonic() + 2.0
+    left = sum(not select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0] for fd in watched)
     if left:
         for fd in watched:
             if not select.select([fd], [], [], 0)[0]:
