@@ -36,8 +36,9 @@ lint: ## ruff, mypy and the direction of imports
 	.venv/bin/python -m mypy $(CODE)
 	.venv/bin/lint-imports --no-logo
 
-bench: ## the benchmarks
+bench: ## the benchmarks, beside other systems where they can be had
 	@scripts/setup dev
+	@scripts/setup peers
 	.venv/bin/python -m bench $(ARGS)
 
 soak: ## the faults and loads in their full size, for hours
@@ -46,5 +47,5 @@ soak: ## the faults and loads in their full size, for hours
 	OUTLAST_SOAK=1 .venv/bin/python -m pytest -m soak -q --timeout=14400 $(ARGS)
 
 clean: ## removes everything that make has made, .venv too
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +
