@@ -116,6 +116,9 @@ class Sink:
         self._gap = False
         return self._size
 
+    def close(self) -> None:
+        os.close(self.fd)
+
     def wrote(self, count: int) -> None:
         self.offset += count
 

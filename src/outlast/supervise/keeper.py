@@ -60,6 +60,7 @@ class Keeper:
         process.become_subreaper()  # before anything that the command starts can become an orphan
         self._tell(b"%d\n" % self._post.command.pid)
         self._settle()
+        self._post.rehearse()
         if heard(self._hand, len(GO)) != GO and not self._post.is_published():
             os._exit(1)  # the supervisor died before there was a task; the command sees the end of its pipe
         self._post.let_command_begin()

@@ -49,6 +49,13 @@ class Pump:
             moved = True
         return moved
 
+    def rehearse(self) -> None:
+        """Move the nothing that is there, and be gone."""
+        self._allowed = 0
+        self.move()
+        self.drain()
+        self._sink.close()
+
     def drain(self) -> None:
         """Move exactly what is in the pipe now; a child that goes on printing does not hold us up."""
         waiting = array("i", [0])

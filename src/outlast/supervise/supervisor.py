@@ -19,7 +19,7 @@ import time
 from outlast import process
 from outlast.errors import OutlastError
 from outlast.model import Exited, Stdin, Surroundings
-from outlast.store import bell, output, record, status
+from outlast.store import bell, launchfile, output, record, status
 from outlast.supervise import ENDED, EXISTS, invoke, signals
 from outlast.supervise.ending import end_trees
 from outlast.supervise.forks import fork_into
@@ -50,6 +50,8 @@ def start(line: int, request: int, text: int = -1) -> NoReturn:
     try:
         staged, published, around = _wanted(request)
         supervisor = _prepare(staged, published, around, text, caller)
+        if not select.select([caller], [], [], 0)[0]:
+            supervisor.rehearse()
         if not _is_wanted(caller):
             _abandon(staged)
         supervisor.take_up()
@@ -195,14 +197,32 @@ class Supervisor:
         self._recorded = False
         self._poll = select.poll()
 
+    def rehearse(self) -> None:
+        """Nobody waits yet: go once through what is to come.
+
+        After a fork the first time is slow, because each page that is touched has to be copied. None
+        of this leaves a trace: there is no task.
+        """
+        self.post.rehearse()
+        launchfile.rehearse(self.post.around)
+        for pump in self._make_pumps(output.bound_of(1 << 20, self.post.around.split), 0):
+            pump.rehearse()
+        self.post.start_clock()
+        self.sign_on()
+        self._pipes(Exited(0), "true")
+        self._bell.ring()
+        json.dumps({"pid": self.post.command.pid, "started": self.post.started})
+        self._patience_ms()
+        self._wake.clear()
+
+    def _make_pumps(self, bound: output.Bound, floor: int) -> list[Pump]:
+        return [Pump(pipe.stream, pipe.reader, pipe.writer, bound, floor) for pipe in self.post.pipes]
+
     def take_up(self) -> None:
         """Learn what runs, and how much of its output to keep. All that can fail for want of something is behind us."""
         launch = self.post.launch
         bound = output.bound_of(launch.output_limit, launch.split)
-        self._pumps = {
-            pipe.reader: Pump(pipe.stream, pipe.reader, pipe.writer, bound, launch.free_floor)
-            for pipe in self.post.pipes
-        }
+        self._pumps = {pump.reader: pump for pump in self._make_pumps(bound, launch.free_floor)}
 
     def look_back(self) -> None:
         """As a successor: what the one before us did."""
@@ -288,7 +308,14 @@ class Supervisor:
         if outcome is None:
             return  # reaped by init before anybody could look, on a kernel that does not tell: lost
         elapsed = time.monotonic() - self.post.started_monotonic
-        record.write("outcome", {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": self._pipes(outcome)})
+        record.write(
+            "outcome",
+            {
+                "ended": time.time(),
+                "elapsed": round(elapsed, 6),
+                "pipes": self._pipes(outcome, self.post.launch.command),
+            },
+        )
         self._tell_caller()
         self._bell.ring()
 
@@ -303,16 +330,15 @@ class Supervisor:
         self._caller.close()
         self._caller = None
 
-    def _pipes(self, outcome: Outcome) -> tuple[int, ...] | None:
+    def _pipes(self, outcome: Outcome, command: str) -> tuple[int, ...] | None:
         if not isinstance(outcome, Exited):
             return None
-        launch = self.post.launch
         try:
             with open(invoke.PIPES) as file:
                 written = file.read(4096)
         except OSError:
             written = ""
-        return invoke.stages(launch.shell, launch.command, outcome.code, written)
+        return invoke.stages(self.post.around.shell, command, outcome.code, written)
 
     def _hear_keeper(self, ready: set[int]) -> None:
         if self._hand.fileno() in ready:
