@@ -22,6 +22,7 @@ else:
     def frozen(cls):
         names = tuple(dict.fromkeys(name for base in reversed(cls.__mro__[:-1]) for name in base.__annotations__))
         defaults = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
+        wanted = frozenset(names)
 
         def __init__(self, *args, **given):
             if args:
@@ -29,8 +30,8 @@ else:
                     raise TypeError(f"{cls.__name__}() was given a value twice")
                 given.update(zip(names, args, strict=False))
             state = {**defaults, **given}
-            if state.keys() != set(names) or len(args) > len(names):
-                wrong = sorted(set(names) ^ state.keys())
+            if state.keys() != wanted or len(args) > len(names):
+                wrong = sorted(wanted ^ state.keys())
                 raise TypeError(f"{cls.__name__}() takes {', '.join(names)}; missing or unknown: {', '.join(wrong)}")
             self.__dict__.update(state)
 

@@ -29,6 +29,7 @@ SPARE_PART = 8  # of the whole bound an eighth is for those that get only the le
 BESIDE_BYTES = 64 * 1024  # what a task takes besides its output: its other files, and blocks that are not full
 PRUNE_AT_ONCE = 20  # what one start removes at most: nobody waits for somebody else's clean-up
 LOOK_AT_ONCE = 200  # how many tasks one start looks at, to see whether they are over
+KNOWN_AT_MOST = 5000  # finished tasks that a host remembers from one listing to the next, about 2 KiB each
 _STALE_S = 3600.0  # a staged directory this old is nobody's work in progress
 _NAMED_AT_MOST = 5
 _ID_TRIES = 5
@@ -42,6 +43,7 @@ class Registry:
         self._index: Index | None = None
         self._opening = threading.Lock()
         self._table: process.Table | None = None
+        self._known: dict[str, tuple[str, Task]] = {}
 
     @property
     def index(self) -> Index:
@@ -188,7 +190,7 @@ class Registry:
         for row in self.index.rows(session):
             if row.view is not None:
                 try:
-                    yield view.load(row.view, self.home.task(row.id))
+                    yield self._finished(row.id, row.view)
                     continue
                 except (TypeError, ValueError, KeyError):
                     pass  # written by another version: look at the files
@@ -198,6 +200,17 @@ class Registry:
                 self._forget_if_gone(row.id)
             except DamagedTask:
                 continue
+
+    def _finished(self, task_id: str, text: str) -> Task:
+        """A task that does not change any more: read once, then known."""
+        known = self._known.get(task_id)
+        if known is not None and known[0] == text:
+            return known[1]
+        task = view.load(text, self.home.task(task_id))
+        if len(self._known) >= KNOWN_AT_MOST:
+            self._known.clear()
+        self._known[task_id] = (text, task)
+        return task
 
     def damaged(self) -> Iterator[str]:
         """The ids of tasks whose own files cannot be understood."""
