@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from outlast import asking
 from outlast.errors import OutlastError
 from outlast.model import STREAMS
-from outlast.shell import Shell
+from outlast.shell import Patience, Shell
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -73,15 +73,26 @@ class AsyncShell:
     ) -> Result:
         """As `Shell.run`. If the coroutine is cancelled, the task goes on in the background."""
         patience = self._shell.patience(wait, how.get("limit"))
-        task = await self.start(command, **how)
+        task, ours = await asyncio.to_thread(self._shell.begin, command, background=False, **how)
+        patience = await self._once_begun(task.task_id, patience, wait)
         if on_output is None:
             await self._await_end(task.task_id, patience.seconds)
         else:
             async for piece in self.follow(task.task_id, timeout=patience.seconds, to_end_of="command"):
                 on_output(piece)
-        if patience.then_end and not self._shell.executor.has_ended(task.task_id):
+        if ours and patience.then_end and not self._shell.executor.has_ended(task.task_id):
             await asyncio.to_thread(self._shell.end_for_limit, task.task_id)
         return await self.read(task.task_id)
+
+    async def _once_begun(self, task_id: str, patience: Patience, wait: float | None) -> Patience:
+        """As `Shell` does it."""
+        if self._shell.executor.has_begun(task_id):
+            return patience
+        deadline = Deadline(self._shell.settings.max_wait_s if wait is None else patience.seconds)
+        begun = await self._await(task_id, self._shell.executor.has_begun, deadline, ends_only=False)
+        if patience.then_end and begun:
+            return patience
+        return Patience(deadline.left() or 0.0, then_end=False)
 
     async def read(self, task_id: str, **what: Any) -> Result:
         """As `Shell.read`."""
@@ -118,14 +129,16 @@ class AsyncShell:
         return await self.show(task.task_id)
 
     async def _await_end(self, task_id: str, patience: float | None) -> bool:
-        deadline = Deadline(patience)
-        with self._ring(task_id, ends_only=True) as ring:
+        return await self._await(task_id, self._shell.executor.has_ended, Deadline(patience), ends_only=True)
+
+    async def _await(self, task_id: str, done: Callable[[str], bool], deadline: Deadline, ends_only: bool) -> bool:
+        with self._ring(task_id, ends_only) as ring:
             while True:
                 change = ring.next_change()
-                if self._shell.executor.has_ended(task_id):
+                if done(task_id):
                     return True
                 if not await _within(change, deadline):
-                    return self._shell.executor.has_ended(task_id)
+                    return done(task_id)
 
     async def kill(self, task_id: str, grace: float | None = None) -> Receipt:
         """As `Shell.kill`."""
@@ -191,6 +204,8 @@ class _Ring:
             self._watched = self._watch.fds
             for fd in self._watched:
                 self._loop.add_reader(fd, self._changed)
+            if self._watch.look_again_s is not None:
+                self._loop.call_later(self._watch.look_again_s, self._changed)
         return self._change
 
     def _changed(self) -> None:

@@ -44,6 +44,9 @@ class Settings:
     shown_chars: int = 30_000
     """What one reply shows of the output at most."""
 
+    max_running: int = 10
+    """How many background tasks run at once; the rest are pending."""
+
     shell: str = ""
     """The shell that runs commands; empty means bash, or /bin/sh where there is none."""
 
@@ -61,6 +64,7 @@ _LEAST = {
     "max_wait_s": 0,
     "kill_grace_s": 0,
     "shown_chars": 200,
+    "max_running": 1,
 }
 _KINDS: dict[type, str] = {int: "a number, and a whole one", float: "a number"}
 _MOST = 1 << 53  # what every file format and the index can hold

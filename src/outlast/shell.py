@@ -16,7 +16,7 @@ import sqlite3
 import sys
 
 from outlast import asking, reading
-from outlast.errors import AlreadyEnded, BadInput, SystemRefused, Unsupported, named
+from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, SystemRefused, UnknownTask, Unsupported, named
 from outlast.executors.local import LocalExecutor
 from outlast.model import STREAMS
 from outlast.permissions import POLICIES, decide
@@ -28,7 +28,7 @@ from outlast.watch import Deadline, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Any, TypeVar
 
@@ -108,11 +108,18 @@ class Shell:
         split: bool = False,
         limit: float | None = None,
         description: str = "",
+        name: str | None = None,
+        after: Sequence[str] = (),
+        after_failed: str = asking.SKIP,
     ) -> Task:
-        """Run a command in the background; returns when the task is durable."""
-        request = asking.request(
+        """Run a command in the background; returns when the task is durable.
+
+        It is pending while `max_running` others run, and until all tasks in `after` completed. If one of them
+        fails, it ends unrun; with `after_failed="run"` it runs when all have ended. A `name` makes a second start
+        of the same command in the same directory one task.
+        """
+        return self.begin(
             command,
-            session=self.session,
             cwd=cwd,
             env=env,
             stdin=stdin,
@@ -120,9 +127,31 @@ class Shell:
             split=split,
             limit=limit,
             description=description,
+            name=name,
+            after=after,
+            after_failed=after_failed,
+        )[0]
+
+    @_telling
+    def begin(self, command: str, *, background: bool = True, after: Sequence[str] = (), **how: Any) -> tuple[Task, bool]:
+        """Start a command, or find the task that has its name; whether it is new. One in the foreground needs no place."""
+        request = asking.request(
+            command,
+            session=self.session,
+            background=background,
+            after=self._all_found(after),
+            **how,
         )
         grant = decide(request, self.policy)
-        return self.executor.start(prepare(grant, self.settings, os.environ))
+        return self.executor.start_or_find(prepare(grant, self.settings, os.environ))
+
+    def _all_found(self, ids: Sequence[str]) -> Sequence[str]:
+        if not ids or isinstance(ids, str):
+            return ids
+        try:
+            return [self._find(one) for one in ids]
+        except (UnknownTask, AmbiguousTask) as error:
+            raise BadInput(f"It cannot wait for that: {error.message}") from None
 
     def run(
         self, command: str, *, wait: float | None = None, on_output: Callable[[Slice], None] | None = None, **how: Any
@@ -133,15 +162,32 @@ class Shell:
         `limit` was asked for and the default one strikes while we wait, it is ended.
         """
         patience = self.patience(wait, how.get("limit"))
-        task = self.start(command, **how)
+        task, ours = self.begin(command, background=False, **how)
+        patience = self._once_begun(task.task_id, patience, wait)
         if on_output is None:
             self.await_end(task.task_id, patience.seconds)
         else:
             for piece in self.follow(task.task_id, timeout=patience.seconds, to_end_of="command"):
                 on_output(piece)
-        if patience.then_end and not self.executor.has_ended(task.task_id):
+        if ours and patience.then_end and not self.executor.has_ended(task.task_id):
             self.end_for_limit(task.task_id)
         return self.read(task.task_id)
+
+    def _once_begun(self, task_id: str, patience: Patience, wait: float | None) -> Patience:
+        """The default limit is for running. Until a task runs we wait as long as a call may."""
+        if self.executor.has_begun(task_id):
+            return patience
+        deadline = Deadline(self.settings.max_wait_s if wait is None else patience.seconds)
+        begun = self.await_begin(task_id, deadline.left())
+        if patience.then_end and begun:
+            return patience
+        return Patience(deadline.left() or 0.0, then_end=False)
+
+    @_telling
+    def await_begin(self, task_id: str, patience: float | None) -> bool:
+        """Block until the task is not pending; False if `patience` ran out first."""
+        with self.executor.watch(task_id) as watch:
+            return until(watch, lambda: self.executor.has_begun(task_id), Deadline(patience))
 
     def patience(self, wait: float | None, limit: float | None) -> Patience:
         """How long a foreground call waits, and whether it then ends the task."""
@@ -285,6 +331,7 @@ class Shell:
     @_telling
     def show(self, task_id: str) -> Task:
         """What is known of a task now."""
+        self.executor.advance()
         return self.executor.status(self._find(task_id))
 
     @_telling
@@ -293,6 +340,7 @@ class Shell:
         wanted = _STATUS_WORDS.get(status, status) if status else None
         if wanted is not None and wanted not in _STATUSES:
             raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
+        self.executor.advance()
         tasks = self.executor.registry.tasks(self._scope or session)
         return [task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind)]
 

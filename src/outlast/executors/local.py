@@ -10,11 +10,12 @@ import sqlite3
 import time
 
 from outlast import process
-from outlast.errors import AlreadyEnded, InputRefused, OutlastError, StartFailed
+from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, StartFailed, named
 from outlast.frozen import fields
-from outlast.model import Receipt, Running
-from outlast.store import launchfile, output, status
+from outlast.model import Pending, Receipt, Running
+from outlast.store import launchfile, output, record, status
 from outlast.store.home import open_home
+from outlast.store.queue import Queue
 from outlast.store.registry import Registry
 from outlast.store.view import announced
 from outlast.supervise import EXISTS
@@ -22,17 +23,19 @@ from outlast.watch import Deadline, Watch, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     from outlast.executors.nursery import Nursery
     from outlast.model import Guards, Launch, Slice, Status, Task
     from outlast.settings import Settings
+    from outlast.store.queue import Turn
 
 INPUT_PATIENCE_S = 2.0  # how long a command may take to start reading what it was sent
 RECORD_PATIENCE_S = 5.0  # between the death of a tree and the record of it; milliseconds, unless the disk is stuck
 _TREES_AT_ONCE = 100  # each process of a tree takes a descriptor while it is being ended
 _ID_TRIES = 5
+_BEGINS_S = 0.005  # about what it takes to begin a task that is no longer to be held back
 
 
 class LocalExecutor:
@@ -42,6 +45,7 @@ class LocalExecutor:
         self._settings = settings
         self.registry = Registry(open_home(home))
         self._nursery: Nursery | None = None
+        self._queue = Queue(home)
 
     def close(self) -> None:
         if self._nursery is not None:
@@ -51,18 +55,44 @@ class LocalExecutor:
     # --- start ---------------------------------------------------------------------------
 
     def start(self, launch: Launch) -> Task:
+        return self.start_or_find(launch)[0]
+
+    def start_or_find(self, launch: Launch) -> tuple[Task, bool]:
+        """Start it, or find the task that has its name already; whether it is new."""
         try:
-            return self._start(launch)
+            if not launch.name:
+                return self._start(launch), True
+            with self._queue.naming(launch.session, launch.name) as naming:
+                found = self._named(launch, naming.task_id)
+                return (found, False) if found else (self._start(launch, naming.give_to), True)
         except OSError as error:
             raise StartFailed(f"The task cannot be prepared in {self.registry.home.path}: {error.strerror}.") from None
 
-    def _start(self, launch: Launch) -> Task:
+    def _named(self, launch: Launch, task_id: str) -> Task | None:
+        """The task that has the name of this launch, if it is not over."""
+        try:
+            task = self.registry.get(task_id) if task_id else None
+        except OutlastError:
+            return None
+        if task is None or task.finished:
+            return None
+        if (task.command, task.cwd) != (launch.command, launch.cwd):
+            raise BadInput(
+                f"The name {named(launch.name)} belongs to {task_id}, which is {task.status} and is another command "
+                "(or in another directory); end it, or use another name."
+            )
+        return task
+
+    def _start(self, launch: Launch, with_id: Callable[[str], None] | None = None) -> Task:
         self.registry.sweep()
         self.registry.prune(self._settings.retention_hours * 3600)
+        self.advance()
         for _ in range(_ID_TRIES):
             staged, published = self.registry.stage(launch, self._settings.state_limit_bytes)
             try:
-                answer = self._publish(staged, published)
+                if with_id:
+                    with_id(os.path.basename(published))  # before there is a task: no second one may come between
+                answer = self._publish(staged, published, launch)
             except BaseException:
                 self.registry.discard(staged, published)
                 raise
@@ -73,9 +103,53 @@ class LocalExecutor:
                 raise StartFailed(f"The command could not be started: {answer['error']}.")
         raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
 
-    def _publish(self, staged: str, published: str) -> dict[str, Any]:
-        """Have the staged task started: what its supervisor answers, with `error` if there is no task."""
-        answer = self._nursery_of_ours().fork(staged, published)
+    def _publish(self, staged: str, published: str, launch: Launch) -> dict[str, Any]:
+        """Have the staged task started, or queued: what came of it, with `error` if there is no task."""
+        if not launch.background and not launch.after:
+            return self._supervised(staged, published)
+        if not launch.after:
+            place = self._queue.claim(launch.session, os.path.basename(published), launch.max_running)
+            if place is not None:
+                return self._in_its_place(staged, published, place)
+        return self._enqueued(staged, published, launch)
+
+    def _in_its_place(self, staged: str, published: str, place: int) -> dict[str, Any]:
+        answer: dict[str, Any] = {"error": ""}
+        try:
+            answer = self._supervised(staged, published, place=place)
+        finally:
+            os.close(place)
+            if "error" in answer:
+                self.advance()  # somebody may have found the place taken meanwhile
+        return answer
+
+    def _enqueued(self, staged: str, published: str, launch: Launch) -> dict[str, Any]:
+        try:
+            self._queue.enqueue(staged, published, launch)
+        except OSError as error:
+            if error.errno in (errno.EEXIST, errno.ENOTEMPTY):
+                return {"error": EXISTS}
+            raise
+        self.advance()
+        return {"status": "pending"}
+
+    def advance(self) -> None:
+        """Begin what is pending and may. Whatever keeps us from it is not our caller's trouble."""
+        try:
+            self._queue.advance(self._begin)
+        except (OSError, OutlastError):
+            pass  # the next one to end, or to open the state directory, will
+
+    def _begin(self, turn: Turn) -> bool:
+        held = {"lock": turn.lock, **({"place": turn.place} if turn.place >= 0 else {})}
+        try:
+            answer = self._nursery_of_ours().fork(turn.directory, turn.directory, **held)
+        finally:
+            turn.close()
+        return answer is not None and "error" not in answer
+
+    def _supervised(self, staged: str, published: str, **held: int) -> dict[str, Any]:
+        answer = self._nursery_of_ours().fork(staged, published, **held)
         if answer is None:
             # The supervisor died before it could answer. What counts is what is on disk.
             return {} if os.path.isdir(published) else {"error": "its supervisor died at the start"}
@@ -87,7 +161,8 @@ class LocalExecutor:
             return self.registry.get(os.path.basename(published))
         except (OSError, OutlastError, sqlite3.Error):
             # It runs, whatever keeps us from looking at it: who is told that it does not would start it again.
-            return announced(published, launch, answer.get("pid"), answer.get("started", time.time()))
+            started, state = answer.get("started", time.time()), answer.get("status", "running")
+            return announced(published, launch, answer.get("pid"), started, state)
 
     def _nursery_of_ours(self) -> Nursery:
         from outlast.executors.nursery import Nursery  # looking at tasks needs none
@@ -103,13 +178,25 @@ class LocalExecutor:
 
     def has_ended(self, task_id: str) -> bool:
         """Whether its end is known: cheaper than `status`."""
-        return not isinstance(self._status_of(task_id)[0], Running)
+        return not isinstance(self._status_moved_on(task_id)[0], (Pending, Running))
 
     def is_closed(self, task_id: str) -> bool:
         """Whether no more output will come."""
-        return self._status_of(task_id)[2]
+        return self._status_moved_on(task_id)[2]
 
-    def _status_of(self, task_id: str) -> tuple[Status, Guards, bool]:
+    def has_begun(self, task_id: str) -> bool:
+        """Whether it is not pending (any more)."""
+        return not isinstance(self._status_moved_on(task_id)[0], Pending)
+
+    def _status_moved_on(self, task_id: str) -> tuple[Status, Guards | None, bool]:
+        """Whoever waits for a pending task looks after the queue: those who should have may have been killed."""
+        found = self._status_of(task_id)
+        if not isinstance(found[0], Pending):
+            return found
+        self.advance()
+        return self._status_of(task_id)
+
+    def _status_of(self, task_id: str) -> tuple[Status, Guards | None, bool]:
         directory = self._directory(task_id)
         try:
             return status.status_of(directory)
@@ -144,6 +231,8 @@ class LocalExecutor:
             raise InputRefused(f"{task_id} takes no input; start it with `--stdin open`.")
         if self.has_ended(task_id):
             raise AlreadyEnded(f"{task_id} has ended and reads no more input.")
+        if not self.has_begun(task_id):
+            raise InputRefused(f"{task_id} is pending and reads no input yet; send it once it runs.")
         if os.path.exists(os.path.join(directory, status.END_OF_INPUT)):
             raise InputRefused(f"The input of {task_id} was ended before; nothing more can be sent.")
         try:
@@ -192,6 +281,9 @@ class LocalExecutor:
 
     def interrupt(self, task_id: str) -> bool:
         """What Ctrl-C does on a terminal: INT to the command's process group. It may go on."""
+        if not self.has_begun(task_id):
+            self.signal([task_id], 0.0, "kill", "interrupted before it began")
+            return True
         try:
             return process.send_group(status.guards_of(self._directory(task_id)).command, signal.SIGINT)
         except OSError as error:
@@ -208,6 +300,27 @@ class LocalExecutor:
         return receipts
 
     def _end(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
+        unrun = [self._directory(one) for one in task_ids if not self._runs_or_ran(one, by, rule)]
+        if unrun:
+            self.advance()  # what was to follow them need not wait
+        receipts = {one: self._unrun(one) for one in map(os.path.basename, unrun)}
+        begun = [one for one in task_ids if one not in receipts]
+        receipts.update(zip(begun, self._end_running(begun, grace, by, rule), strict=True))
+        return [receipts[one] for one in task_ids]
+
+    def _runs_or_ran(self, task_id: str, by: str, rule: str) -> bool:
+        """Whether there is something to end; what is pending is ended at once, unrun."""
+        directory = self._directory(task_id)
+        while status.is_pending(directory):
+            if self._queue.end_pending(directory, by, rule):
+                return False
+            select.select([], [], [], _BEGINS_S)
+        return "guards" in record.read(directory)
+
+    def _unrun(self, task_id: str) -> Receipt:
+        return Receipt(**fields(self.status(task_id)), ended=(), survivors=())
+
+    def _end_running(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
         from outlast.supervise.ending import end_trees
 
         directories = [self._directory(task_id) for task_id in task_ids]

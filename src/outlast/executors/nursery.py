@@ -26,12 +26,15 @@ class Nursery:
         self._owner = 0
         self._requests: socket.socket | None = None
 
-    def fork(self, staged: str, published: str) -> dict[str, Any] | None:
-        """Have a supervisor forked for a staged task: its answer, or None if it died before it answered."""
+    def fork(self, staged: str, published: str, **held: int) -> dict[str, Any] | None:
+        """Have a supervisor forked for a task: its answer, or None if it died before it answered.
+
+        `held` are descriptors that it goes on holding: a place, and the lock of a task that was pending.
+        """
         reader, writer = os.pipe()
         try:
             try:
-                self._send(json.dumps([staged, published]).encode(), writer)
+                self._send(json.dumps([staged, published, "reply", *held]).encode(), [writer, *held.values()])
             finally:
                 os.close(writer)
             answer = _read(reader)
@@ -39,16 +42,16 @@ class Nursery:
             os.close(reader)
         return json.loads(answer) if answer else None
 
-    def _send(self, line: bytes, reply: int) -> None:
+    def _send(self, line: bytes, fds: list[int]) -> None:
         with self._guard:
             if self._requests is None or self._owner != os.getpid():
                 self._start()
             try:
-                socket.send_fds(self._connected(), [line], [reply])
+                socket.send_fds(self._connected(), [line], fds)
             except OSError:
                 self._stop()  # somebody ended it; nothing was lost, there was nothing in it
                 self._start()
-                socket.send_fds(self._connected(), [line], [reply])
+                socket.send_fds(self._connected(), [line], fds)
 
     def _connected(self) -> socket.socket:
         assert self._requests is not None

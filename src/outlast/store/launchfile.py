@@ -55,9 +55,16 @@ def read(directory: str = ".") -> tuple[Launch, float]:
         values["command"] = os.fsdecode(_read(directory, "command"))
         values["env"] = _environment(directory)
         values["stdin"] = Stdin(file=stdin["file"], open=stdin["open"], text=b"" if stdin["text"] else None)
+        values["after"] = tuple(values.get("after", ()))
         return Launch(**values), created
     except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
         raise trouble(os.path.abspath(directory), error) from None
+
+
+def after_of(directory: str) -> tuple[tuple[str, ...], str]:
+    """What a task waits for, and what to do if that failed: without reading the rest."""
+    values = json.loads(_read(directory, "launch.json"))
+    return tuple(values.get("after", ())), values.get("after_failed", "skip")
 
 
 def _environment(directory: str) -> dict[str, str]:

@@ -12,7 +12,7 @@ from outlast.errors import AmbiguousTask, DamagedTask, StartFailed, UnknownTask,
 from outlast.frozen import replaced
 from outlast.store import launchfile, output, view
 from outlast.store.index import Index
-from outlast.store.status import is_damage, is_watched, trouble
+from outlast.store.status import is_damage, is_pending, is_watched, trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -221,6 +221,7 @@ class Registry:
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise trouble(directory, error) from None
         if task.closed and not task.children:
+            launchfile.erase_secrets(directory)  # of one whose guards died before they could
             ended = task.ended_at or task.started_at
             self.index.finish(task_id, ended, size, view.dump(task))
         return task
@@ -235,8 +236,8 @@ class Registry:
 
     def _is_watched(self, task_id: str) -> bool:
         try:
-            return is_watched(self.home.task(task_id))
-        except OSError:
+            return is_pending(self.home.task(task_id)) or is_watched(self.home.task(task_id))
+        except (OSError, DamagedTask):
             return False
 
     def _forget_if_gone(self, task_id: str) -> None:
@@ -273,10 +274,10 @@ class Registry:
         """Remove a task that nobody watches; whether it was there."""
         directory = self.home.task(task_id)
         try:
-            if is_watched(directory):
+            if is_pending(directory) or is_watched(directory):
                 return False
-        except OSError as error:
-            if not is_damage(error):
+        except (OSError, DamagedTask) as error:
+            if isinstance(error, OSError) and not is_damage(error):
                 raise trouble(directory, error) from None
             # Not a whole task: remove what there is.
         # Renamed first: nobody ever sees half a task.

@@ -13,8 +13,9 @@ import socket
 import time
 
 from outlast import process
+from outlast.errors import OutlastError
 from outlast.model import NeverStarted
-from outlast.store import status
+from outlast.store import launchfile, status
 from outlast.supervise import invoke, signals
 from outlast.supervise.forks import fork_into
 from outlast.supervise.post import GO, heard
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from outlast.model import Identity
+    from outlast.model import Identity, Launch
     from outlast.supervise.post import Post
 
 CHILDLESS = b"c"  # keeper to supervisor: nothing of the command is left below me
@@ -59,8 +60,10 @@ class Keeper:
         self._settle()
         self._fork_command(ready)
         self._tell(b"%d\n" % self._post.command.pid)
-        if heard(self._hand, 1) != GO and not self._post.is_published():
-            os._exit(1)  # the supervisor died before there was a task; the command sees the end of its pipe
+        if heard(self._hand, 1) != GO:
+            if not self._post.is_published():
+                os._exit(1)  # the supervisor died before the task began; the command sees the end of its pipe
+            launchfile.erase_secrets()
         self._post.let_command_begin()
         self._post.share_clock()
         self._keep()
@@ -201,6 +204,7 @@ def _become_command(post: Post, ready: int, joined: int) -> NoReturn:
         os.dup2(writers[-1], 2)
         os.chdir(launch.cwd)
         os.umask(launch.umask)
+        _take_limits(launch)
         env = {**launch.env, "OUTLAST_TASK_ID": post.task_id, "PWD": launch.cwd}
         os.execve(launch.shell, invoke.arguments(launch.shell, launch.command, post.published), env)
     except OSError as error:
@@ -208,10 +212,43 @@ def _become_command(post: Post, ready: int, joined: int) -> NoReturn:
     os._exit(127)
 
 
+def _take_limits(launch: Launch) -> None:
+    """The limits and the niceness of who asked for the task: whoever started it may have others."""
+    import resource
+
+    for name, (soft, hard) in launch.rlimits.items():
+        which = getattr(resource, name, None)
+        if which is None or resource.getrlimit(which) == (soft, hard):
+            continue
+        try:
+            resource.setrlimit(which, (soft, hard))
+        except (OSError, ValueError):
+            _take_soft_limit(which, soft)  # only root raises a hard limit
+    try:
+        if launch.nice is not None and launch.nice != os.getpriority(os.PRIO_PROCESS, 0):
+            os.setpriority(os.PRIO_PROCESS, 0, launch.nice)
+    except OSError:
+        pass  # only root is nicer to itself
+
+
+def _take_soft_limit(which: int, soft: int) -> None:
+    import resource
+
+    hard = resource.getrlimit(which)[1]
+    unlimited = resource.RLIM_INFINITY
+    least = hard if soft == unlimited else soft if hard == unlimited else min(soft, hard)
+    try:
+        resource.setrlimit(which, (least, hard))
+    except (OSError, ValueError):
+        pass
+
+
 def _tell_why_not(post: Post, why: str) -> None:
     # Whatever is scarce, a descriptor is not: an exit code of ours must not pass for the command's.
     os.closerange(0, 64)
     try:
-        status.write_code(NeverStarted(why), directory=post.published)
-    except OSError:
-        pass  # there is no task: nobody published it
+        # Of a pending task somebody else may by now have forked the command that counts.
+        if status.guards_of(post.published).command.pid == os.getpid():
+            status.write_code(NeverStarted(why), directory=post.published)
+    except (OSError, OutlastError, KeyError):
+        pass  # there is no task: nobody published it, or it is still pending

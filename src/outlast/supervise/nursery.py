@@ -34,27 +34,31 @@ def main() -> None:
     # Once here rather than once in each fork.
     process.boot_id()
     import _ctypes  # noqa: F401
+    import resource  # noqa: F401
 
     gc.collect()
     gc.freeze()  # forks share what is never looked at again
     requests = socket.socket(fileno=0)
     while True:
-        line, fds, _, _ = socket.recv_fds(requests, 65536, 1)
+        line, fds, _, _ = socket.recv_fds(requests, 65536, 3)
         if not line:
             return
-        staged, published = json.loads(line)
-        reply = fds[0]
-        os.set_inheritable(reply, False)
+        staged, published, *names = json.loads(line)
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        given = dict(zip(names, fds, strict=True))
+        reply = given["reply"]
 
-        def life(staged: str = staged, published: str = published, reply: int = reply) -> None:
+        def life(staged: str = staged, published: str = published, given: dict[str, int] = given) -> None:
             os.dup2(2, 0)  # the caller must see the nursery's end, not ours
-            supervisor.start(staged, published, reply)
+            supervisor.start(staged, published, **given)
 
         try:
             fork_into(life)
         except OSError as error:
             os.write(reply, json.dumps({"error": f"no process can be started: {error.strerror}"}).encode())
-        os.close(reply)
+        for fd in fds:
+            os.close(fd)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ class Post:
         self.task_id, self.published, self.launch = os.path.basename(published), published, launch
         self.pipes, self.stdin = pipes, stdin
         self.lock = -1
+        self.place = -1  # what a background task holds while its command runs
         self.go = -1  # the write end of what the command waits on before it begins
         self.command: Identity
         self.command_fd = -1
@@ -69,8 +70,9 @@ class Post:
         self.command, self.command_fd = process.identity(pid), os.pidfd_open(pid)
 
     def is_published(self) -> bool:
+        """Whether there is a task and it has begun: a pending one is published before it has guards."""
         try:
-            return os.path.samestat(os.stat("."), os.stat(self.published))
+            return os.path.samestat(os.stat("."), os.stat(self.published)) and "guards" in record.read()
         except FileNotFoundError:
             return False
 
@@ -95,11 +97,19 @@ class Post:
         """All is recorded: nobody watches any more, whoever else still holds the lock."""
         fcntl.flock(self.lock, fcntl.LOCK_UN)
 
+    def free_place(self) -> None:
+        """The command is over: another may run, whoever else still holds the place."""
+        if self.place >= 0:
+            fcntl.flock(self.place, fcntl.LOCK_UN)
+            os.close(self.place)
+            self.place = -1
+
     def drop_lock(self) -> None:
-        """In a fork that is no guard: let go of our copy, or the lock would outlive its owners."""
-        if self.lock >= 0:
-            os.close(self.lock)
-            self.lock = -1
+        """In a fork that is no guard: let go of our copies, or lock and place would outlive their owners."""
+        for fd in (self.lock, self.place):
+            if fd >= 0:
+                os.close(fd)
+        self.lock = self.place = -1
 
     def write_guards(self, supervisor: Identity, keeper: Identity | None, ender: Identity | None = None) -> None:
         """Record who watches, for strangers too."""

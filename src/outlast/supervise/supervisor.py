@@ -19,9 +19,10 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.model import Exited, Stdin
 from outlast.store import bell, launchfile, output, record, status
+from outlast.store.queue import Queue
 from outlast.supervise import EXISTS, invoke, signals
 from outlast.supervise.ending import end_trees
-from outlast.supervise.forks import fork_into
+from outlast.supervise.forks import fork_afresh, fork_into
 from outlast.supervise.keeper import CHILDLESS, DONE, Keeper
 from outlast.supervise.post import GO, Pipe, Post, heard
 from outlast.supervise.post import Stdin as HeldStdin
@@ -32,17 +33,24 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from outlast.model import Identity, Launch, Outcome
+    from outlast.store.queue import Turn
 
+_BEGIN_PATIENCE_S = 5.0  # a disk that is stuck must not keep us from our own task
 _LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
 _TRY_AGAIN_S = 1.0  # when there is no process or descriptor to be had
 _LOOK_AGAIN_S = 0.02  # while only the command's parent may see how it ended, and has not told yet
 
 
-def start(staged: str, published: str, reply: int) -> NoReturn:
-    """In a fork of the nursery: bring a staged task to life and stay with it."""
+def start(staged: str, published: str, reply: int, place: int = -1, lock: int = -1) -> NoReturn:
+    """In a fork of the nursery: bring a staged task to life and stay with it.
+
+    A background task comes with its place, and one that was pending with its own lock: it is published already.
+    """
     try:
-        supervisor = _bring_up(staged, published, reply)
+        supervisor = _bring_up(staged, published, reply, place, lock)
     except (OSError, OutlastError, MemoryError) as error:
+        if lock >= 0:
+            _give_up(published, error)
         _answer(reply, {"error": _why(error)})
         os._exit(1)
     _answer(reply, {"pid": supervisor.post.command.pid, "started": supervisor.post.started})
@@ -67,7 +75,22 @@ def _answer(reply: int, value: object) -> None:
         pass  # the caller is gone; the task is not
 
 
-def _bring_up(staged: str, published: str, reply: int) -> Supervisor:
+def _give_up(published: str, error: OSError | OutlastError | MemoryError) -> None:
+    """A pending task that can never begin ends unrun; where something is only scarce, it stays pending."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and not status.is_damage(error)):
+        return
+    try:
+        Queue(_home(published)).end_unrun(published, _why(error))
+        bell.ring_once(published)
+    except (OSError, OutlastError):
+        pass  # it stays pending
+
+
+def _home(published: str) -> str:
+    return os.path.dirname(os.path.dirname(published))
+
+
+def _bring_up(staged: str, published: str, reply: int, place: int, lock: int) -> Supervisor:
     os.setsid()
     os.umask(0o077)
     os.chdir(staged)
@@ -75,11 +98,17 @@ def _bring_up(staged: str, published: str, reply: int) -> Supervisor:
     process.become_subreaper()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     launch, _ = launchfile.read()
-    record.reserve()
-    bell.hang()
+    pending = lock >= 0
+    if not pending:
+        record.reserve()
+        bell.hang()
     invoke.make_room(launch.command)
     post = Post(published, launch, _open_pipes(launch), _open_stdin(launch))
-    post.take_lock()
+    post.place = place
+    if pending:
+        post.lock = lock
+    else:
+        post.take_lock()
     hand, theirs = socket.socketpair()
     ready, post.go = os.pipe()
     me = process.identity(os.getpid())
@@ -95,11 +124,18 @@ def _bring_up(staged: str, published: str, reply: int) -> Supervisor:
     # The command is forked and waits: all that can fail for want of something is behind us.
     post.watch_command(int(_line(hand)))
     os.close(post.stdin.reader)
-    launchfile.erase_secrets()
+    if not pending:
+        launchfile.erase_secrets()
     post.start_clock()
     supervisor = Supervisor(post, hand, keeper)
     supervisor.sign_on()
-    os.rename(staged, published)
+    if pending:
+        # It has begun. Not a moment earlier: whoever tries again if we die needs its variables and its entry.
+        launchfile.erase_secrets()
+        Queue(_home(published)).leave(published)
+        supervisor.tell_waiters()
+    else:
+        os.rename(staged, published)
     # From here on there is a task, and nothing that happens to the keeper can take it back.
     post.let_command_begin()
     try:
@@ -107,6 +143,23 @@ def _bring_up(staged: str, published: str, reply: int) -> Supervisor:
     except OSError:
         pass
     return supervisor
+
+
+def begin(turn: Turn) -> bool:
+    """In a supervisor whose command is over: fork another, for a pending task; whether that has begun."""
+    reader, writer = os.pipe()
+
+    def life() -> NoReturn:
+        start(turn.directory, turn.directory, writer, turn.place, turn.lock)
+
+    fork_afresh(life, *(fd for fd in (writer, turn.lock, turn.place) if fd >= 0))
+    os.close(writer)
+    turn.close()
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    answer = os.read(reader, 65536) if poll.poll(_BEGIN_PATIENCE_S * 1000) else b"{}"
+    os.close(reader)
+    return bool(answer) and "error" not in json.loads(answer)
 
 
 def _line(hand: socket.socket) -> bytes:
@@ -126,7 +179,8 @@ def _open_pipes(launch: Launch) -> tuple[Pipe, ...]:
 def _open_stdin(launch: Launch) -> HeldStdin:
     match launch.stdin:
         case Stdin(open=True):
-            os.mkfifo(status.STDIN, 0o600)
+            if not os.path.lexists(status.STDIN):  # another may have died while it began this one
+                os.mkfifo(status.STDIN, 0o600)
             reader = os.open(status.STDIN, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             writer = os.open(status.STDIN, os.O_WRONLY | os.O_CLOEXEC)
             os.set_blocking(reader, True)
@@ -168,10 +222,14 @@ class Supervisor:
         self._adopted = False  # a keeper died: its children are ours
         self._unseen = False  # it ended, but we may not see how
         self._recorded = "outcome" in record.read()
+        self._made_way = False  # for the next in the queue
         self._poll = select.poll()
 
     def sign_on(self) -> None:
         self.post.write_guards(self._me, self._keeper, self._ender)
+
+    def tell_waiters(self) -> None:
+        self._bell.ring()
 
     def run(self) -> NoReturn:
         self._register()
@@ -182,6 +240,8 @@ class Supervisor:
             self.post.end_input_if_asked()
             if not self._recorded and self.post.command_is_over():
                 self._record_end()
+            if self._recorded and not self._made_way:
+                self._make_way()
             self._hear_keeper(ready)
             self.post.reap()
             self._enforce_limit()
@@ -233,6 +293,15 @@ class Supervisor:
         elapsed = time.monotonic() - self.post.started_monotonic
         record.write("outcome", {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": self._pipes(outcome)})
         self._bell.ring()
+
+    def _make_way(self) -> None:
+        """The command is over: its place is free, and whoever waited for it may begin."""
+        self._made_way = True
+        self.post.free_place()
+        try:
+            Queue(_home(self.post.published)).advance(begin)
+        except (OSError, OutlastError, ValueError):
+            pass  # the next one to end, or to open the state directory, will
 
     def _pipes(self, outcome: Outcome) -> tuple[int, ...] | None:
         if not isinstance(outcome, Exited):

@@ -9,6 +9,7 @@ import stat
 import sys
 
 from outlast import asking, process
+from outlast.asking import SKIP
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
@@ -31,6 +32,7 @@ _EXAMPLES = """\
   outlast run --wait 10 make                 see 10 s of it, then leave it running
   outlast run --stdin open --bg bc           feed it later with `outlast send`
   outlast run --split --json 'ls /nowhere'   one JSON object, stdout and stderr apart
+  outlast run --bg --after 1a2b make test    when that task completed
   echo 'ls -l' | outlast run -               the command from standard input
 
 exit code: the command's own; 128+n after signal n; 124 after a limit; 125 if Outlast
@@ -50,6 +52,9 @@ def parser() -> Parser:
     add("--stdin", metavar="FILE|-|open", help="input: a file, our own (-), or kept open for `outlast send`")
     add("--split", action="store_true", help="keep stdout and stderr apart")
     add("--shell", metavar="PATH", help="run it with this shell instead of bash")
+    add("--name", metavar="N", help="a second start under this name is the same task")
+    add("--after", action="append", default=[], metavar="ID", help="begin when this task completed (may be repeated)")
+    add("--after-failed", default=SKIP, metavar="run|skip", help="if one of those fails: run it anyway, or not (skip)")
     add("--description", default="", metavar="T", help="what it is for, shown in lists")
     made.takes_session().takes_json()
     add("command", nargs="...", metavar="COMMAND", help="the command; everything from its first word on is part of it")
@@ -71,12 +76,17 @@ def run(words: Sequence[str]) -> int:
         "split": asked.split,
         "limit": asked.limit,
         "description": asked.description,
+        "name": asked.name,
+        "after": asked.after,
+        "after_failed": asked.after_failed,
     }
     asking.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     with open_shell(asked.session) as shell:
         if asked.bg:
             task = shell.start(command, **how)
             write(render.as_json(task) + "\n" if asked.json else f"{task.task_id}\n")
+            if task.status == "pending" and not asked.json:
+                sys.stderr.write(f"outlast: {task.task_id} is pending: it {render.waits(task)}.\n")
             return 0
         return _Foreground(shell, asked).run(command, how)
 
@@ -144,13 +154,17 @@ class _Foreground:
         # A person waits as long as they like: only the default limit and --wait end this.
         timeout = patience.seconds if patience.then_end or self._asked.wait is not None else None
         signal.signal(signal.SIGINT, self._interrupt)
-        task = self._shell.start(command, **how)  # type: ignore[arg-type]
+        task, ours = self._shell.begin(command, background=False, **how)  # type: ignore[arg-type]
         self._task_id = task.task_id
         self._at = dict.fromkeys(STREAMS if task.split else STREAMS[:1], 0)
         if self._interrupts:
             self._end_as_asked()
         try:
-            self._show(timeout, patience.then_end)
+            if task.status == "pending":
+                sys.stderr.write(f"outlast: {task.task_id} {render.waits(task)}.\n")
+                # Without a bound, as a person waits; the default limit is for running.
+                self._shell.await_begin(self._task_id, self._asked.wait)
+            self._show(timeout, patience.then_end and ours)
         except OSError as error:
             self._say_that_nobody_reads(error)
             raise
@@ -161,7 +175,7 @@ class _Foreground:
         for piece in self._shell.follow(self._task_id, timeout=timeout, to_end_of="command"):
             self._at[piece.stream] = piece.next
             self._copy(piece)
-        if then_end and not self._shell.executor.has_ended(self._task_id):
+        if then_end and self._shell.executor.has_begun(self._task_id) and not self._shell.executor.has_ended(self._task_id):
             self._shell.end_for_limit(self._task_id)
             for piece in self._shell.fresh(self._task_id, self._at):
                 self._copy(piece)

@@ -1,0 +1,435 @@
+"""Who may run: places for background tasks, and the tasks that wait for one. No daemon, and no claims to clean up.
+
+queue/lock       held (flock) for the moment in which somebody chooses
+queue/places/N   held (flock) by the guards of one running background task; N is below the setting `max_running`
+queue/entries/   an empty file for each pending task; its name says all that is needed to choose
+queue/names/     for each session and name the task that has it
+
+A place is held by who runs the task, so the kernel frees it when they are gone, kill -9 included; nobody has to
+find out whether a claim is still meant. Whoever begins a pending task holds its `lock` from before until its end.
+That a task has begun is said by one thing only, the guards in its record: whoever dies before they are written
+leaves the task as pending as it was, and whoever comes later finds it begun. So it begins once, and is not forgotten.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+
+from outlast import process
+from outlast.errors import OutlastError
+from outlast.frozen import frozen
+from outlast.model import Ended, Exited, Identity, Lost, NeverStarted, Signalled
+from outlast.store import bell, launchfile, record, status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from outlast.model import Launch
+
+_PLACE_BYTES = 160  # of the line in a place, always: so a new one can be written over an old one
+_NOBODY = "-"
+_UNREADABLE = (OSError, OutlastError, KeyError, TypeError, ValueError)
+
+
+class Held:
+    """A file whose lock is held for the length of a `with`."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def __enter__(self) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._fd)
+
+
+class Naming(Held):
+    """A name while it is decided which task has it."""
+
+    @property
+    def task_id(self) -> str:
+        return os.pread(self._fd, 64, 0).decode(errors="replace").strip()
+
+    def give_to(self, task_id: str) -> None:
+        os.pwrite(self._fd, task_id.ljust(63).encode() + b"\n", 0)
+
+
+@frozen
+class Entry:
+    """One pending task, as its entry's name tells it."""
+
+    sequence: int
+    task_id: str
+    places: int  # how many there are for it; 0: it needs none
+    after: str  # one of the tasks that it waits for; the others are in its launch
+    session: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.sequence:020d}.{self.task_id}.{self.places}.{self.after}.{self.session}"
+
+
+def _parsed(name: str) -> Entry | None:
+    try:
+        sequence, task_id, places, after, session = name.split(".", 4)
+        return Entry(int(sequence), task_id, int(places), after, session)
+    except ValueError:
+        return None  # not one of ours
+
+
+@frozen
+class Turn:
+    """A pending task that is to begin now: its lock and its place are held by these descriptors."""
+
+    task_id: str
+    directory: str
+    lock: int
+    place: int  # -1: it needs none
+
+    def close(self) -> None:
+        """Let go of our copies; those of a supervisor hold on."""
+        os.close(self.lock)
+        if self.place >= 0:
+            os.close(self.place)
+
+
+class Queue:
+    """The queue of one state directory."""
+
+    def __init__(self, home: str) -> None:
+        self._tasks = os.path.join(home, "tasks")
+        self._path = os.path.join(home, "queue")
+        self._entries, self._places, self._names = (os.path.join(self._path, n) for n in ("entries", "places", "names"))
+
+    def is_empty(self) -> bool:
+        """Whether nothing waits; the one thing that every look at the state directory asks."""
+        try:
+            return not os.listdir(self._entries)
+        except FileNotFoundError:
+            return True
+
+    def _locked(self) -> Held:
+        return Held(self._open(os.path.join(self._path, "lock")))
+
+    def _open(self, path: str) -> int:
+        how = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            return os.open(path, how, 0o600)
+        except FileNotFoundError:
+            for directory in (self._path, self._entries, self._places, self._names):
+                try:
+                    os.mkdir(directory, 0o700)
+                except FileExistsError:
+                    continue
+            return os.open(path, how, 0o600)
+
+    def _task(self, task_id: str) -> str:
+        return os.path.join(self._tasks, task_id)
+
+    # --- places --------------------------------------------------------------------------
+
+    def claim(self, session: str, task_id: str, limit: int) -> int | None:
+        """Hold a place for a task that is about to start; None if there is none, or others wait."""
+        with self._locked():
+            if not self.is_empty():
+                return None
+            for number in range(limit):
+                if (fd := self._held_by_us(number)) is not None:
+                    return self._sign(fd, session, task_id)
+        return None
+
+    def _held_by_us(self, number: int) -> int | None:
+        fd = self._open(os.path.join(self._places, str(number)))
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fd
+        except BlockingIOError:
+            os.close(fd)
+            return None
+
+    def _sign(self, fd: int, session: str, task_id: str) -> int:
+        me = process.identity(os.getpid())
+        line = f"{task_id} {me.pid} {me.tick} {me.boot} {session}"
+        os.pwrite(fd, line.ljust(_PLACE_BYTES - 1).encode() + b"\n", 0)
+        return fd
+
+    def _occupied(self) -> dict[int, str]:
+        """The places that are held, each with the session that holds it. Only under the lock of the queue."""
+        found = {}
+        for name in os.listdir(self._places):
+            if (fd := self._held_by_us(int(name))) is not None:
+                os.close(fd)
+            else:
+                found[int(name)] = (self._line(name) or [""])[-1]
+        return found
+
+    def _line(self, name: str) -> list[str]:
+        with open(os.path.join(self._places, name), "rb") as file:
+            return file.read(_PLACE_BYTES).decode(errors="replace").split()
+
+    # --- enter, leave --------------------------------------------------------------------
+
+    def enqueue(self, staged: str, published: str, launch: Launch) -> None:
+        """Publish a staged task as pending."""
+        record.reserve(staged)
+        bell.hang(staged)
+        os.close(os.open(os.path.join(staged, status.LOCK), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        with self._locked():
+            last = max(self._waiting(), key=lambda entry: entry.sequence, default=None)
+            entry = Entry(
+                sequence=last.sequence + 1 if last else 1,
+                task_id=os.path.basename(published),
+                places=launch.max_running if launch.background else 0,
+                after=launch.after[0] if launch.after else _NOBODY,
+                session=launch.session,
+            )
+            queued = os.open(os.path.join(staged, status.QUEUED), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            os.write(queued, entry.name.encode())
+            os.close(queued)
+            # The entry first: a task without one would wait for ever, an entry without a task is nothing.
+            os.close(self._open(os.path.join(self._entries, entry.name)))
+            try:
+                os.rename(staged, published)
+            except OSError:
+                self._remove(entry.name)
+                raise
+
+    def _waiting(self) -> list[Entry]:
+        return [entry for name in os.listdir(self._entries) if (entry := _parsed(name))]
+
+    def _remove(self, name: str) -> None:
+        try:
+            os.unlink(os.path.join(self._entries, name))
+        except FileNotFoundError:
+            pass
+
+    def leave(self, directory: str) -> None:
+        """The task has begun, or never will."""
+        with open(os.path.join(directory, status.QUEUED), "rb") as file:
+            self._remove(os.path.basename(file.read(512).decode()))
+
+    def end_pending(self, directory: str, by: str, rule: str) -> bool:
+        """End a pending task unrun; False if it is not pending, or about to begin."""
+        with self._locked():
+            fd = _lock_of(directory)
+            if fd is None:
+                return False
+            try:
+                if not status.is_pending(directory):
+                    return False
+                status.write_ending(by, rule, time.time(), directory)
+                self.end_unrun(directory, "it was ended before it began")
+            finally:
+                os.close(fd)
+        bell.ring_once(directory)
+        return True
+
+    def end_unrun(self, directory: str, why: str) -> None:
+        """Record that a pending task never ran. Who calls this holds its lock."""
+        status.write_code(NeverStarted(why), directory=directory)
+        record.write("outcome", {"ended": time.time(), "elapsed": 0.0, "pipes": None}, directory)
+        launchfile.erase_secrets(directory)
+        self.leave(directory)
+
+    # --- choose --------------------------------------------------------------------------
+
+    def advance(self, begin: Callable[[Turn], bool]) -> None:
+        """Begin all that may. `begin` has a supervisor forked and closes the turn; it says whether that went well."""
+        failed = ""
+        while (turn := self.next_turn()) is not None:
+            if begin(turn):
+                continue
+            if turn.task_id == failed:
+                return  # twice: what is missing will still be missing the third time
+            failed = turn.task_id
+
+    def next_turn(self) -> Turn | None:
+        """The pending task that is to begin now, if one may."""
+        if self.is_empty():
+            return None
+        with self._locked():
+            occupied = self._occupied()
+            # Whoever ends unrun may be waited for by one that was looked at before.
+            while (found := self._look_through(occupied)) is True:
+                continue
+            return found or None
+
+    def _look_through(self, occupied: dict[int, str]) -> Turn | bool:
+        """The next turn; True if something else changed, False if nothing may begin."""
+        entries = self._waiting()
+        waiting = {entry.task_id for entry in entries}
+        sessions = list(occupied.values())
+        counts = {entry.session: sessions.count(entry.session) for entry in entries}
+        changed = False
+        for entry in sorted(entries, key=lambda one: (counts[one.session], one.sequence)):
+            place = next((number for number in range(entry.places) if number not in occupied), None)
+            if entry.places and place is None and entry.after == _NOBODY:
+                continue
+            verdict = self._may_begin(entry, waiting)
+            if isinstance(verdict, str):
+                changed |= self._skip(entry, verdict)
+            elif verdict and (place is not None or not entry.places):
+                turn = self._take(entry, place)
+                if turn is not None:
+                    return turn
+        return changed
+
+    def _may_begin(self, entry: Entry, waiting: set[str]) -> bool | str:
+        """Whether all that it waits for is over; or the sentence why it never will begin."""
+        if entry.after == _NOBODY:
+            return True
+        if entry.after in waiting:
+            return False
+        try:
+            after, after_failed = launchfile.after_of(self._task(entry.task_id))
+        except _UNREADABLE:
+            return True  # whoever begins it finds out
+        ends = [None if one in waiting else self._how_it_ended(one) for one in after]
+        if after_failed == "run":
+            return None not in ends
+        return next((end for end in ends if end), None not in ends)
+
+    def _how_it_ended(self, task_id: str) -> str | None:
+        """Nothing if it runs, empty if it completed, otherwise a few words."""
+        try:
+            found, _, _ = status.status_of(self._task(task_id))
+        except _UNREADABLE:
+            return f"{task_id}, which it was to follow, is not there any more"
+        match found:
+            case Ended(outcome=Exited(0), ending=None):
+                return ""
+            case Ended(ending=None, outcome=Exited(code)):
+                return f"{task_id}, which it was to follow, failed with exit code {code}"
+            case Ended(ending=None, outcome=Signalled(number)):
+                return f"{task_id}, which it was to follow, was ended by signal {number}"
+            case Ended(ending=None):
+                return f"{task_id}, which it was to follow, could not be started"
+            case Ended():
+                return f"{task_id}, which it was to follow, was killed"
+            case Lost():
+                return f"{task_id}, which it was to follow, was lost"
+        return None
+
+    def _skip(self, entry: Entry, why: str) -> bool:
+        directory = self._task(entry.task_id)
+        fd = self._lock_if_pending(entry)
+        if fd is None:
+            return False
+        try:
+            status.write_ending("queue", why, time.time(), directory)
+            self.end_unrun(directory, "it was not to begin")
+        finally:
+            os.close(fd)
+        bell.ring_once(directory)
+        return True
+
+    def _take(self, entry: Entry, place: int | None) -> Turn | None:
+        lock = self._lock_if_pending(entry)
+        if lock is None:
+            return None
+        fd = -1
+        if place is not None:
+            held = self._held_by_us(place)
+            if held is None:  # cannot be: places are taken under the lock of the queue
+                os.close(lock)
+                return None
+            fd = self._sign(held, entry.session, entry.task_id)
+        return Turn(entry.task_id, self._task(entry.task_id), lock, fd)
+
+    def _lock_if_pending(self, entry: Entry) -> int | None:
+        """Its lock, if it still waits; an entry that outlived the death of who should have removed it goes."""
+        directory = self._task(entry.task_id)
+        fd = _lock_of(directory)
+        try:
+            pending = status.is_pending(directory)
+        except _UNREADABLE:
+            pending = False
+        if pending:
+            return fd
+        self._remove(entry.name)
+        if fd is not None:
+            os.close(fd)
+        return None
+
+    # --- wait ----------------------------------------------------------------------------
+
+    def whom_to_watch(self, task_id: str) -> tuple[set[Identity], bool]:
+        """Whose end may let a pending task begin, and whether somebody holds a place whom we cannot see.
+
+        They tell nobody if they are killed with kill -9; who waits looks at the queue in their stead.
+        """
+        found: set[Identity] = set()
+        unseen = False
+        for name in os.listdir(self._places):
+            holders = self._holders(name)
+            unseen |= not holders and self._is_held(name)
+            found |= holders
+        for one in self._before(task_id):
+            found |= _living_guards(self._task(one))
+        return found, unseen
+
+    def _holders(self, name: str) -> set[Identity]:
+        line = self._line(name)
+        if len(line) != 5 or not (line[1].isdigit() and line[2].isdigit()):
+            return set()
+        starter = Identity(int(line[1]), int(line[2]), line[3])
+        guards = _living_guards(self._task(line[0]))
+        return guards or ({starter} if process.is_alive(starter) else set())
+
+    def _is_held(self, name: str) -> bool:
+        with self._locked():
+            fd = self._held_by_us(int(name))
+        if fd is not None:
+            os.close(fd)
+        return fd is None
+
+    def _before(self, task_id: str) -> set[str]:
+        """All that it waits for, directly or not."""
+        reached: set[str] = set()
+        ahead = [task_id]
+        while ahead:
+            try:
+                directory = self._task(ahead.pop())
+                after = launchfile.after_of(directory)[0] if status.is_pending(directory) else ()
+            except _UNREADABLE:
+                continue
+            ahead += [one for one in after if one not in reached]
+            reached.update(after)
+        return reached
+
+    # --- names ---------------------------------------------------------------------------
+
+    def naming(self, session: str, name: str) -> Naming:
+        """Decide which task has a name; nobody else does meanwhile."""
+        return Naming(self._open(os.path.join(self._names, f"{session}:{name}")))
+
+
+def _lock_of(directory: str) -> int | None:
+    """The lock of a task that nobody watches or begins."""
+    try:
+        fd = os.open(os.path.join(directory, status.LOCK), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return fd
+    except BlockingIOError:
+        os.close(fd)
+        return None
+
+
+def _living_guards(directory: str) -> set[Identity]:
+    try:
+        guards = status.guards_of(directory)
+    except _UNREADABLE:
+        return set()
+    return {who for who in (guards.supervisor, guards.keeper) if who and process.is_alive(who)}
