@@ -133,8 +133,10 @@ class Shell:
         )[0]
 
     @_telling
-    def begin(self, command: str, *, background: bool = True, after: Sequence[str] = (), **how: Any) -> tuple[Task, bool]:
-        """Start a command, or find the task that has its name; whether it is new. One in the foreground needs no place."""
+    def begin(
+        self, command: str, *, background: bool = True, after: Sequence[str] = (), **how: Any
+    ) -> tuple[Task, bool]:
+        """Start a command, or find the task that has its name; whether it is new. A foreground one needs no place."""
         request = asking.request(
             command,
             session=self.session,

@@ -27,6 +27,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
+    from typing import Self
 
     from outlast.model import Launch
 
@@ -41,12 +42,13 @@ class Held:
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
         except BaseException:
             os.close(self._fd)
             raise
+        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         os.close(self._fd)

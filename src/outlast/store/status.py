@@ -179,6 +179,7 @@ def watches_another(stat: Stat, task_id: str) -> bool:
     """Whether a process is a guard of another task than this one. Its name alone proves nothing."""
     if not stat.name.startswith("outlast-"):
         return False
+    directory = ""
     try:
         directory = os.readlink(f"/proc/{stat.pid}/cwd")
         guards = guards_of(directory)

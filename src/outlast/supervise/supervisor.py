@@ -104,10 +104,8 @@ def _bring_up(staged: str, published: str, reply: int, place: int, lock: int) ->
         bell.hang()
     invoke.make_room(launch.command)
     post = Post(published, launch, _open_pipes(launch), _open_stdin(launch))
-    post.place = place
-    if pending:
-        post.lock = lock
-    else:
+    post.place, post.lock = place, lock
+    if not pending:
         post.take_lock()
     hand, theirs = socket.socketpair()
     ready, post.go = os.pipe()

@@ -175,7 +175,11 @@ class _Foreground:
         for piece in self._shell.follow(self._task_id, timeout=timeout, to_end_of="command"):
             self._at[piece.stream] = piece.next
             self._copy(piece)
-        if then_end and self._shell.executor.has_begun(self._task_id) and not self._shell.executor.has_ended(self._task_id):
+        if (
+            then_end
+            and self._shell.executor.has_begun(self._task_id)
+            and not self._shell.executor.has_ended(self._task_id)
+        ):
             self._shell.end_for_limit(self._task_id)
             for piece in self._shell.fresh(self._task_id, self._at):
                 self._copy(piece)
