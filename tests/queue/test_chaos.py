@@ -174,6 +174,8 @@ def check(tasks: list[Task], began: Counter[str], most: int, may_be_lost: bool) 
         assert task.finished, task
         if task.reason == "exit":
             assert (began[_number(task)], task.exit_code) == (1, int(_number(task)) % 7), task
+        elif task.reason == "signal":  # it was the command itself that was killed, before it became one
+            assert (began[_number(task)], task.signal) == (0, 9), task
         else:
             assert may_be_lost, task
             assert task.reason in ("lost", "spawn-error"), task
