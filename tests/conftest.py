@@ -82,7 +82,7 @@ def shell(home: str) -> Iterator[Shell]:
 def end_all(shell: Shell) -> None:
     """End every task of a shell that is not closed."""
     for task in shell.list():
-        if task.status == "running" or task.children:
+        if not task.finished or task.children:
             shell.kill(task.task_id, grace=0.2)
 
 

@@ -7,7 +7,6 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -43,9 +42,9 @@ def gate(tmp_path: Path) -> Gate:
 
 
 @pytest.fixture
-def full(shell: Shell, gate: Gate) -> Iterator[Task]:
+def full(shell: Shell, gate: Gate) -> Task:
     """The one place is taken until the gate opens."""
-    yield shell.start(gate.wait)
+    return shell.start(gate.wait)
 
 
 def run_python(code: str, *words: str) -> subprocess.Popen[str]:
