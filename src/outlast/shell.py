@@ -363,7 +363,9 @@ class Shell:
         for _ in registry.tasks(self._scope):
             pass
         damaged = sum(registry.remove(task_id) for task_id in list(registry.damaged())) if self._scope is None else 0
-        return damaged + registry.prune(hours * 3600, most=-1, session=self._scope)
+        removed = damaged + registry.prune(hours * 3600, most=-1, session=self._scope)
+        self.executor.forget_names()
+        return removed
 
     @_telling
     def _find(self, part: str) -> str:

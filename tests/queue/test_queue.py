@@ -359,6 +359,17 @@ def test_two_who_start_the_same_name_at_once_get_one_task(home: str, gate: Gate,
     assert (tmp_path / "ran").read_text() == "x\n"
 
 
+def test_clean_forgets_the_names_of_what_it_removes(shell: Shell, home: str, gate: Gate) -> None:
+    stays = shell.start(gate.wait, name="stays")
+    for name in ("a", "b"):
+        shell.run("true", name=name)
+    eventually(lambda: shell.clean(all_finished=True) == 0 and len(shell.list()) == 1)
+    assert os.listdir(os.path.join(home, "queue", "names")) == ["default:stays"]
+    assert shell.start(gate.wait, name="stays").task_id == stays.task_id
+    gate.open()
+    assert shell.wait(stays.task_id, timeout=30).status == "completed"
+
+
 # --- on disk -----------------------------------------------------------------------------
 
 

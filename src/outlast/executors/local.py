@@ -86,7 +86,8 @@ class LocalExecutor:
     def _start(self, launch: Launch, with_id: Callable[[str], None] | None = None) -> Task:
         self.registry.sweep()
         self.registry.prune(self._settings.retention_hours * 3600)
-        self.advance()
+        if not launch.background and not launch.after:
+            self.advance()  # the others look at the queue anyway
         for _ in range(_ID_TRIES):
             staged, published = self.registry.stage(launch, self._settings.state_limit_bytes)
             try:
@@ -139,6 +140,10 @@ class LocalExecutor:
             self._queue.advance(self._begin)
         except (OSError, OutlastError):
             pass  # the next one to end, or to open the state directory, will
+
+    def forget_names(self) -> None:
+        """Names whose tasks were removed are free."""
+        self._queue.forget_names()
 
     def _begin(self, turn: Turn) -> bool:
         held = {"lock": turn.lock, **({"place": turn.place} if turn.place >= 0 else {})}

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from outlast.model import Launch
 
 _PLACE_BYTES = 160  # of the line in a place, always: so a new one can be written over an old one
+_DIGITS = 20  # of the number that an entry has in the order
 _NOBODY = "-"
 _UNREADABLE = (OSError, OutlastError, KeyError, TypeError, ValueError)
 
@@ -57,6 +58,25 @@ class Held:
 class Naming(Held):
     """A name while it is decided which task has it."""
 
+    def __init__(self, path: str, opened: Callable[[str], int]) -> None:
+        super().__init__(opened(path))
+        self._path, self._opened = path, opened
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        while not self._is_current():
+            os.close(self._fd)
+            self._fd = self._opened(self._path)
+            super().__enter__()
+        return self
+
+    def _is_current(self) -> bool:
+        """Whether what we hold is what others open: it may have been removed while we waited for it."""
+        try:
+            return os.path.samestat(os.fstat(self._fd), os.stat(self._path))
+        except FileNotFoundError:
+            return False
+
     @property
     def task_id(self) -> str:
         return os.pread(self._fd, 64, 0).decode(errors="replace").strip()
@@ -77,15 +97,29 @@ class Entry:
 
     @property
     def name(self) -> str:
-        return f"{self.sequence:020d}.{self.task_id}.{self.places}.{self.after}.{self.session}"
+        return f"{self.sequence:0{_DIGITS}d}.{self.task_id}.{self.places}.{self.after}.{self.session}"
 
 
-def _parsed(name: str) -> Entry | None:
-    try:
-        sequence, task_id, places, after, session = name.split(".", 4)
-        return Entry(int(sequence), task_id, int(places), after, session)
-    except ValueError:
-        return None  # not one of ours
+def _split(name: str) -> list[str] | None:
+    parts = name.split(".", 4)
+    return parts if len(parts) == 5 and parts[0].isdecimal() and parts[2].isdecimal() else None  # not one of ours
+
+
+def _worth_a_look(names: list[list[str]], free: int) -> list[Entry]:
+    """Those that might begin if the first free place is this one, in order.
+
+    Of a thousand that only wait for a place, those behind the first few of their session are not even taken apart.
+    """
+    found: list[Entry] = []
+    ahead: dict[str, int] = {}
+    for sequence, task_id, places, after, session in names:
+        if after == _NOBODY and places != "0":
+            # The first ones may be about to begin, each in a place; the next one is its turn.
+            if int(places) <= free or ahead.setdefault(session, 0) > int(places):
+                continue
+            ahead[session] += 1
+        found.append(Entry(int(sequence), task_id, int(places), after, session))
+    return found
 
 
 @frozen
@@ -186,9 +220,9 @@ class Queue:
         bell.hang(staged)
         os.close(os.open(os.path.join(staged, status.LOCK), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         with self._locked():
-            last = max(self._waiting(), key=lambda entry: entry.sequence, default=None)
+            numbers = [name[:_DIGITS] for name in os.listdir(self._entries) if name[:_DIGITS].isdecimal()]
             entry = Entry(
-                sequence=last.sequence + 1 if last else 1,
+                sequence=int(max(numbers, default="0")) + 1,
                 task_id=os.path.basename(published),
                 places=launch.max_running if launch.background else 0,
                 after=launch.after[0] if launch.after else _NOBODY,
@@ -204,9 +238,6 @@ class Queue:
             except OSError:
                 self._remove(entry.name)
                 raise
-
-    def _waiting(self) -> list[Entry]:
-        return [entry for name in os.listdir(self._entries) if (entry := _parsed(name))]
 
     def _remove(self, name: str) -> None:
         try:
@@ -267,22 +298,20 @@ class Queue:
 
     def _look_through(self, occupied: dict[int, str]) -> Turn | bool:
         """The next turn; True if something else changed, False if nothing may begin."""
-        entries = self._waiting()
-        waiting = {entry.task_id for entry in entries}
+        names = [parts for name in sorted(os.listdir(self._entries)) if (parts := _split(name))]
+        waiting = {parts[1] for parts in names}
+        free = next(number for number in range(len(occupied) + 1) if number not in occupied)
         sessions = list(occupied.values())
-        counts = {entry.session: sessions.count(entry.session) for entry in entries}
         changed = False
-        for entry in sorted(entries, key=lambda one: (counts[one.session], one.sequence)):
-            place = next((number for number in range(entry.places) if number not in occupied), None)
-            if entry.places and place is None and entry.after == _NOBODY:
-                continue
+        for entry in sorted(_worth_a_look(names, free), key=lambda one: (sessions.count(one.session), one.sequence)):
             verdict = self._may_begin(entry, waiting)
             if isinstance(verdict, str):
                 changed |= self._skip(entry, verdict)
-            elif verdict and (place is not None or not entry.places):
-                turn = self._take(entry, place)
-                if turn is not None:
-                    return turn
+            elif verdict and (not entry.places or free < entry.places):
+                lock = self._lock_if_pending(entry)
+                if lock is not None:
+                    return self._turn(entry, lock, free) or False
+                changed |= not os.path.lexists(os.path.join(self._entries, entry.name))
         return changed
 
     def _may_begin(self, entry: Entry, waiting: set[str]) -> bool | str:
@@ -334,18 +363,15 @@ class Queue:
         bell.ring_once(directory)
         return True
 
-    def _take(self, entry: Entry, place: int | None) -> Turn | None:
-        lock = self._lock_if_pending(entry)
-        if lock is None:
+    def _turn(self, entry: Entry, lock: int, free: int) -> Turn | None:
+        place = self._held_by_us(free) if entry.places else -1
+        if place is None:
+            # A fork of somebody who just looked whether it is free: the next look finds it taken, or free.
+            os.close(lock)
             return None
-        fd = -1
-        if place is not None:
-            held = self._held_by_us(place)
-            if held is None:  # cannot be: places are taken under the lock of the queue
-                os.close(lock)
-                return None
-            fd = self._sign(held, entry.session, entry.task_id)
-        return Turn(entry.task_id, self._task(entry.task_id), lock, fd)
+        if place >= 0:
+            self._sign(place, entry.session, entry.task_id)
+        return Turn(entry.task_id, self._task(entry.task_id), lock, place)
 
     def _lock_if_pending(self, entry: Entry) -> int | None:
         """Its lock, if it still waits; an entry that outlived the death of who should have removed it goes."""
@@ -412,7 +438,15 @@ class Queue:
 
     def naming(self, session: str, name: str) -> Naming:
         """Decide which task has a name; nobody else does meanwhile."""
-        return Naming(self._open(os.path.join(self._names, f"{session}:{name}")))
+        return Naming(os.path.join(self._names, f"{session}:{name}"), self._open)
+
+    def forget_names(self) -> None:
+        """Remove the names of tasks that are not there any more."""
+        for file in os.listdir(self._names) if os.path.isdir(self._names) else ():
+            path = os.path.join(self._names, file)
+            with Naming(path, self._open) as naming:
+                if not naming.task_id or not os.path.isdir(self._task(naming.task_id)):
+                    os.unlink(path)
 
 
 def _lock_of(directory: str) -> int | None:
