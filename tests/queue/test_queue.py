@@ -415,6 +415,9 @@ def test_the_command_line_says_what_waits_for_what(cli: Cli, gate: Gate) -> None
     shown = cli.json("show", task_id)
     assert (shown["status"], shown["pid"], shown["name"]) == ("pending", None, "two")
     assert cli("run", "--bg", "--name", "two", "echo two").stdout == second.stdout
+    left = cli("run", "--wait", "0.1", "--after", running, "true", check=0)
+    assert " is pending: it waits for bash-" in left.stderr
+    assert "outlast logs -f" in left.stderr
     follower = cli.start("logs", "-f", task_id)
     waiter = cli.start("wait", third.stdout.strip())
     foreground = cli.start("run", "--after", third.stdout.strip(), "--after-failed", "run", "echo after; exit 6")

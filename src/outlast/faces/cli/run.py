@@ -14,6 +14,7 @@ from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
 from outlast.model import STREAMS, Stdin
+from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,14 +162,19 @@ class _Foreground:
             self._end_as_asked()
         try:
             if task.status == "pending":
-                sys.stderr.write(f"outlast: {task.task_id} {render.waits(task)}.\n")
-                # Without a bound, as a person waits; the default limit is for running.
-                self._shell.await_begin(self._task_id, self._asked.wait)
+                timeout = self._await_begin(task, timeout)
             self._show(timeout, patience.then_end and ours)
         except OSError as error:
             self._say_that_nobody_reads(error)
             raise
         return self._report()
+
+    def _await_begin(self, task: Task, timeout: float | None) -> float | None:
+        """Wait until it runs, as long as a person waits: the default limit is for running. How long to wait then."""
+        sys.stderr.write(f"outlast: {task.task_id} {render.waits(task)}.\n")
+        patience = Deadline(asking.seconds("wait", self._asked.wait))
+        self._shell.await_begin(task.task_id, patience.left())
+        return timeout if self._asked.wait is None else patience.left()
 
     def _show(self, timeout: float | None, then_end: bool) -> None:
         """What is printed until the command ends or we stop waiting."""
