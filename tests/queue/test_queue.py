@@ -102,6 +102,7 @@ def test_what_left_children_behind_frees_its_place(shell: Shell, gate: Gate) -> 
     assert shell.wait(second.task_id, timeout=30).status == "completed"
     assert shell.show(first.task_id).children
     gate.open()
+    eventually(lambda: shell.show(first.task_id).closed)
 
 
 def test_a_waiter_begins_what_is_pending_when_both_guards_of_the_running_one_are_killed(
@@ -268,7 +269,8 @@ def test_a_kill_and_a_loss_are_failures_too(shell: Shell, gate: Gate) -> None:
         ended = shell.wait(second.task_id, timeout=30)
         assert ended.status == "killed"
         assert first.task_id in str(ended.ended_by)
-    gate.open()
+    gate.open()  # what was lost still reads
+    eventually(lambda: not any(task.children for task in shell.list()))
 
 
 def test_who_waits_for_others_takes_no_place(shell: Shell, gate: Gate) -> None:

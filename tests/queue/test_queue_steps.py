@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,9 @@ class Steps:
 
     def plan(self, **plan: int) -> None:
         self._plan.write_text(json.dumps({name.replace("_", "."): step for name, step in plan.items()}))
+
+    def story(self) -> list[str]:
+        return self._marks.read_text().splitlines() if self._marks.exists() else []
 
     def command(self) -> str:
         self._number += 1
@@ -88,6 +92,25 @@ def steps(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Steps:
     monkeypatch.setenv("OUTLAST_MAX_RUNNING", "1")
     monkeypatch.setattr(nursery, "_SCRIPT", str(tmp_path / "nursery.py"))
     return Steps(tmp_path)
+
+
+@pytest.mark.parametrize("verb", ["start", "run"])
+def test_a_waiter_tries_again_when_a_task_could_not_begin(steps: Steps, shell: Shell, verb: str) -> None:
+    """Its supervisor dies again and again; once it does not, the task begins without any other event."""
+    done = shell.run("true")
+    steps.plan(s=1)
+
+    def life() -> None:
+        task = getattr(shell, verb)("exit 7", after=[done.task_id])
+        codes.append(shell.wait(task.task_id, timeout=60).exit_code)
+
+    codes: list[int | None] = []
+    waiter = threading.Thread(target=life)
+    waiter.start()
+    eventually(lambda: len(steps.story()) > 4)
+    steps.plan()
+    waiter.join(timeout=60)
+    assert codes == [7]
 
 
 CASES = [

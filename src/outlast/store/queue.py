@@ -391,27 +391,46 @@ class Queue:
     # --- wait ----------------------------------------------------------------------------
 
     def whom_to_watch(self, task_id: str) -> tuple[set[Identity], bool]:
-        """Whose end may let a pending task begin, and whether somebody holds a place whom we cannot see.
+        """Whose end may let a pending task begin, and whether there is something that nobody would tell us of.
 
         They tell nobody if they are killed with kill -9; who waits looks at the queue in their stead.
         """
         found: set[Identity] = set()
-        unseen = False
+        unseen = self._failed_to_begin(task_id)
         for name in os.listdir(self._places):
-            holders = self._holders(name)
-            unseen |= not holders and self._is_held(name)
+            holders, obscure = self._holders(name)
+            unseen |= obscure
             found |= holders
         for one in self._before(task_id):
             found |= _living_guards(self._task(one))
         return found, unseen
 
-    def _holders(self, name: str) -> set[Identity]:
+    def _holders(self, name: str) -> tuple[set[Identity], bool]:
+        """Who holds a place; and whether that cannot be said, or it is free because somebody failed to begin a task."""
         line = self._line(name)
         if len(line) != 5 or not (line[1].isdigit() and line[2].isdigit()):
-            return set()
+            return set(), self._is_held(name)
+        if guards := _living_guards(self._task(line[0])):
+            return guards, False
+        if not self._is_held(name):
+            return set(), self._is_pending(line[0])
         starter = Identity(int(line[1]), int(line[2]), line[3])
-        guards = _living_guards(self._task(line[0]))
-        return guards or ({starter} if process.is_alive(starter) else set())
+        seen = starter.pid != os.getpid() and process.is_alive(starter)
+        return ({starter} if seen else set()), not seen
+
+    def _is_pending(self, task_id: str) -> bool:
+        try:
+            return status.is_pending(self._task(task_id))
+        except _UNREADABLE:
+            return False
+
+    def _failed_to_begin(self, task_id: str) -> bool:
+        """Whether it needs no place, and all that it waits for is over: then it should have begun."""
+        names = [parts for name in os.listdir(self._entries) if (parts := _split(name))]
+        mine = [parts for parts in names if parts[1] == task_id and parts[2] == "0"]
+        return any(
+            self._may_begin(entry, {parts[1] for parts in names}) is True for entry in _worth_a_look(mine, free=0)
+        )
 
     def _is_held(self, name: str) -> bool:
         with self._locked():
