@@ -16,6 +16,11 @@ from tests.conftest import eventually, processes_of
 MIB = 1024 * 1024
 
 
+@pytest.fixture(autouse=True)
+def places_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTLAST_MAX_RUNNING", "2000")
+
+
 def directory_of(task: Task) -> str:
     return os.path.dirname(task.output_file)
 

@@ -15,7 +15,7 @@ from outlast import asking, conditions
 from outlast.errors import OutlastError
 from outlast.frozen import fields
 from outlast.model import STREAMS, Waited
-from outlast.shell import Shell, refuse_to_wait, shorter
+from outlast.shell import Patience, Shell, refuse_to_wait, shorter
 from outlast.store.hold import Hold
 from outlast.watch import Deadline
 
@@ -90,12 +90,20 @@ class AsyncShell:
                 return await self.read((await self.start(command, hold=hold, **how)).task_id)
         patience = self._shell.patience(wait, how.get("limit"))
         with Hold() as hold:
-            task = await asyncio.to_thread(self._shell.launch, command, hold=hold, **how)
+            task, ours = await asyncio.to_thread(self._shell.launch, command, background=False, hold=hold, **how)
+            if task.status == "pending":
+                patience = await self._once_begun(task.task_id, patience, wait)
             leave = self._shell.leaving(command, auto_background)
             await self._attend(task.task_id, patience, on_output, leave)
+            if ours and patience.then_end and not (leave and leave.met):
+                await self._end_if_running(task.task_id)
             result = await self.read(task.task_id)
         await asyncio.to_thread(self._shell.executor.warm_up)
         return result
+
+    async def _end_if_running(self, task_id: str) -> None:
+        if not self._shell.executor.has_ended(task_id):
+            await asyncio.to_thread(self._shell.end_for_limit, task_id)
 
     async def _attend(
         self, task_id: str, patience: Patience, on_output: Callable[[Slice], None] | None, leave: UnderWay | None
@@ -108,8 +116,16 @@ class AsyncShell:
             await self._await_end(task_id, patience.seconds)
         else:
             await self._await_condition(task_id, leave, Deadline(patience.seconds))
-        if patience.then_end and not (leave and leave.met) and not self._shell.executor.has_ended(task_id):
-            await asyncio.to_thread(self._shell.end_for_limit, task_id)
+
+    async def _once_begun(self, task_id: str, patience: Patience, wait: float | None) -> Patience:
+        """As `Shell` does it."""
+        if self._shell.executor.has_begun(task_id):
+            return patience
+        deadline = Deadline(self._shell.settings.max_wait_s if wait is None else patience.seconds)
+        begun = await self._until(task_id, self._shell.executor.has_begun, deadline, ends_only=False)
+        if patience.then_end and begun:
+            return patience
+        return Patience(deadline.left() or 0.0, then_end=False)
 
     async def read(self, task_id: str, **what: Any) -> Result:
         """As `Shell.read`."""
@@ -182,14 +198,16 @@ class AsyncShell:
                 await _within(change, Deadline(shorter(deadline.left(), condition.patience())))
 
     async def _await_end(self, task_id: str, patience: float | None) -> bool:
-        deadline = Deadline(patience)
-        with self._ring(task_id, ends_only=True) as ring:
+        return await self._until(task_id, self._shell.executor.has_ended, Deadline(patience), ends_only=True)
+
+    async def _until(self, task_id: str, done: Callable[[str], bool], deadline: Deadline, ends_only: bool) -> bool:
+        with self._ring(task_id, ends_only) as ring:
             while True:
                 change = ring.next_change()
-                if self._shell.executor.has_ended(task_id):
+                if done(task_id):
                     return True
                 if not await _within(change, deadline):
-                    return self._shell.executor.has_ended(task_id)
+                    return done(task_id)
 
     async def kill(self, task_id: str, grace: float | None = None) -> Receipt:
         """As `Shell.kill`."""
@@ -256,6 +274,8 @@ class _Ring:
             self._watched = self._watch.fds
             for fd in self._watched:
                 self._loop.add_reader(fd, self._changed)
+            if self._watch.look_again_s is not None:
+                self._loop.call_later(self._watch.look_again_s, self._changed)
         return self._change
 
     def _changed(self) -> None:

@@ -11,11 +11,12 @@ from outlast.model import START, Cursor, Request, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 LONGEST_COMMAND_BYTES = 1 << 20
 LONGEST_DESCRIPTION = 2000
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SKIP, RUN = "skip", "run"  # what becomes of a task when one that it waits for failed
 _CURSOR = re.compile(r"(\d{1,18})(?:,(\d{1,18}))?")
 
 
@@ -30,6 +31,10 @@ def request(
     split: bool = False,
     limit: float | None = None,
     description: str = "",
+    background: bool = True,
+    name: str | None = None,
+    after: Sequence[str] = (),
+    after_failed: str = SKIP,
 ) -> Request:
     """A request that makes sense; whether it can run is seen later."""
     _check_command(command)
@@ -43,7 +48,23 @@ def request(
         split=bool(split),
         limit=seconds("limit", limit, least=0.001),
         description=_description(description),
+        background=background,
+        name=task_name(name) if name is not None else "",
+        after=_ids(after),
+        after_failed=_after_failed(after_failed),
     )
+
+
+def _ids(after: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(after, str) or not all(isinstance(one, str) for one in after):
+        raise BadInput("What it waits for is a list of task ids.")
+    return tuple(after)
+
+
+def _after_failed(what: str) -> str:
+    if what not in (SKIP, RUN):
+        raise BadInput(f"{named(what)} is not what to do after a failure; use {RUN} or {SKIP}.")
+    return what
 
 
 def _check_command(command: object) -> None:
@@ -126,6 +147,13 @@ def session_name(name: object) -> str:
     """A session's name: also the name of a file one day, so no surprises."""
     if not isinstance(name, str) or not _SESSION.fullmatch(name):
         raise BadInput(f"{named(name)} is no name for a session; use up to 64 letters, digits, '.', '_' and '-'.")
+    return name
+
+
+def task_name(name: object) -> str:
+    """What makes a second start of the same thing one task; also the name of a file."""
+    if not isinstance(name, str) or not _SESSION.fullmatch(name):
+        raise BadInput(f"{named(name)} is no name for a task; use up to 64 letters, digits, '.', '_' and '-'.")
     return name
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Reason = Literal["exit", "signal", "timeout", "killed", "spawn-error", "lost"]
 
 STREAMS = ("stdout", "stderr")
+_NO_LIMITS: Mapping[str, tuple[int, int]] = {}
 
 
 # --- asking ------------------------------------------------------------------------------
@@ -48,6 +49,10 @@ class Request:
     split: bool = False
     limit: float | None = None
     description: str = ""
+    background: bool = True
+    name: str = ""
+    after: tuple[str, ...] = ()
+    after_failed: str = "skip"
 
 
 @frozen
@@ -76,6 +81,14 @@ class Launch:
     description: str
     output_limit: int
     free_floor: int
+    # Tasks that were made before there was a queue have none of these.
+    background: bool = True
+    name: str = ""
+    after: tuple[str, ...] = ()
+    after_failed: str = "skip"
+    max_running: int = 10
+    rlimits: Mapping[str, tuple[int, int]] = _NO_LIMITS
+    nice: int | None = None
 
 
 @frozen
@@ -88,11 +101,15 @@ class Surroundings:
     umask: int
     stdin: Stdin
     split: bool
+    rlimits: Mapping[str, tuple[int, int]] = _NO_LIMITS
+    nice: int | None = None
 
 
 def surroundings(launch: Launch) -> Surroundings:
     """The part of a launch that a task can be prepared with in advance."""
-    return Surroundings(launch.shell, launch.cwd, launch.env, launch.umask, launch.stdin, launch.split)
+    return Surroundings(
+        launch.shell, launch.cwd, launch.env, launch.umask, launch.stdin, launch.split, launch.rlimits, launch.nice
+    )
 
 
 # --- what is known of a task -------------------------------------------------------------
@@ -159,6 +176,13 @@ class Ending:
 
 
 @frozen
+class Pending:
+    """It waits for a place, or for other tasks; it has no guards yet."""
+
+    since: float
+
+
+@frozen
 class Running:
     since: float
 
@@ -182,7 +206,7 @@ class Lost:
 
 
 if TYPE_CHECKING:
-    Status = Running | Ended | Lost
+    Status = Pending | Running | Ended | Lost
 
 
 @frozen
@@ -201,6 +225,7 @@ class Task:
     error: str | None
     command: str
     description: str
+    name: str
     session: str
     cwd: str
     shell: str
@@ -213,6 +238,7 @@ class Task:
     cpu_ms: int | None
     limit: float | None
     children: tuple[int, ...]
+    waits_for: tuple[str, ...]
     split: bool
     closed: bool
     output_file: str

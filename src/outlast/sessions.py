@@ -63,7 +63,22 @@ def prepare(grant: Grant, settings: Settings, environ: Mapping[str, str]) -> Lau
         description=request.description,
         output_limit=settings.output_limit_bytes,
         free_floor=settings.free_floor_bytes,
+        background=request.background,
+        name=request.name,
+        after=request.after,
+        after_failed=request.after_failed,
+        max_running=settings.max_running,
+        rlimits=_rlimits(),
+        nice=os.getpriority(os.PRIO_PROCESS, 0),
     )
+
+
+def _rlimits() -> dict[str, tuple[int, int]]:
+    """Soft and hard, by name: whoever starts the command may be a stranger with others."""
+    import resource
+
+    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
+    return {name: resource.getrlimit(getattr(resource, name)) for name in names}
 
 
 def environment(inherited: Mapping[str, str], asked: Mapping[str, str], session: str) -> dict[str, str]:

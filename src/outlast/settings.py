@@ -65,6 +65,9 @@ class Settings:
     development_commands: str = _DEVELOPMENT
     """The programs that count as such, between blanks; with a + in front, those besides the usual ones."""
 
+    max_running: int = 10
+    """How many background tasks run at once; the rest are pending."""
+
     shell: str = ""
     """The shell that runs commands; empty means bash, or /bin/sh where there is none."""
 
@@ -83,6 +86,7 @@ _LEAST = {
     "kill_grace_s": 0,
     "shown_chars": 200,
     "auto_background_after_s": 0,
+    "max_running": 1,
 }
 _KINDS: dict[type, str] = {int: "a number, and a whole one", float: "a number"}
 _MOST = 1 << 53  # what every file format and the index can hold

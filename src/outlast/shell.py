@@ -16,7 +16,7 @@ import sqlite3
 import sys
 
 from outlast import asking, conditions, reading
-from outlast.errors import AlreadyEnded, BadInput, SystemRefused, Unsupported, named
+from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, SystemRefused, UnknownTask, Unsupported, named
 from outlast.executors.local import LocalExecutor
 from outlast.frozen import fields
 from outlast.model import STREAMS, Waited
@@ -30,7 +30,7 @@ from outlast.watch import Deadline, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Any, TypeVar
 
@@ -113,18 +113,25 @@ class Shell:
         split: bool = False,
         limit: float | None = None,
         description: str = "",
+        name: str | None = None,
+        after: Sequence[str] = (),
+        after_failed: str = asking.SKIP,
         startup_wait: float | None = None,
         ready: str | None = None,
         hold: Hold | None = None,
     ) -> Task:
         """Run a command in the background; returns when the task is durable.
 
+        It is pending while `max_running` others run, and until all tasks in `after` completed. If one of them
+        fails, it ends unrun; with `after_failed="run"` it runs when all have ended. A `name` makes a second start
+        of the same command in the same directory one task.
+
         With `startup_wait` or `ready` it returns when the command has ended, when a line of
         its output matches `ready`, or when that time has passed, and is a `Waited`. While
         `hold` is open, the task is not removed.
         """
         startup = self.startup(startup_wait, ready)
-        task = self.launch(
+        task, _ = self.launch(
             command,
             cwd=cwd,
             env=env,
@@ -133,6 +140,9 @@ class Shell:
             split=split,
             limit=limit,
             description=description,
+            name=name,
+            after=after,
+            after_failed=after_failed,
             hold=hold,
         )
         self.executor.warm_up()
@@ -141,10 +151,29 @@ class Shell:
         return self._await(task.task_id, startup.condition, startup.seconds)
 
     @_telling
-    def launch(self, command: str, *, hold: Hold | None = None, **how: Any) -> Task:
-        """As `start`, but nothing is prepared for the next one yet: somebody waits for this one."""
-        request = asking.request(command, session=self.session, **how)
-        return self.executor.start(prepare(decide(request, self.policy), self.settings, os.environ), hold)
+    def launch(
+        self,
+        command: str,
+        *,
+        background: bool = True,
+        after: Sequence[str] = (),
+        hold: Hold | None = None,
+        **how: Any,
+    ) -> tuple[Task, bool]:
+        """Start a command, or find the task that has its name; whether it is new. A foreground one needs no place."""
+        request = asking.request(
+            command, session=self.session, background=background, after=self._all_found(after), **how
+        )
+        grant = decide(request, self.policy)
+        return self.executor.start_or_find(prepare(grant, self.settings, os.environ), hold)
+
+    def _all_found(self, ids: Sequence[str]) -> Sequence[str]:
+        if not ids or isinstance(ids, str):
+            return ids
+        try:
+            return [self._find(one) for one in ids]
+        except (UnknownTask, AmbiguousTask) as error:
+            raise BadInput(f"It cannot wait for that: {error.message}") from None
 
     def startup(self, seconds: float | None, ready: str | None) -> Startup | None:
         """How long a start waits, and for what."""
@@ -178,9 +207,13 @@ class Shell:
                 return self.read(self.start(command, hold=hold, **how).task_id)
         patience = self.patience(wait, how.get("limit"))
         with Hold() as hold:
-            task = self.launch(command, hold=hold, **how)
+            task, ours = self.launch(command, background=False, hold=hold, **how)
+            if task.status == "pending":
+                patience = self._once_begun(task.task_id, patience, wait)
             leave = self.leaving(command, auto_background)
             self._attend(task.task_id, patience, on_output, leave)
+            if ours and patience.then_end and not (leave and leave.met) and not self.executor.has_ended(task.task_id):
+                self.end_for_limit(task.task_id)
             result = self.read(task.task_id)
         self.executor.warm_up()
         return result
@@ -195,8 +228,6 @@ class Shell:
             self.await_end(task_id, patience.seconds)
         else:
             self._await_condition(task_id, leave, patience.seconds)
-        if patience.then_end and not (leave and leave.met) and not self.executor.has_ended(task_id):
-            self.end_for_limit(task_id)
 
     def leaving(self, command: str, auto_background: bool | None) -> UnderWay | None:
         """When a foreground command is left alone before its end, if it is."""
@@ -206,6 +237,22 @@ class Shell:
 
         wanted = runs_any(command, development_commands(self.settings))
         return conditions.UnderWay(self.settings.auto_background_after_s) if wanted else None
+
+    def _once_begun(self, task_id: str, patience: Patience, wait: float | None) -> Patience:
+        """The default limit is for running. Until a task runs we wait as long as a call may."""
+        if self.executor.has_begun(task_id):
+            return patience
+        deadline = Deadline(self.settings.max_wait_s if wait is None else patience.seconds)
+        begun = self.await_begin(task_id, deadline.left())
+        if patience.then_end and begun:
+            return patience
+        return Patience(deadline.left() or 0.0, then_end=False)
+
+    @_telling
+    def await_begin(self, task_id: str, patience: float | None) -> bool:
+        """Block until the task is not pending; False if `patience` ran out first."""
+        with self.executor.watch(task_id) as watch:
+            return until(watch, lambda: self.executor.has_begun(task_id), Deadline(patience))
 
     def patience(self, wait: float | None, limit: float | None) -> Patience:
         """How long a foreground call waits, and whether it then ends the task."""
@@ -403,6 +450,7 @@ class Shell:
     @_telling
     def show(self, task_id: str) -> Task:
         """What is known of a task now."""
+        self.executor.advance()
         return self.executor.status(self._find(task_id))
 
     @_telling
@@ -411,6 +459,7 @@ class Shell:
         wanted = _STATUS_WORDS.get(status, status) if status else None
         if wanted is not None and wanted not in _STATUSES:
             raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
+        self.executor.advance()
         tasks = self.executor.registry.tasks(self._scope or session)
         return [task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind)]
 
@@ -432,7 +481,9 @@ class Shell:
             if task.finished and not task.closed and not task.children:
                 self._await_closed(task.task_id)
         damaged = sum(registry.remove(task_id) for task_id in list(registry.damaged())) if self._scope is None else 0
-        return damaged + registry.prune(hours * 3600, most=-1, session=self._scope)
+        removed = damaged + registry.prune(hours * 3600, most=-1, session=self._scope)
+        self.executor.forget_names()
+        return removed
 
     def _await_closed(self, task_id: str) -> None:
         """It ended a moment ago, and its guards are just leaving."""

@@ -11,8 +11,9 @@ import select
 import time
 
 from outlast import process
-from outlast.store import status
+from outlast.store import record, status
 from outlast.store.bell import Listener
+from outlast.store.queue import Queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+_LOOK_AGAIN_S = 0.1  # a guard that replaces another needs milliseconds until it is recorded
 _LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
 
 
@@ -37,6 +39,7 @@ class Watch:
         self._line = os.dup(line) if line >= 0 else -1
         self._processes: tuple[int, ...] = ()
         self._command_runs = False
+        self.look_again_s: float | None = None  # only while somebody holds a place who is not known yet
         self._bell = Listener(directory)
 
     def __enter__(self) -> Watch:
@@ -67,6 +70,10 @@ class Watch:
 
     def _watch_processes(self, *names: str) -> None:
         self._close_processes()
+        self.look_again_s, self._command_runs = None, False
+        if "guards" not in record.read(self._directory):
+            self._watch_queue()
+            return
         guards = status.guards_of(self._directory)
         for name in names:
             who = getattr(guards, name)
@@ -77,6 +84,18 @@ class Watch:
             if name == "command":
                 self._command_runs = fd is not None
             self._processes += (fd,) if fd is not None else ()
+
+    def _watch_queue(self) -> None:
+        """It has not begun, or never will: wait for those who hold the places, or run what it waits for."""
+        directory = os.path.abspath(self._directory)
+        queue = Queue(os.path.dirname(os.path.dirname(directory)))
+        watched, unseen = queue.whom_to_watch(os.path.basename(directory))
+        for who in watched:
+            fd = process.open_pidfd(who)
+            if fd is None or _is_ready(fd):
+                unseen = True  # it ended since we looked: another may have what it held
+            self._processes += (fd,) if fd is not None else ()
+        self.look_again_s = _LOOK_AGAIN_S if unseen else None
 
     def _told(self, act: Callable[[], T]) -> T:
         """Say what became of the task, whichever file it is that cannot be read."""
@@ -90,6 +109,9 @@ class Watch:
         poll = select.poll()
         for fd in self.fds:
             poll.register(fd, select.POLLIN)
+        if self.look_again_s is not None and (patience is None or patience > self.look_again_s):
+            self._told(lambda: poll.poll((self.look_again_s or 0.0) * 1000))
+            return True
         if patience is None:
             return bool(self._told(poll.poll))
         some = min(max(0.0, patience), _LONGEST_POLL_S)

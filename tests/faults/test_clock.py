@@ -20,7 +20,7 @@ from outlast.model import Task, surroundings
 from outlast.permissions import decide
 from outlast.sessions import prepare
 from outlast.store import status
-from outlast.supervise import signals, supervisor
+from outlast.supervise import request, signals, supervisor
 from tests.conftest import eventually
 from tests.faults.support import closed, dice, guard, replace
 from tests.frozen_states import freeze
@@ -51,13 +51,13 @@ class Odd:
 
     def start(self, command: str, clock: Clock, limit: float | None = None) -> Task:
         shell = self.shell
-        request = asking.request(command, session=shell.session, limit=limit)
-        launch = prepare(decide(request, "yolo"), shell.settings, os.environ)
+        asked = asking.request(command, session=shell.session, limit=limit)
+        launch = prepare(decide(asked, "yolo"), shell.settings, os.environ)
         registry, around = shell.executor.registry, surroundings(launch)
         staged, published = registry.stage(launch.kind)
         assert registry.enter(staged, published, launch, shell.settings.state_limit_bytes)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        wanted = nursery.in_memory(nursery.request(staged, published, around))
+        (wanted,) = request.wanted(staged, published, around)
         pid = os.fork()
         if not pid:
             _supervise(theirs.fileno(), wanted, clock)
@@ -65,7 +65,7 @@ class Odd:
         theirs.close()
         os.close(wanted)
         prepared = nursery.Prepared(staged, published, around, ours)
-        answer = prepared.commit()
+        answer = prepared.begin()
         ours.close()
         assert answer is not None
         assert "error" not in answer, answer

@@ -466,7 +466,7 @@ def test_running_tasks_share_what_there_is(home: str, tmp_path: Path) -> None:
     """The last ones get little, then none is started any more; a flood in all of them stays within the bound."""
     limit = 2 * MIB
     gate = tmp_path / "gate"
-    with with_settings(home, state_limit_bytes=limit) as shell:
+    with with_settings(home, state_limit_bytes=limit, max_running=100) as shell:
         tasks: list[Task] = []
 
         def start_many() -> None:

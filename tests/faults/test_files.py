@@ -311,7 +311,9 @@ def test_the_state_of_an_older_version_opens(home, frozen, index, monkeypatch):
         assert [task.task_id for task in shell.list()] == golden["order"]
         for name, seen in golden["tasks"].items():
             task_id = seen["task"]["task_id"]
-            assert freeze.look(shell, task_id) == seen, name
+            found = freeze.look(shell, task_id)
+            found["task"] = {one: found["task"][one] for one in seen["task"]}  # a newer version tells more
+            assert found == seen, name
             assert shell.show(task_id).output_file == os.path.join(home, "tasks", task_id, "output")
         for task in shell.list():
             assert task.output_file == os.path.join(home, "tasks", task.task_id, "output")

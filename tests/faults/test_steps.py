@@ -82,7 +82,7 @@ class Steps:
         home = Path(self.home)
         assert len(list((home / "tasks").iterdir())) == tasks == len(shell.list())
         shell.executor._chill()
-        assert not list((home / "staging").iterdir())
+        eventually(lambda: not list((home / "staging").iterdir()))
         eventually(lambda: not processes_of(self.home), what="all processes to leave")
 
     def until_it_passes(

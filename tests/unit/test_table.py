@@ -37,6 +37,8 @@ A_TASK = Task(
     split=False,
     closed=False,
     output_file="/output",
+    name="",
+    waits_for=(),
 )
 FIVE = [
     replaced(A_TASK, elapsed_ms=12_999),

@@ -6,16 +6,18 @@ import errno
 import os
 import select
 import signal
+import sqlite3
 import threading
 import time
 
 from outlast import process
-from outlast.errors import AlreadyEnded, InputRefused, OutlastError, StartFailed
-from outlast.frozen import fields
-from outlast.model import Ended, Exited, Receipt, Running, surroundings
-from outlast.store import launchfile, output, status
+from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, StartFailed, named
+from outlast.frozen import fields, frozen
+from outlast.model import Ended, Exited, Pending, Receipt, Running, surroundings
+from outlast.store import launchfile, output, record, status
 from outlast.store.hold import Hold
 from outlast.store.home import open_home
+from outlast.store.queue import Queue
 from outlast.store.registry import Registry
 from outlast.store.view import announced
 from outlast.supervise import EXISTS, invoke
@@ -23,7 +25,7 @@ from outlast.watch import Deadline, Watch, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from socket import socket
     from typing import Any
 
@@ -31,13 +33,25 @@ if TYPE_CHECKING:
     from outlast.model import Guards, Launch, Slice, Status, Surroundings, Task
     from outlast.settings import Settings
     from outlast.store.index import Entry
+    from outlast.store.queue import Turn
 
 INPUT_PATIENCE_S = 2.0  # how long a command may take to start reading what it was sent
 RECORD_PATIENCE_S = 5.0  # between the death of a tree and the record of it; milliseconds, unless the disk is stuck
 _TREES_AT_ONCE = 100  # each process of a tree takes a descriptor while it is being ended
 _ID_TRIES = 5
+_NO_ID = "No free task id was found; `outlast clean` removes finished tasks."
+_BEGINS_S = 0.005  # about what it takes to begin a task that is no longer to be held back
 _TIDY_EVERY_S = 0.1
 _LINES = 32  # to so many supervisors we keep a line; waiting for a task without one takes a little longer
+
+
+@frozen
+class _Start:
+    """One start: what is to run, what keeps it from being removed, and who is told its id first."""
+
+    launch: Launch
+    hold: Hold | None
+    give_name_to: Callable[[str], None] | None = None
 
 
 class LocalExecutor:
@@ -47,6 +61,7 @@ class LocalExecutor:
         self._settings = settings
         self.registry = Registry(open_home(home))
         self._nursery: Nursery | None = None
+        self._queue = Queue(home)
         self._lines: dict[str, socket] = {}  # to the supervisors of the latest tasks that we started
         self._tidy_at = 0.0
         self._warming = threading.Lock()
@@ -65,31 +80,163 @@ class LocalExecutor:
 
     # --- start ---------------------------------------------------------------------------
 
-    def start(self, launch: Launch, hold: Hold | None = None) -> Task:
+    def start(self, launch: Launch) -> Task:
+        return self.start_or_find(launch)[0]
+
+    def start_or_find(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
+        """Start it, or find the task that has its name already; whether it is new. Not removed while `hold` is open."""
         try:
-            return self._start(launch, hold)
+            if not launch.name:
+                return self._start(_Start(launch, hold)), True
+            with self._queue.naming(launch.session, launch.name) as naming:
+                found = self._named(launch, naming.task_id)
+                if found is None:
+                    return self._start(_Start(launch, hold, naming.give_to)), True
+                if hold is not None:
+                    hold.take(self._directory(found.task_id))
+                return found, False
         except OSError as error:
             raise StartFailed(f"The task cannot be prepared in {self.registry.home.path}: {error.strerror}.") from None
 
-    def _start(self, launch: Launch, hold: Hold | None) -> Task:
+    def _named(self, launch: Launch, task_id: str) -> Task | None:
+        """The task that has the name of this launch, if it is not over."""
+        try:
+            task = self.registry.get(task_id) if task_id else None
+        except OutlastError:
+            return None
+        if task is None or task.finished:
+            return None
+        if (task.command, task.cwd) != (launch.command, launch.cwd):
+            raise BadInput(
+                f"The name {named(launch.name)} belongs to {task_id}, which is {task.status} and is another command "
+                "(or in another directory); end it, or use another name."
+            )
+        return task
+
+    def _start(self, start: _Start) -> Task:
         self._tidy()
-        around = surroundings(launch)
+        launch = start.launch
+        if launch.after:
+            return self._queue_up(start)
+        if not launch.background:
+            self.advance()  # the others look at the queue anyway
+            return self._run(start)
+        place = self._queue.claim(launch.session, launch.max_running)
+        if place is None:
+            return self._queue_up(start)
+        try:
+            return self._run(start, place)
+        except BaseException:
+            self.advance()  # somebody may have found the place taken meanwhile
+            raise
+        finally:
+            os.close(place)
+
+    def _run(self, start: _Start, place: int = -1) -> Task:
+        around = surroundings(start.launch)
         warm = self._take_warm(around)
-        if warm is not None:
-            try:
-                answer = self._commit(warm, launch, hold)
-                if "error" not in answer:
-                    return self._announced(launch, warm, answer)
-            except FileNotFoundError:
-                pass  # somebody removed it while it waited: it is of no use, and no harm was done
         for _ in range(_ID_TRIES):
-            prepared = self._prepare(launch.kind, around)
-            answer = self._commit(prepared, launch, hold)
+            prepared = warm or self._prepare(start.launch.kind, around)
+            try:
+                answer = self._begin(prepared, start, place)
+            except FileNotFoundError:
+                if prepared is not warm:
+                    raise
+                answer = {"error": "somebody removed it while it waited"}
             if "error" not in answer:
-                return self._announced(launch, prepared, answer)
-            if answer["error"] != EXISTS:
+                return self._announced(start.launch, prepared, answer)
+            if prepared is warm:
+                warm = None  # no harm was done
+            elif answer["error"] != EXISTS:
                 raise StartFailed(f"The command could not be started: {answer['error']}.")
-        raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
+        raise StartFailed(_NO_ID)
+
+    def _begin(self, prepared: Prepared, start: _Start, place: int) -> dict[str, Any]:
+        """Have a prepared task run: what its supervisor answers, with `error` if there is no task."""
+        staged, published = prepared.staged, prepared.published
+        entry: Entry | None = None
+        answer: dict[str, Any] | None = {"error": EXISTS}
+        try:
+            entry = self._enter(staged, published, start)
+            if entry is not None:
+                if place >= 0:
+                    self._queue.sign(place, start.launch.session, os.path.basename(published))
+                answer = prepared.begin(place)
+        except BaseException:
+            prepared.close()
+            self.registry.discard(staged, published)
+            raise
+        if answer is None:
+            # The supervisor died before it could answer. What counts is what is on disk.
+            answer = {} if os.path.isdir(published) else {"error": "its supervisor died at the start"}
+        if "error" in answer:
+            prepared.close()
+            self.registry.discard(staged, published, entered=entry is not None)
+        else:
+            self.registry.confirm(os.path.basename(published), entry)
+        return answer
+
+    def _enter(self, staged: str, published: str, start: _Start) -> Entry | None:
+        """Write down what a staged task is to run; None if its id is taken."""
+        entry = self.registry.enter(staged, published, start.launch, self._settings.state_limit_bytes)
+        if entry is not None:
+            invoke.make_room(start.launch.command, staged)
+            if start.hold is not None:
+                start.hold.take(staged)
+            if start.give_name_to:
+                start.give_name_to(os.path.basename(published))  # before there is a task: no second one comes between
+        return entry
+
+    def _queue_up(self, start: _Start) -> Task:
+        """Publish it as pending."""
+        for _ in range(_ID_TRIES):
+            staged, published = self.registry.stage(start.launch.kind)
+            entry: Entry | None = None
+            try:
+                entry = self._enter(staged, published, start)
+                if entry is not None:
+                    self._queue.enqueue(staged, published, start.launch)
+                    self.registry.confirm(os.path.basename(published), entry)
+                    self.advance()
+                    return self._looked_at(start.launch, published)
+            except OSError as error:
+                self.registry.discard(staged, published)
+                if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                    raise
+                continue
+            except BaseException:
+                self.registry.discard(staged, published)
+                raise
+            self.registry.discard(staged, published, entered=False)
+        raise StartFailed(_NO_ID)
+
+    def _looked_at(self, launch: Launch, published: str) -> Task:
+        try:
+            return self.registry.get(os.path.basename(published))
+        except (OSError, OutlastError, sqlite3.Error):
+            # It is there, whatever keeps us from looking at it: who is told that it is not would start it again.
+            return announced(published, launch, None, time.time(), "pending")
+
+    def advance(self) -> None:
+        """Begin what is pending and may. Whatever keeps us from it is not our caller's trouble."""
+        try:
+            self._queue.advance(self._begin_pending)
+        except (OSError, OutlastError, ValueError):
+            pass  # the next one to end, or to open the state directory, will
+
+    def _begin_pending(self, turn: Turn) -> bool:
+        try:
+            around = surroundings(launchfile.read_all(turn.directory))
+            prepared = self._nursery_of_ours().prepare(turn.directory, turn.directory, around, turn.lock)
+            answer = prepared.begin(turn.place)
+            prepared.close()
+        finally:
+            turn.close()
+        return answer is not None and "error" not in answer
+
+    def forget_names(self) -> None:
+        """Names whose tasks were removed are free."""
+        self._queue.forget_names()
 
     def _tidy(self) -> None:
         """Every start removes a little of what is too old; those in quick succession share that."""
@@ -106,32 +253,6 @@ class LocalExecutor:
         except BaseException:
             self.registry.discard(staged, published, entered=False)
             raise
-
-    def _commit(self, prepared: Prepared, launch: Launch, hold: Hold | None) -> dict[str, Any]:
-        """Have a prepared task run: what its supervisor answers, with `error` if there is no task."""
-        staged, published = prepared.staged, prepared.published
-        entry: Entry | None = None
-        answer: dict[str, Any] | None = {"error": EXISTS}
-        try:
-            entry = self.registry.enter(staged, published, launch, self._settings.state_limit_bytes)
-            if entry is not None:
-                invoke.make_room(launch.command, staged)
-                if hold is not None:
-                    hold.take(staged)
-                answer = prepared.commit()
-        except BaseException:
-            prepared.close()
-            self.registry.discard(staged, published)
-            raise
-        if answer is None:
-            # The supervisor died before it could answer. What counts is what is on disk.
-            answer = {} if os.path.isdir(published) else {"error": "its supervisor died at the start"}
-        if "error" in answer:
-            prepared.close()
-            self.registry.discard(staged, published, entered=entry is not None)
-        else:
-            self.registry.confirm(os.path.basename(published), entry)
-        return answer
 
     def warm_up(self) -> None:
         """Prepare the next task, if it is likely to be like the last one: it then only has to be let go."""
@@ -187,26 +308,38 @@ class LocalExecutor:
 
     def has_ended(self, task_id: str) -> bool:
         """Whether its end is known: cheaper than `status`."""
-        return not isinstance(self._status_of(task_id)[0], Running)
+        return not isinstance(self._status_moved_on(task_id)[0], (Pending, Running))
 
     def is_over(self, task_id: str) -> bool:
         """Whether nothing more can be hoped of it: it is closed, or its command failed.
 
         A command that went well and left something running (`server &`) may have only begun.
         """
-        found, _, closed = self._status_of(task_id)
+        found, _, closed = self._status_moved_on(task_id)
         went_well = isinstance(found, Ended) and found.outcome == Exited(0)
-        return closed or not (went_well or isinstance(found, Running))
+        return closed or not (went_well or isinstance(found, (Pending, Running)))
 
     def is_closed(self, task_id: str) -> bool:
         """Whether no more output will come."""
-        return self._status_of(task_id)[2]
+        return self._status_moved_on(task_id)[2]
 
-    def _status_of(self, task_id: str) -> tuple[Status, Guards, bool]:
+    def has_begun(self, task_id: str) -> bool:
+        """Whether it is not pending (any more)."""
+        return not isinstance(self._status_moved_on(task_id)[0], Pending)
+
+    def _status_moved_on(self, task_id: str) -> tuple[Status, Guards | None, bool]:
+        """Whoever waits for a pending task looks after the queue: those who should have may have been killed."""
+        found = self._status_of(task_id)
+        if not isinstance(found[0], Pending):
+            return found
+        self.advance()
+        return self._status_of(task_id)
+
+    def _status_of(self, task_id: str) -> tuple[Status, Guards | None, bool]:
         directory = self._directory(task_id)
         try:
             found = status.status_of(directory)
-            if not isinstance(found[0], Running) and task_id in self._lines:
+            if not isinstance(found[0], (Pending, Running)) and task_id in self._lines:
                 self._lines.pop(task_id).close()  # it has said all that it ever will
             return found
         except (OSError, KeyError, TypeError, ValueError) as error:
@@ -245,6 +378,8 @@ class LocalExecutor:
             raise InputRefused(f"{task_id} takes no input; start it with `--stdin open`.")
         if self.has_ended(task_id):
             raise AlreadyEnded(f"{task_id} has ended and reads no more input.")
+        if not self.has_begun(task_id):
+            raise InputRefused(f"{task_id} is pending and reads no input yet; send it once it runs.")
         if os.path.exists(os.path.join(directory, status.END_OF_INPUT)):
             raise InputRefused(f"The input of {task_id} was ended before; nothing more can be sent.")
         try:
@@ -293,6 +428,9 @@ class LocalExecutor:
 
     def interrupt(self, task_id: str) -> bool:
         """What Ctrl-C does on a terminal: INT to the command's process group. It may go on."""
+        if not self.has_begun(task_id):
+            self.signal([task_id], 0.0, "kill", "interrupted before it began")
+            return True
         try:
             return process.send_group(status.guards_of(self._directory(task_id)).command, signal.SIGINT)
         except OSError as error:
@@ -309,6 +447,27 @@ class LocalExecutor:
         return receipts
 
     def _end(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
+        unrun = [self._directory(one) for one in task_ids if not self._runs_or_ran(one, by, rule)]
+        if unrun:
+            self.advance()  # what was to follow them need not wait
+        receipts = {one: self._unrun(one) for one in map(os.path.basename, unrun)}
+        begun = [one for one in task_ids if one not in receipts]
+        receipts.update(zip(begun, self._end_running(begun, grace, by, rule), strict=True))
+        return [receipts[one] for one in task_ids]
+
+    def _runs_or_ran(self, task_id: str, by: str, rule: str) -> bool:
+        """Whether there is something to end; what is pending is ended at once, unrun."""
+        directory = self._directory(task_id)
+        while status.is_pending(directory):
+            if self._queue.end_pending(directory, by, rule):
+                return False
+            select.select([], [], [], _BEGINS_S)
+        return "guards" in record.read(directory)
+
+    def _unrun(self, task_id: str) -> Receipt:
+        return Receipt(**fields(self.status(task_id)), ended=(), survivors=())
+
+    def _end_running(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
         from outlast.supervise.ending import end_trees
 
         directories = [self._directory(task_id) for task_id in task_ids]

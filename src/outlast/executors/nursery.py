@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
 import threading
 
 from outlast.errors import StartFailed
-from outlast.frozen import fields
+from outlast.supervise import request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,24 +17,19 @@ if TYPE_CHECKING:
     from outlast.model import Surroundings
 
 _SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "supervise", "nursery.py")
-_COMMIT = b"c"
+_FORK = b"f"
 
 
 class Prepared:
-    """A task that is being prepared, or waits for its command: not a task yet, and none if nobody commits it."""
+    """A task that is being prepared, or waits for its command: not a task yet, and none if nobody begins it."""
 
     def __init__(self, staged: str, published: str, around: Surroundings, line: socket.socket) -> None:
         self.staged, self.published, self.around = staged, published, around
         self._line = line
 
-    def commit(self) -> dict[str, Any] | None:
+    def begin(self, place: int = -1) -> dict[str, Any] | None:
         """What is to run is written down: begin. What the supervisor answers; None if it died before it could."""
-        try:
-            self._line.send(_COMMIT)
-        except OSError:
-            pass  # it is dead, or has refused; then it said why before
-        answer = _read(self._line)
-        return json.loads(answer) if answer else None
+        return request.begin(self._line, place)
 
     def keep_line(self) -> socket.socket:
         """The supervisor says there when the task has ended."""
@@ -59,23 +53,23 @@ class Nursery:
         self._owner = 0
         self._requests: socket.socket | None = None
 
-    def prepare(self, staged: str, published: str, around: Surroundings) -> Prepared:
-        """Have a supervisor forked that prepares a task in `staged`; does not wait for it."""
-        # Variables and input may hold secrets: they are handed over in memory, not on disk.
-        text = around.stdin.text
+    def prepare(self, staged: str, published: str, around: Surroundings, lock: int = -1) -> Prepared:
+        """Have a supervisor forked that prepares a task in `staged`; does not wait for it.
+
+        A task that was pending is published already, and comes with its lock.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         fds = [theirs.fileno()]
         try:
-            fds.append(in_memory(request(staged, published, around)))
-            if text is not None:
-                fds.append(in_memory(text))
+            fds += request.wanted(staged, published, around, lock)
             self._send(fds)
         except BaseException:
             ours.close()
             raise
         finally:
             for fd in fds[1:]:
-                os.close(fd)
+                if fd != lock:
+                    os.close(fd)
             theirs.close()
         return Prepared(staged, published, around, ours)
 
@@ -84,11 +78,11 @@ class Nursery:
             if self._requests is None or self._owner != os.getpid():
                 self._start()
             try:
-                socket.send_fds(self._connected(), [_COMMIT], fds)
+                socket.send_fds(self._connected(), [_FORK], fds)
             except OSError:
                 self._stop()  # somebody ended it; nothing was lost, there was nothing in it
                 self._start()
-                socket.send_fds(self._connected(), [_COMMIT], fds)
+                socket.send_fds(self._connected(), [_FORK], fds)
 
     def _connected(self) -> socket.socket:
         assert self._requests is not None
@@ -136,27 +130,3 @@ class Nursery:
     def close(self) -> None:
         with self._guard:
             self._stop()
-
-
-def request(staged: str, published: str, around: Surroundings) -> bytes:
-    """What a supervisor is asked to prepare; an input that is a text goes beside it."""
-    plain = {**fields(around), "stdin": {"file": around.stdin.file, "open": around.stdin.open}}
-    return json.dumps([staged, published, plain]).encode()
-
-
-def in_memory(data: bytes) -> int:
-    """A descriptor to read `data` from."""
-    fd = os.memfd_create("outlast")
-    with open(fd, "wb", closefd=False) as file:
-        file.write(data)
-        file.seek(0)
-    return fd
-
-
-def _read(line: socket.socket) -> bytes:
-    try:
-        return line.recv(65536)
-    except OSError:
-        # A supervisor that refused did not read what we said last, and its end is then told
-        # before its answer. And if it is something else: the task may be there already.
-        return line.recv(65536)

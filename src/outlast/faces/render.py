@@ -57,7 +57,7 @@ def ending(task: Task) -> str:
     """How it stands or how it ended, in a few words."""
     match task.reason:
         case None:
-            return task.status
+            return waits(task) if task.status == "pending" else task.status
         case "exit":
             text = f"exit code {task.exit_code}"
         case "signal":
@@ -69,6 +69,11 @@ def ending(task: Task) -> str:
     if task.pipe_status and len(task.pipe_status) > 1 and any(task.pipe_status):
         text += f" (stages: {' | '.join(map(str, task.pipe_status))})"
     return text
+
+
+def waits(task: Task) -> str:
+    """What a pending task waits for."""
+    return f"waits for {', '.join(task.waits_for)}" if task.waits_for else "waits for a place"
 
 
 def table(rows: Sequence[tuple[Task, tuple[int, int]]], width: int) -> str:
@@ -95,6 +100,8 @@ def _row(task: Task, lines: tuple[int, int]) -> tuple[str, ...]:
 def _why(task: Task) -> str:
     """What a status alone does not say."""
     match task:
+        case Task(status="pending") if task.waits_for:
+            return f" ({waits(Task(**{**fields(task), 'waits_for': task.waits_for[:1]}))})"
         case Task(status="failed", reason="exit"):
             return f" ({task.exit_code})"
         case Task(status="failed", reason="signal"):
@@ -113,15 +120,16 @@ def details(task: Task, lines: tuple[int, int]) -> str:
 
     shown = {
         "id": task.task_id,
-        "status": f"{task.status}{'' if task.reason is None else ', ' + ending(task)}",
+        "status": task.status if task.status == "running" else f"{task.status}, {ending(task)}",
         "command": inline(task.command, 300),
         "description": inline(task.description, 300),
+        "name": task.name,
         "category": task.category,
         "directory": task.cwd,
         "session": task.session,
         "shell": task.shell,
-        "pid": f"{task.pid} (group {task.pgid})",
-        "started": moment(task.started_at),
+        "pid": f"{task.pid} (group {task.pgid})" if task.pid else "none",
+        "queued" if task.pid is None else "started": moment(task.started_at),
         "ended": moment(task.ended_at),
         "took": duration(task.elapsed_ms) + (f", {task.cpu_ms / 1000:.2f}s of CPU" if task.cpu_ms is not None else ""),
         "limit": f"{task.limit:g} s" if task.limit else "none",
@@ -134,6 +142,8 @@ def details(task: Task, lines: tuple[int, int]) -> str:
 
 def receipt(task: Receipt) -> str:
     """What a kill did."""
+    if task.pid is None:
+        return f"{task.task_id}: ended before it began\n"
     count = len(task.ended)
     text = f"{task.task_id}: ended {count} {'process' if count == 1 else 'processes'}"
     if task.ended:
@@ -181,10 +191,16 @@ def _and_more(count: int, what: str) -> str:
     return f"  ... and {count} more {what if count > 1 else what.replace('lines', 'line')}\n" if count else ""
 
 
+def _still(task: Task) -> str:
+    if task.status == "pending":
+        return f"is pending: it {waits(task)}"
+    return f"is still running after {duration(task.elapsed_ms)}"
+
+
 def hint(task: Task) -> str:
     """How to go on with a task that was left running."""
     return (
-        f"{task.task_id} is still running after {duration(task.elapsed_ms)}.\n"
+        f"{task.task_id} {_still(task)}.\n"
         f"  read on:  outlast logs -f {task.task_id}\n"
         f"  wait:     outlast wait {task.task_id}\n"
         f"  end it:   outlast kill {task.task_id}\n"

@@ -3,6 +3,7 @@
 format        the version of this layout
 config.toml   settings, if the user wrote any
 tasks/        one directory for each task
+queue/        what waits, and who may run: see `store.queue`
 staging/      tasks that are being prepared or removed; nothing in here is a task
 index.sqlite  what would take too long to read off 100,000 directories; can be rebuilt
 """
@@ -17,7 +18,7 @@ from outlast.errors import StateRefused
 from outlast.frozen import frozen
 
 FORMAT = 1
-_OURS = ("format", "tasks", "staging", "config.toml", "index.sqlite")
+_OURS = ("format", "tasks", "staging", "queue", "config.toml", "index.sqlite")
 
 
 @frozen

@@ -3,7 +3,9 @@
 launch.json   everything but the following
 command       the text of the command, never in an argument list
 
-Its variables and its input may hold secrets, and are never on disk.
+environ       its variables, and
+input         what it gets to read if that was given as text: only while it is pending,
+              because they may hold secrets; otherwise they are handed over in memory
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import json
 import os
 
 from outlast.errors import NewerTask
-from outlast.frozen import fields
+from outlast.frozen import fields, replaced
 from outlast.model import Launch, Stdin
 from outlast.store.home import FORMAT
 from outlast.store.status import trouble
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _LAUNCH = "launch.json"
 _COMMAND = "command"
+_ENVIRON, _INPUT = "environ", "input"
 _APART = ("command", "env", "stdin")
 _READ_BYTES = 1 << 16
 
@@ -67,14 +70,48 @@ def _parse(text: bytes, command: bytes, name: str) -> tuple[Launch, float]:
     stdin = values.pop("stdin")
     values["command"], values["env"] = os.fsdecode(command), {}
     values["stdin"] = Stdin(file=stdin["file"], open=stdin["open"], text=b"" if stdin["text"] else None)
+    values["after"] = tuple(values.get("after", ()))
     return Launch(**values), created
 
 
 def rehearse(around: Surroundings) -> None:
     """As if there were something to read."""
-    plain = fields(around)
-    values: dict[str, Any] = {name: plain.get(name, 0) for name in Launch.__match_args__}
+    values: dict[str, Any] = {**dict.fromkeys(Launch.__match_args__, 0), "after": (), **fields(around)}
     _parse(_dump(Launch(**values), 0.0), b"true", "")
+
+
+def after_of(directory: str) -> tuple[tuple[str, ...], str]:
+    """What a task waits for, and what to do if that failed: without reading the rest."""
+    values = json.loads(_read(directory, _LAUNCH))
+    return tuple(values.get("after", ())), values.get("after_failed", "skip")
+
+
+# --- what a pending task needs besides: it is begun by a stranger ------------------------
+
+
+def write_secrets(directory: str, launch: Launch) -> None:
+    """Leave its variables and its input, for as long as it is pending."""
+    _write(directory, _ENVIRON, b"\0".join(os.fsencode(f"{k}={v}") for k, v in launch.env.items()))
+    if launch.stdin.text is not None:
+        _write(directory, _INPUT, launch.stdin.text)
+
+
+def read_all(directory: str) -> Launch:
+    """The launch of a pending task, with all that it needs to begin."""
+    launch, _ = read(directory)
+    items = os.fsdecode(_read(directory, _ENVIRON)).split("\0")
+    env = dict(item.split("=", 1) for item in items if item)
+    stdin = Stdin(text=_read(directory, _INPUT)) if launch.stdin.text is not None else launch.stdin
+    return replaced(launch, env=env, stdin=stdin)
+
+
+def erase_secrets(directory: str = ".") -> None:
+    """Remove what the command has taken over, or never will."""
+    for name in (_ENVIRON, _INPUT):
+        try:
+            os.unlink(os.path.join(directory, name))
+        except (FileNotFoundError, NotADirectoryError):
+            pass
 
 
 def is_newer(directory: str) -> bool:

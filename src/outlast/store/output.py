@@ -36,7 +36,7 @@ class Bound:
 def make(streams: Iterable[str], directory: str = ".") -> None:
     """Put the files in place, empty: whoever is told their names can open them."""
     for stream in streams:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         os.close(os.open(os.path.join(directory, FILES[stream]), flags, 0o600))
 
 

@@ -13,7 +13,7 @@ from outlast.frozen import replaced
 from outlast.store import launchfile, output, view
 from outlast.store.hold import is_held
 from outlast.store.index import Index
-from outlast.store.status import is_damage, is_watched, trouble
+from outlast.store.status import is_damage, is_pending, is_watched, trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -231,6 +231,7 @@ class Registry:
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise trouble(directory, error) from None
         if task.closed and not task.children:
+            launchfile.erase_secrets(directory)  # of one whose guards died before they could
             ended = task.ended_at or task.started_at
             self.index.finish(task_id, ended, size, view.dump(task))
         return task
@@ -245,8 +246,8 @@ class Registry:
 
     def _is_watched(self, task_id: str) -> bool:
         try:
-            return is_watched(self.home.task(task_id))
-        except OSError:
+            return is_pending(self.home.task(task_id)) or is_watched(self.home.task(task_id))
+        except (OSError, DamagedTask):
             return False
 
     def _forget_if_gone(self, task_id: str) -> None:
@@ -283,10 +284,10 @@ class Registry:
         """Remove a task that nobody watches or holds; whether it was removed."""
         directory = self.home.task(task_id)
         try:
-            if is_watched(directory) or is_held(directory) or launchfile.is_newer(directory):
+            if is_pending(directory) or is_watched(directory) or is_held(directory) or launchfile.is_newer(directory):
                 return False
-        except OSError as error:
-            if not is_damage(error):
+        except (OSError, DamagedTask) as error:
+            if isinstance(error, OSError) and not is_damage(error):
                 raise trouble(directory, error) from None
             # Not a whole task: remove what there is.
         # Renamed first: nobody ever sees half a task.

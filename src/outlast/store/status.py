@@ -16,6 +16,7 @@ from outlast.model import (
     Identity,
     Lost,
     NeverStarted,
+    Pending,
     Running,
     Signalled,
 )
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from outlast.process import Stat
 
 LOCK = "lock"
+QUEUED = "queued"
 STDIN = "stdin"
 END_OF_INPUT = "stdin.eof"
 
@@ -56,9 +58,12 @@ def trouble(directory: str, error: Exception) -> OutlastError:
     return DamagedTask(f"The files of {name} are damaged; `outlast clean` removes it.")
 
 
-def status_of(directory: str) -> tuple[Status, Guards, bool]:
+def status_of(directory: str) -> tuple[Status, Guards | None, bool]:
     """What the files say: the status, who watches, and whether no more output will come."""
     found = record.read(directory)
+    if "guards" not in found:
+        # Without a look at the lock: who begins it must not take us for somebody who does.
+        return (*_unrun(directory, found), "outcome" in found)
     watched = is_watched(directory) if "outcome" not in found else None
     # The guards record the ending and only then let go of the lock, so look at the record
     # again after the lock: a free lock without an ending can only mean that both died.
@@ -66,12 +71,24 @@ def status_of(directory: str) -> tuple[Status, Guards, bool]:
         found = record.read(directory)
     guards = _guards(directory, found)
     if "outcome" in found:
-        return _ended(guards, found), guards, not is_watched(directory)
+        return _ended(guards.started, found), guards, not is_watched(directory)
     if watched:
         return Running(guards.started), guards, False
     if "code" in found:  # recorded, but both guards died before they could say when
-        return _ended(guards, found, _last_change(directory)), guards, True
+        return _ended(guards.started, found, _last_change(directory)), guards, True
     return Lost(guards.started), guards, True
+
+
+def _unrun(directory: str, found: dict[str, Any]) -> tuple[Status, None]:
+    """A task without guards waits in the queue, or left it without having run."""
+    since = os.stat(os.path.join(directory, QUEUED)).st_mtime
+    return (_ended(since, found) if "outcome" in found else Pending(since)), None
+
+
+def is_pending(directory: str) -> bool:
+    """Whether a task has not begun yet."""
+    found = record.read(directory)
+    return not found.keys() & {"guards", "outcome"} and os.path.exists(os.path.join(directory, QUEUED))
 
 
 def is_watched(directory: str) -> bool:
@@ -87,15 +104,15 @@ def is_watched(directory: str) -> bool:
         os.close(fd)
 
 
-def _ended(guards: Guards, found: dict[str, Any], fallback: float = 0.0) -> Ended:
+def _ended(since: float, found: dict[str, Any], fallback: float = 0.0) -> Ended:
     outcome = found.get("outcome", {})
     until = float(outcome.get("ended", fallback))
     pipes = outcome.get("pipes")
     ending = found.get("ending")
     return Ended(
-        since=guards.started,
+        since=since,
         until=until,
-        elapsed=float(outcome.get("elapsed", max(0.0, until - guards.started))),
+        elapsed=float(outcome.get("elapsed", max(0.0, until - since))),
         outcome=outcome_of(found["code"]),
         ending=Ending(**ending) if ending else None,
         pipe_status=tuple(pipes) if pipes else None,
@@ -162,10 +179,14 @@ def watches_another(stat: Stat, task_id: str) -> bool:
     """Whether a process is a guard of another task than this one. Its name alone proves nothing."""
     if not stat.name.startswith("outlast-"):
         return False
+    directory = ""
     try:
         directory = os.readlink(f"/proc/{stat.pid}/cwd")
         guards = guards_of(directory)
-    except (OSError, OutlastError, KeyError, TypeError, ValueError):
+    except KeyError:
+        # One that is about to begin a pending task: the supervisor of another may have forked it.
+        return os.path.basename(directory) != task_id and os.path.exists(os.path.join(directory, QUEUED))
+    except (OSError, OutlastError, TypeError, ValueError):
         return False
     watching = [(who.pid, who.tick) for who in (guards.supervisor, guards.keeper, guards.ender) if who]
     return guards.task_id != task_id and (stat.pid, stat.tick) in watching

@@ -7,8 +7,9 @@ import os
 import time
 
 from outlast.categories import category
+from outlast.errors import OutlastError
 from outlast.frozen import fields
-from outlast.model import Ended, Exited, Lost, NeverStarted, Running, Signalled, Task
+from outlast.model import Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
 from outlast.store import launchfile, output
 from outlast.store.status import status_of, watches_another
 from outlast.tree import look
@@ -30,14 +31,27 @@ def view(directory: str, table: Callable[[], Table]) -> Task:
     status, guards, closed = status_of(directory)
     # Of a lost task nobody looks after what is left, so it has to be found.
     left = isinstance(status, Lost) or (isinstance(status, Ended) and not closed)
-    children = tuple(sorted(look(guards, watches_another, table).members)) if left else ()
-    how = {"children": children, "closed": closed, **_how(status, guards)}
-    return _task(directory, launch, guards.command.pid, guards.started, how)
+    children = tuple(sorted(look(guards, watches_another, table).members)) if left and guards else ()
+    waits_for = _unmet(directory, launch) if isinstance(status, Pending) else ()
+    how = {"children": children, "closed": closed, "waits_for": waits_for, **_how(status, guards)}
+    return _task(directory, launch, guards.command.pid if guards else None, status.since, how)
 
 
-def announced(directory: str, launch: Launch, pid: int | None, started: float) -> Task:
+def _unmet(directory: str, launch: Launch) -> tuple[str, ...]:
+    """Those that a pending task waits for and that have not ended."""
+    return tuple(one for one in launch.after if _goes_on(os.path.join(os.path.dirname(directory), one)))
+
+
+def _goes_on(directory: str) -> bool:
+    try:
+        return isinstance(status_of(directory)[0], (Pending, Running))
+    except (OSError, OutlastError, KeyError, TypeError, ValueError):
+        return False
+
+
+def announced(directory: str, launch: Launch, pid: int | None, started: float, status: str = "running") -> Task:
     """A task of which only is known that it was started."""
-    how = {"children": (), "closed": False, **_BLANK, "status": "running", "elapsed_ms": 0}
+    how = {"children": (), "waits_for": (), "closed": False, **_BLANK, "status": status, "elapsed_ms": 0}
     return _task(directory, launch, pid, started, how)
 
 
@@ -48,6 +62,7 @@ def _task(directory: str, launch: Launch, pid: int | None, started: float, how: 
         category=category(launch.command),
         command=launch.command,
         description=launch.description,
+        name=launch.name,
         session=launch.session,
         cwd=launch.cwd,
         shell=launch.shell,
@@ -62,10 +77,12 @@ def _task(directory: str, launch: Launch, pid: int | None, started: float, how: 
     )
 
 
-def _how(status: Status, guards: Guards) -> dict[str, Any]:
+def _how(status: Status, guards: Guards | None) -> dict[str, Any]:
     """The names that depend on where the task is in its life."""
     match status:
-        case Running():
+        case Pending():
+            return {**_BLANK, "status": "pending", "elapsed_ms": 0}
+        case Running() if guards:
             elapsed = max(0.0, time.monotonic() - guards.monotonic)
             return {**_BLANK, "status": "running", "elapsed_ms": round(elapsed * 1000)}
         case Ended() as ended:
@@ -102,7 +119,7 @@ def load(text: str, directory: str) -> Task:
     """A finished task from the index. ValueError or TypeError if another version wrote it."""
     values = json.loads(text)
     values["output_file"] = os.path.join(directory, output.FILES["stdout"])  # the state directory may have moved
-    for name in ("children", "pipe_status"):
+    for name in ("children", "pipe_status", "waits_for"):
         if values[name] is not None:
             values[name] = tuple(values[name])
     return Task(**values)

@@ -10,19 +10,64 @@ if TYPE_CHECKING:
 
 TROUBLE = "trouble.log"
 _CRASHED = 70
+_depth = 0  # how many forks, each inside the life of the one before, lead to this process
+
+
+class _Reborn(BaseException):
+    """Unwinds a fork that has another life than its parent."""
+
+    def __init__(self, life: Callable[[], object]) -> None:
+        self.life = life
 
 
 def fork_into(life: Callable[[], object]) -> int:
     """Fork a child that lives `life` and nothing else; its pid. A crash leaves its story in the task's directory."""
+    global _depth  # noqa: PLW0603 # of this process alone
     pid = os.fork()
     if pid:
         return pid
-    try:
+    _depth += 1
+    while True:
+        try:
+            life()
+            os._exit(_CRASHED)
+        except _Reborn as another:
+            if _depth > 1:
+                _depth -= 1
+                raise  # to the first fork of all
+            life = another.life
+        except BaseException:
+            _tell()
+            os._exit(_CRASHED)
+
+
+def fork_afresh(life: Callable[[], object], *keep: int) -> int:
+    """Fork a child that takes nothing over but the descriptors `keep`, not even the frames of its parent's calls.
+
+    A supervisor forks the next one, and that one another: what piled up would one day be too much.
+    """
+    pid = os.fork()
+    if pid:
+        return pid
+
+    def alone() -> None:
+        import gc
+        import signal
+
+        signal.set_wakeup_fd(-1)
+        gc.collect()  # now: what closes a descriptor later would close somebody else's
+        _close_all_but(*keep)
         life()
-    except BaseException:
-        _tell()
-    finally:
-        os._exit(_CRASHED)
+
+    raise _Reborn(alone)
+
+
+def _close_all_but(*keep: int) -> None:
+    last = 2
+    for fd in sorted(keep):
+        os.closerange(last + 1, fd)
+        last = fd
+    os.closerange(last + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def _tell() -> None:

@@ -72,7 +72,13 @@ def wants_pipes(command: str) -> bool:
 def make_room(command: str, directory: str) -> None:
     """Put the file in place that the shell writes to: its own would have the mode that the command's umask gives."""
     if wants_pipes(command):
-        os.close(os.open(os.path.join(directory, PIPES), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(
+            os.open(
+                os.path.join(directory, PIPES),
+                os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC,
+                0o600,
+            )
+        )
 
 
 def stages(shell: str, command: str, code: int, written: str) -> tuple[int, ...] | None:

@@ -13,8 +13,9 @@ import socket
 import time
 
 from outlast import process
+from outlast.errors import OutlastError
 from outlast.model import NeverStarted
-from outlast.store import status
+from outlast.store import launchfile, status
 from outlast.supervise import invoke, signals
 from outlast.supervise.forks import fork_into
 from outlast.supervise.post import GO, heard
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from outlast.model import Identity
+    from outlast.model import Identity, Surroundings
     from outlast.supervise.post import Post
 
 CHILDLESS = b"c"  # keeper to supervisor: nothing of the command is left below me
@@ -61,10 +62,27 @@ class Keeper:
         self._tell(b"%d\n" % self._post.command.pid)
         self._settle()
         self._post.rehearse()
-        if heard(self._hand, len(GO)) != GO and not self._post.is_published():
-            os._exit(1)  # the supervisor died before there was a task; the command sees the end of its pipe
+        if not self._heard_go():
+            if not self._post.is_published():
+                os._exit(1)  # the supervisor died before the task began; the command sees the end of its pipe
+            launchfile.erase_secrets()
         self._post.let_command_begin()
         self._keep()
+
+    def _heard_go(self) -> bool:
+        """Wait for the go; False if the supervisor died before it. A place comes first, if there is one to hold."""
+        said = b""
+        while not said.endswith(GO):
+            try:
+                said, fds, _, _ = socket.recv_fds(self._hand, 16, 1)
+            except ConnectionResetError:
+                return False
+            for fd in fds:
+                os.set_inheritable(fd, False)
+                self._post.place = fd
+            if not said:
+                return False
+        return True
 
     def guard(self) -> NoReturn:
         """Replaces a keeper that died: the command is the supervisor's child then, not ours."""
@@ -77,7 +95,10 @@ class Keeper:
         process.rename_self("outlast-keeper", f"outlast keeper of {self._post.task_id}")
 
     def _start_command(self, ready: int) -> None:
-        self._post.watch_command(_spawn(self._post, ready) or self._fork_command(ready))
+        pid = _spawn(self._post, ready)
+        if pid is not None:
+            _limit(pid, self._post.around)  # it waits
+        self._post.watch_command(pid or self._fork_command(ready))
         os.close(ready)
         os.close(self._post.stdin.reader)  # a command that closes its input must be seen to
 
@@ -241,16 +262,50 @@ def _become_command(post: Post, ready: int, joined: int) -> NoReturn:
         os.dup2(writers[-1], 2)
         os.chdir(around.cwd)
         os.umask(around.umask)
+        _limit(0, around)
         os.execve(around.shell, invoke.arguments(around.shell, post.published), _environment(post))
     except OSError as error:
         _tell_why_not(post, f"{error.strerror}: {error.filename or around.shell}")
     os._exit(127)
 
 
+def _limit(pid: int, around: Surroundings) -> None:
+    """Give a process the limits and the niceness of who asked for the task: whoever started it may have others."""
+    import resource
+
+    for name, (soft, hard) in around.rlimits.items():
+        which = getattr(resource, name, None)
+        if which is None or resource.prlimit(pid, which) == (soft, hard):
+            continue
+        try:
+            resource.prlimit(pid, which, (soft, hard))
+        except (OSError, ValueError):
+            _limit_softly(pid, which, soft)  # only root raises a hard limit
+    try:
+        if around.nice is not None and around.nice != os.getpriority(os.PRIO_PROCESS, pid):
+            os.setpriority(os.PRIO_PROCESS, pid, around.nice)
+    except OSError:
+        pass  # only root is nicer to itself
+
+
+def _limit_softly(pid: int, which: int, soft: int) -> None:
+    import resource
+
+    hard = resource.prlimit(pid, which)[1]
+    unlimited = resource.RLIM_INFINITY
+    least = hard if soft == unlimited else soft if hard == unlimited else min(soft, hard)
+    try:
+        resource.prlimit(pid, which, (least, hard))
+    except (OSError, ValueError):
+        pass
+
+
 def _tell_why_not(post: Post, why: str) -> None:
     # Whatever is scarce, a descriptor is not: an exit code of ours must not pass for the command's.
     os.closerange(0, 64)
     try:
-        status.write_code(NeverStarted(why), directory=post.published)
-    except OSError:
-        pass  # there is no task: nobody published it
+        # Of a pending task somebody else may by now have forked the command that counts.
+        if status.guards_of(post.published).command.pid == os.getpid():
+            status.write_code(NeverStarted(why), directory=post.published)
+    except (OSError, OutlastError, KeyError):
+        pass  # there is no task: nobody published it, or it is still pending

@@ -23,8 +23,9 @@ def main() -> None:
     import socket
 
     from outlast import process
-    from outlast.supervise import MOST_DESCRIPTORS, signals, supervisor
+    from outlast.supervise import signals, supervisor
     from outlast.supervise.forks import fork_into
+    from outlast.supervise.request import MOST_DESCRIPTORS
 
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # whatever the caller forgot to close
     os.chdir("/")  # the caller may remove or unmount where it started us
@@ -35,6 +36,7 @@ def main() -> None:
     # Once here rather than once in each fork.
     process.boot_id()
     import _ctypes  # noqa: F401
+    import resource  # noqa: F401
 
     gc.collect()
     gc.disable()  # what is left is shared by all forks for as long as nobody looks at it

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 GO = b"g\n"  # supervisor to keeper, either to the command: the task is published, begin
 
+PLACE = b"p"  # supervisor to keeper: with it comes the place of a background task
+
 
 @frozen
 class Pipe:
@@ -58,6 +60,7 @@ class Post:
         self.task_id, self.published, self.around = os.path.basename(published), published, around
         self.pipes, self.stdin = pipes, stdin
         self.lock = -1
+        self.place = -1  # what a background task holds while its command runs
         self.go = -1  # the write end of what the command waits on before it begins
         self.command: Identity
         self.command_fd = -1
@@ -78,8 +81,9 @@ class Post:
         self.command, self.command_fd = process.identity(pid), os.pidfd_open(pid)
 
     def is_published(self) -> bool:
+        """Whether there is a task and it has begun: a pending one is published before it has guards."""
         try:
-            return os.path.samestat(os.stat("."), os.stat(self.published))
+            return os.path.samestat(os.stat("."), os.stat(self.published)) and "guards" in record.read()
         except FileNotFoundError:
             return False
 
@@ -92,11 +96,15 @@ class Post:
         os.close(self.go)
         self.go = -1
 
-    def take_lock(self) -> None:
+    def take_lock(self, held: int = -1) -> None:
         """Hold the lock that says: watched. Every guard is a fork of us and holds it with us.
 
         So there is no moment between two guards at which a living task looks like a lost one.
+        That of a task that was pending we were given, `held` already.
         """
+        if held >= 0:
+            self.lock = held
+            return
         self.lock = os.open(status.LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
 
@@ -104,11 +112,19 @@ class Post:
         """All is recorded: nobody watches any more, whoever else still holds the lock."""
         fcntl.flock(self.lock, fcntl.LOCK_UN)
 
+    def free_place(self) -> None:
+        """The command is over: another may run, whoever else still holds the place."""
+        if self.place >= 0:
+            fcntl.flock(self.place, fcntl.LOCK_UN)
+            os.close(self.place)
+            self.place = -1
+
     def drop_lock(self) -> None:
-        """In a fork that is no guard: let go of our copy, or the lock would outlive its owners."""
-        if self.lock >= 0:
-            os.close(self.lock)
-            self.lock = -1
+        """In a fork that is no guard: let go of our copies, or lock and place would outlive their owners."""
+        for fd in (self.lock, self.place):
+            if fd >= 0:
+                os.close(fd)
+        self.lock = self.place = -1
 
     def write_guards(self, supervisor: Identity, keeper: Identity | None, ender: Identity | None = None) -> None:
         """Record who watches, for strangers too."""

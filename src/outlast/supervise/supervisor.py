@@ -18,13 +18,14 @@ import time
 
 from outlast import process
 from outlast.errors import OutlastError
-from outlast.model import Exited, Stdin, Surroundings
+from outlast.model import Exited, Stdin, surroundings
 from outlast.store import bell, launchfile, output, record, status
-from outlast.supervise import ENDED, EXISTS, invoke, signals
+from outlast.store.queue import Queue
+from outlast.supervise import ENDED, EXISTS, invoke, request, signals
 from outlast.supervise.ending import end_trees
-from outlast.supervise.forks import fork_into
+from outlast.supervise.forks import fork_afresh, fork_into
 from outlast.supervise.keeper import CHILDLESS, DONE, Keeper
-from outlast.supervise.post import GO, Pipe, Post, heard
+from outlast.supervise.post import GO, PLACE, Pipe, Post, heard
 from outlast.supervise.post import Stdin as HeldStdin
 from outlast.supervise.pump import Pump
 
@@ -32,14 +33,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from outlast.model import Identity, Outcome
+    from outlast.model import Identity, Outcome, Surroundings
+    from outlast.store.queue import Turn
 
 _LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
 _TRY_AGAIN_S = 1.0  # when there is no process or descriptor to be had
+_BEGIN_PATIENCE_S = 5.0  # a disk that is stuck must not keep us from our own task
 _LOOK_AGAIN_S = 0.02  # while only the command's parent may see how it ended, and has not told yet
 
 
-def start(line: int, request: int, text: int = -1) -> NoReturn:
+def start(line: int, what: int, *beside: int) -> NoReturn:
     """In a fork of the nursery: prepare a task, wait until somebody wants it, and stay with it.
 
     `line` leads to the caller. The task is prepared as far as it can be without knowing its
@@ -47,42 +50,34 @@ def start(line: int, request: int, text: int = -1) -> NoReturn:
     long before (a warm task). When the line closes first, nothing has happened.
     """
     caller = socket.socket(fileno=line)
+    staged, published, around, given = request.understood(what, *beside)
+    pending = request.LOCK in given  # then it is published already, and its lock is ours
     try:
-        staged, published, around = _wanted(request)
-        supervisor = _prepare(staged, published, around, text, caller)
+        supervisor = _prepare(staged, published, around, given, caller)
         if not select.select([caller], [], [], 0)[0]:
             supervisor.rehearse()
-        if not _is_wanted(caller):
-            _abandon(staged)
+        place = request.await_begin(caller)
+        if place is None:
+            _abandon(pending)
+        supervisor.post.place = place
         supervisor.take_up()
-        supervisor.begin(staged, caller)
+        supervisor.begin(None if pending else staged, caller)
     except (OSError, OutlastError, MemoryError) as error:
+        if pending:
+            _give_up(published, error)
         _answer(caller, {"error": _why(error)})
         os._exit(1)
     _answer(caller, {"pid": supervisor.post.command.pid, "started": supervisor.post.started})
     supervisor.run()
 
 
-def _wanted(request: int) -> tuple[str, str, Surroundings]:
-    with open(request, "rb") as file:
-        staged, published, values = json.load(file)
-    values["stdin"] = Stdin(**values["stdin"])
-    return staged, published, Surroundings(**values)
-
-
-def _is_wanted(caller: socket.socket) -> bool:
-    try:
-        return bool(caller.recv(16))
-    except OSError:
-        return False
-
-
-def _abandon(staged: str) -> NoReturn:
+def _abandon(pending: bool) -> NoReturn:
     """The caller is gone, or wants something else. The command sees the end of its pipe, and never was."""
     try:
-        for name in os.listdir():
-            os.unlink(name)
-        os.rmdir(staged)
+        if not pending:
+            for name in os.listdir():
+                os.unlink(name)
+            os.rmdir(os.getcwd())  # by the name that it has now: the caller may have put it aside
     except OSError:
         pass  # the caller is there and does the same
     os._exit(0)
@@ -105,12 +100,29 @@ def _answer(caller: socket.socket, value: object) -> None:
         pass  # the caller is gone; the task is not
 
 
-def _prepare(staged: str, published: str, around: Surroundings, text: int, caller: socket.socket) -> Supervisor:
+def _give_up(published: str, error: OSError | OutlastError | MemoryError) -> None:
+    """A pending task that can never begin ends unrun; where something is only scarce, it stays pending."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and not status.is_damage(error)):
+        return
+    try:
+        Queue(_home(published)).end_unrun(published, _why(error))
+        bell.ring_once(published)
+    except (OSError, OutlastError):
+        pass  # it stays pending
+
+
+def _home(published: str) -> str:
+    return os.path.dirname(os.path.dirname(published))
+
+
+def _prepare(
+    staged: str, published: str, around: Surroundings, given: dict[str, int], caller: socket.socket
+) -> Supervisor:
     os.setsid()
     os.chdir(staged)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    post = Post(published, around, _open_pipes(around), _open_stdin(around, text))
-    post.take_lock()
+    post = Post(published, around, _open_pipes(around), _open_stdin(around, given.get(request.TEXT, -1)))
+    post.take_lock(given.get(request.LOCK, -1))
     hand, theirs = socket.socketpair()
     ready, post.go = os.pipe()
     me = process.identity(os.getpid())
@@ -126,14 +138,45 @@ def _prepare(staged: str, published: str, around: Surroundings, text: int, calle
     os.close(ready)
     process.become_subreaper()
     process.rename_self("outlast-sup", f"outlast supervisor of {post.task_id}")
-    record.reserve()
-    bell.hang()
+    if request.LOCK not in given:  # otherwise they are there already
+        record.reserve()
+        bell.hang()
     output.make(pipe.stream for pipe in post.pipes)
     supervisor = Supervisor(post, hand, keeper)
     # The command is there and waits.
     post.watch_command(int(_line(hand)))
     os.close(post.stdin.reader)
     return supervisor
+
+
+def begin_another(turn: Turn) -> bool:
+    """In a supervisor whose command is over: fork another, for a pending task; whether that has begun."""
+    try:
+        around = surroundings(launchfile.read_all(turn.directory))
+        asked = request.wanted(turn.directory, turn.directory, around, turn.lock)
+    except (OSError, OutlastError, ValueError) as error:
+        _give_up(turn.directory, OutlastError(str(error)) if isinstance(error, ValueError) else error)
+        turn.close()
+        return False
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # As a number: the child leaves our frames, and what closes itself there must not be what it needs.
+    fds = [theirs.detach(), *asked]
+
+    def life() -> NoReturn:
+        start(*fds)
+
+    fork_afresh(life, *fds)
+    for fd in fds:
+        if fd != turn.lock:
+            os.close(fd)
+    ours.settimeout(_BEGIN_PATIENCE_S)
+    try:
+        answer = request.begin(ours, turn.place)
+    except TimeoutError:
+        answer = {}  # slow, not dead
+    turn.close()
+    ours.close()
+    return answer is not None and "error" not in answer
 
 
 def _line(hand: socket.socket) -> bytes:
@@ -155,7 +198,8 @@ def _open_stdin(around: Surroundings, text: int) -> HeldStdin:
         return HeldStdin(text)
     match around.stdin:
         case Stdin(open=True):
-            os.mkfifo(status.STDIN, 0o600)
+            if not os.path.lexists(status.STDIN):  # another may have died while it began this one
+                os.mkfifo(status.STDIN, 0o600)
             reader = os.open(status.STDIN, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             writer = os.open(status.STDIN, os.O_WRONLY | os.O_CLOEXEC)
             os.set_blocking(reader, True)
@@ -190,6 +234,7 @@ class Supervisor:
         self._pumps: dict[int, Pump] = {}
         self._ender: Identity | None = None
         self._strike_at: float | None = None
+        self._made_way = False
         self._alone = False  # a keeper died and there is no other yet
         self._childless = False  # the keeper has nothing of the command below it
         self._adopted = False  # a keeper died: its children are ours
@@ -207,8 +252,6 @@ class Supervisor:
         launchfile.rehearse(self.post.around)
         for pump in self._make_pumps(output.bound_of(1 << 20, self.post.around.split), 0):
             pump.rehearse()
-        self.post.start_clock()
-        self.sign_on()
         self._pipes(Exited(0), "true")
         self._bell.ring()
         json.dumps({"pid": self.post.command.pid, "started": self.post.started})
@@ -229,13 +272,22 @@ class Supervisor:
         self._set_limit()
         self._recorded = "outcome" in record.read()
 
-    def begin(self, staged: str, caller: socket.socket) -> None:
-        """What is to run is written down: make it a task, and let it run."""
+    def begin(self, staged: str | None, caller: socket.socket) -> None:
+        """What is to run is written down: make it a task, and let it run. One that was pending is a task already."""
         self._caller = caller
+        if self.post.place >= 0:
+            # Before it begins: while the keeper lives, its place is taken, also if we are not there any more.
+            socket.send_fds(self._hand, [PLACE], [self.post.place])
         self.post.start_clock()
         self._set_limit()
         self.sign_on()
-        os.rename(staged, self.post.published)
+        if staged is not None:
+            os.rename(staged, self.post.published)
+        else:
+            # It has begun. Not a moment earlier: whoever tries again if we die needs its variables and its entry.
+            launchfile.erase_secrets()
+            Queue(_home(self.post.published)).leave(self.post.published)
+            self._bell.ring()
         # From here on there is a task, and nothing that happens to the keeper can take it back.
         self.post.let_command_begin()
         try:
@@ -259,6 +311,8 @@ class Supervisor:
             self.post.end_input_if_asked()
             if not self._recorded and self.post.command_is_over():
                 self._record_end()
+            if self._recorded and not self._made_way:
+                self._make_way()
             self._hear_keeper(ready)
             self.post.reap()
             self._enforce_limit()
@@ -318,6 +372,15 @@ class Supervisor:
         )
         self._tell_caller()
         self._bell.ring()
+
+    def _make_way(self) -> None:
+        """The command is over: its place is free, and whoever waited for it may begin."""
+        self._made_way = True
+        self.post.free_place()
+        try:
+            Queue(_home(self.post.published)).advance(begin_another)
+        except (OSError, OutlastError, ValueError):
+            pass  # the next one to end, or to open the state directory, will
 
     def _tell_caller(self) -> None:
         """Who started it and waits for it learns of the end from us, not by looking."""

@@ -131,8 +131,10 @@ def _state(shell: Shell) -> Iterator[Finding]:
     consequence = "" if enough else "; output is dropped until there is more"
     yield Finding("free space", GOOD if enough else BAD, f"{free / 1e9:.1f} GB{consequence}")
     tasks = shell.list()
-    running = sum(not task.finished for task in tasks)
-    yield Finding("tasks", GOOD, f"{len(tasks)} kept, {running} running")
+    running = sum(task.status == "running" for task in tasks)
+    pending = sum(task.status == "pending" for task in tasks)
+    waiting = f", {pending} pending" if pending else ""
+    yield Finding("tasks", GOOD, f"{len(tasks)} kept, {running} running{waiting}")
     lost = [task.task_id for task in tasks if task.reason == "lost"]
     if lost:
         yield Finding("lost", MINOR, f"{len(lost)} tasks, nobody knows how they ended: {', '.join(lost[:5])}")

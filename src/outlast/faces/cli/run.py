@@ -9,12 +9,14 @@ import stat
 import sys
 
 from outlast import asking, process
+from outlast.asking import SKIP
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
 from outlast.model import STREAMS, Stdin, Waited
 from outlast.store.hold import Hold
+from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +38,7 @@ _EXAMPLES = """\
   outlast run --wait 10 make                 see 10 s of it, then leave it running
   outlast run --stdin open --bg bc           feed it later with `outlast send`
   outlast run --split --json 'ls /nowhere'   one JSON object, stdout and stderr apart
+  outlast run --bg --after 1a2b make test    when that task completed
   echo 'ls -l' | outlast run -               the command from standard input
 
 exit code: the command's own; 128+n after signal n; 124 after a limit; 125 if Outlast
@@ -58,6 +61,9 @@ def parser() -> Parser:
     add("--stdin", metavar="FILE|-|open", help="input: a file, our own (-), or kept open for `outlast send`")
     add("--split", action="store_true", help="keep stdout and stderr apart")
     add("--shell", metavar="PATH", help="run it with this shell instead of bash")
+    add("--name", metavar="N", help="a second start under this name is the same task")
+    add("--after", action="append", default=[], metavar="ID", help="begin when this task completed (may be repeated)")
+    add("--after-failed", default=SKIP, metavar="run|skip", help="if one of those fails: run it anyway, or not (skip)")
     add("--description", default="", metavar="T", help="what it is for, shown in lists")
     made.takes_session().takes_json()
     add("command", nargs="...", metavar="COMMAND", help="the command; everything from its first word on is part of it")
@@ -79,6 +85,9 @@ def run(words: Sequence[str]) -> int:
         "split": asked.split,
         "limit": asked.limit,
         "description": asked.description,
+        "name": asked.name,
+        "after": asked.after,
+        "after_failed": asked.after_failed,
     }
     asking.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
@@ -93,6 +102,8 @@ def _background(shell: Shell, command: str, how: dict[str, Any], asked: Namespac
     task = shell.start(command, startup_wait=asked.startup_wait, ready=asked.ready, **how)
     if not isinstance(task, Waited):
         write(render.as_json(task) + "\n" if asked.json else f"{task.task_id}\n")
+        if task.status == "pending" and not asked.json:
+            sys.stderr.write(f"outlast: {task.task_id} is pending: it {render.waits(task)}.\n")
         return 0
     opening = render.opening(shell.read(task.task_id), shell.line_counts(task))
     condition = asked.ready is not None
@@ -173,28 +184,41 @@ class _Foreground:
             return self._attend(command, {**how, "hold": hold}, timeout, patience.then_end)
 
     def _attend(self, command: str, how: dict[str, Any], timeout: float | None, then_end: bool) -> int:
-        task = self._shell.start(command, **how)
+        task, ours = self._shell.launch(command, background=False, **how)
         self._task_id = task.task_id
         self._leave = self._shell.leaving(command, self._asked.auto_bg or None)
         self._at = dict.fromkeys(STREAMS if task.split else STREAMS[:1], 0)
         if self._interrupts:
             self._end_as_asked()
         try:
-            self._show(timeout, then_end)
+            if task.status == "pending":
+                timeout = self._await_begin(task, timeout)
+            self._show(timeout, then_end and ours)
         except OSError as error:
             self._say_that_nobody_reads(error)
             raise
         return self._report()
+
+    def _await_begin(self, task: Task, timeout: float | None) -> float | None:
+        """Wait until it runs, as long as a person waits: the default limit is for running. How long to wait then."""
+        sys.stderr.write(f"outlast: {task.task_id} {render.waits(task)}.\n")
+        patience = Deadline(asking.seconds("wait", self._asked.wait))
+        self._shell.await_begin(task.task_id, patience.left())
+        return timeout if self._asked.wait is None else patience.left()
 
     def _show(self, timeout: float | None, then_end: bool) -> None:
         """What is printed until the command ends or we stop waiting."""
         for piece in self._shell.follow(self._task_id, timeout=timeout, to_end_of="command", leave=self._leave):
             self._at[piece.stream] = piece.next
             self._copy(piece)
-        if then_end and not (self._leave and self._leave.met) and not self._shell.executor.has_ended(self._task_id):
+        if then_end and not (self._leave and self._leave.met) and self._is_running():
             self._shell.end_for_limit(self._task_id)
             for piece in self._shell.fresh(self._task_id, self._at):
                 self._copy(piece)
+
+    def _is_running(self) -> bool:
+        executor = self._shell.executor
+        return executor.has_begun(self._task_id) and not executor.has_ended(self._task_id)
 
     def _copy(self, piece: Slice) -> None:
         if not self._asked.json:

@@ -1,0 +1,81 @@
+"""What a supervisor is asked: to prepare a task, and later to begin it.
+
+The first comes as descriptors: its line to whoever asks, what to prepare, and what goes
+with it. The second is a word on the line, with the place of a background task.
+Variables and input may hold secrets, so they are handed over in memory, not on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+
+from outlast.frozen import fields
+from outlast.model import Stdin, Surroundings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+BEGIN = b"b"
+MOST_DESCRIPTORS = 4  # line, request, and one each of the following
+TEXT, LOCK = "text", "lock"  # the command's input; the lock of a task that was pending
+
+
+def wanted(staged: str, published: str, around: Surroundings, lock: int = -1) -> list[int]:
+    """The descriptors that say what to prepare; those that are new are the caller's to close (all but `lock`)."""
+    beside = {TEXT: in_memory(around.stdin.text)} if around.stdin.text is not None else {}
+    if lock >= 0:
+        beside[LOCK] = lock
+    plain = {**fields(around), "stdin": {"file": around.stdin.file, "open": around.stdin.open}}
+    return [in_memory(json.dumps([staged, published, plain, [*beside]]).encode()), *beside.values()]
+
+
+def understood(request: int, *beside: int) -> tuple[str, str, Surroundings, dict[str, int]]:
+    """What to prepare where, and what goes with it."""
+    with open(request, "rb") as file:
+        staged, published, values, names = json.load(file)
+    values["stdin"] = Stdin(**values["stdin"])
+    return staged, published, Surroundings(**values), dict(zip(names, beside, strict=True))
+
+
+def in_memory(data: bytes) -> int:
+    """A descriptor to read `data` from."""
+    fd = os.memfd_create("outlast")
+    with open(fd, "wb", closefd=False) as file:
+        file.write(data)
+        file.seek(0)
+    return fd
+
+
+def begin(line: socket.socket, place: int = -1) -> dict[str, Any] | None:
+    """Have a prepared task begin: what its supervisor answers; None if it died before it could."""
+    try:
+        socket.send_fds(line, [BEGIN], [place] if place >= 0 else [])
+    except OSError:
+        pass  # it is dead, or has refused; then it said why before
+    answer = _read(line)
+    return json.loads(answer) if answer else None
+
+
+def _read(line: socket.socket) -> bytes:
+    try:
+        return line.recv(65536)
+    except TimeoutError:
+        raise
+    except OSError:
+        # A supervisor that refused did not read what we said last, and its end is then told
+        # before its answer. And if it is something else: the task may be there already.
+        return line.recv(65536)
+
+
+def await_begin(line: socket.socket) -> int | None:
+    """In a supervisor: wait for the word. The place, -1 without one; None if nobody wants the task any more."""
+    try:
+        said, places, _, _ = socket.recv_fds(line, 16, 1)
+    except OSError:
+        return None
+    for fd in places:
+        os.set_inheritable(fd, False)
+    return (places[0] if places else -1) if said else None
