@@ -73,14 +73,19 @@ class AsyncShell:
     ) -> Result:
         """As `Shell.run`. If the coroutine is cancelled, the task goes on in the background."""
         patience = self._shell.patience(wait, how.get("limit"))
-        task = await self.start(command, **how)
-        if on_output is None:
-            await self._await_end(task.task_id, patience.seconds)
-        else:
-            async for piece in self.follow(task.task_id, timeout=patience.seconds, to_end_of="command"):
-                on_output(piece)
+        task = await asyncio.to_thread(self._shell.begin, command, **how)
+        try:
+            if on_output is None:
+                await self._await_end(task.task_id, patience.seconds)
+            else:
+                async for piece in self.follow(task.task_id, timeout=patience.seconds, to_end_of="command"):
+                    on_output(piece)
+        except BaseException:
+            self._shell.release(task.task_id)
+            raise
         if patience.then_end and not self._shell.executor.has_ended(task.task_id):
             await asyncio.to_thread(self._shell.end_for_limit, task.task_id)
+        self._shell.release(task.task_id)
         return await self.read(task.task_id)
 
     async def read(self, task_id: str, **what: Any) -> Result:

@@ -76,6 +76,8 @@ class Launch:
     description: str
     output_limit: int
     free_floor: int
+    state: str = ""  # the session whose state it begins with; none: only `env` and `cwd`
+    keeps: bool = False  # what it changes is there for the next
 
 
 # --- what is known of a task -------------------------------------------------------------

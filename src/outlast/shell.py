@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import threading
 
 from outlast import asking, reading
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, Unsupported, named
@@ -21,9 +22,10 @@ from outlast.executors.local import LocalExecutor
 from outlast.model import STREAMS
 from outlast.permissions import POLICIES, decide
 from outlast.reading import Selection
-from outlast.sessions import prepare
-from outlast.settings import default_home, load
+from outlast.sessions import Place, prepare
+from outlast.settings import Settings, default_home, load
 from outlast.store import places
+from outlast.store.sessionfile import Sessions
 from outlast.watch import Deadline, until
 
 TYPE_CHECKING = False
@@ -68,6 +70,11 @@ class Shell:
             raise BadInput(f"There is no policy {named(self.policy)}; known are {', '.join(POLICIES)}.")
         self._scope = None if operator else self.session
         self.executor = LocalExecutor(home, self.settings)
+        self.named = session is not None or self.session != Settings().session
+        self.sessions = Sessions(self.executor.registry.home.sessions)
+        self._state = self.session if self.named else ""  # of its own, from the first `run` on
+        self._owner = os.getpid()
+        self._guard = threading.Lock()
 
     @classmethod
     def open(
@@ -93,6 +100,12 @@ class Shell:
     def close(self) -> None:
         """Let go of everything. Tasks go on."""
         self.executor.close()
+        if self._state and not self.named and self._owner == os.getpid():
+            try:
+                self.sessions.remove(self._state)
+            except OSError:
+                pass  # whoever opens the next one sweeps
+            self._state = ""
 
     # --- run -----------------------------------------------------------------------------
 
@@ -109,10 +122,13 @@ class Shell:
         limit: float | None = None,
         description: str = "",
     ) -> Task:
-        """Run a command in the background; returns when the task is durable."""
-        request = asking.request(
+        """Run a command in the background; returns when the task is durable.
+
+        It begins with the session's state and does not change it.
+        """
+        return self._start(
+            False,
             command,
-            session=self.session,
             cwd=cwd,
             env=env,
             stdin=stdin,
@@ -121,8 +137,29 @@ class Shell:
             limit=limit,
             description=description,
         )
+
+    @_telling
+    def begin(self, command: str, **how: Any) -> Task:
+        """As `start`, for somebody who waits: what the command changes is there for the session's next one."""
+        return self._start(True, command, **how)
+
+    def _start(self, keeps: bool, command: str, **how: Any) -> Task:
+        request = asking.request(command, session=self.session, **how)
         grant = decide(request, self.policy)
-        return self.executor.start(prepare(grant, self.settings, os.environ))
+        if keeps and not self._state:
+            self._begin_own_state()
+        place = Place(self.sessions, self._state, keeps) if self._state else None
+        return self.executor.start(prepare(grant, self.settings, os.environ, place))
+
+    def _begin_own_state(self) -> None:
+        with self._guard:
+            if not self._state:
+                self.sessions.sweep()
+                self._state = self.sessions.private()
+
+    def release(self, task_id: str) -> None:
+        """Nobody waits for this one any more: it goes on in the background, and changes nothing in its session."""
+        self.executor.release(task_id)
 
     def run(
         self, command: str, *, wait: float | None = None, on_output: Callable[[Slice], None] | None = None, **how: Any
@@ -133,14 +170,19 @@ class Shell:
         `limit` was asked for and the default one strikes while we wait, it is ended.
         """
         patience = self.patience(wait, how.get("limit"))
-        task = self.start(command, **how)
-        if on_output is None:
-            self.await_end(task.task_id, patience.seconds)
-        else:
-            for piece in self.follow(task.task_id, timeout=patience.seconds, to_end_of="command"):
-                on_output(piece)
+        task = self.begin(command, **how)
+        try:
+            if on_output is None:
+                self.await_end(task.task_id, patience.seconds)
+            else:
+                for piece in self.follow(task.task_id, timeout=patience.seconds, to_end_of="command"):
+                    on_output(piece)
+        except BaseException:
+            self.release(task.task_id)
+            raise
         if patience.then_end and not self.executor.has_ended(task.task_id):
             self.end_for_limit(task.task_id)
+        self.release(task.task_id)
         return self.read(task.task_id)
 
     def patience(self, wait: float | None, limit: float | None) -> Patience:

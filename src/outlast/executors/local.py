@@ -13,7 +13,7 @@ from outlast import process
 from outlast.errors import AlreadyEnded, InputRefused, OutlastError, StartFailed
 from outlast.frozen import fields
 from outlast.model import Receipt, Running
-from outlast.store import launchfile, output, status
+from outlast.store import launchfile, output, sessionfile, status
 from outlast.store.home import open_home
 from outlast.store.registry import Registry
 from outlast.store.view import announced
@@ -187,6 +187,14 @@ class LocalExecutor:
         for guard in (guards.supervisor, guards.keeper):
             if guard:
                 process.send(guard, signal.SIGUSR1)
+
+    def release(self, task_id: str) -> None:
+        """Nobody waits for it any more: what it changes stays its own."""
+        directory = self._directory(task_id)
+        # What has ended has told its session already.
+        if os.path.exists(os.path.join(directory, sessionfile.AFTER)):
+            path = os.path.join(directory, sessionfile.MOVED)
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
     # --- end -----------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from outlast.errors import AmbiguousTask, DamagedTask, StartFailed, UnknownTask,
 from outlast.frozen import replaced
 from outlast.store import launchfile, output, view
 from outlast.store.index import Index
+from outlast.store.sessionfile import Sessions
 from outlast.store.status import is_damage, is_watched, trouble
 
 TYPE_CHECKING = False
@@ -76,6 +77,8 @@ class Registry:
             os.mkdir(staged, 0o700)  # first: what is in the index and has no directory is nobody's work
             share = self._share(task_id, launch, created, state_limit)
             launchfile.write(staged, replaced(launch, output_limit=share), created)
+            if launch.state:
+                Sessions(self.home.sessions).link(launch.state, staged)
         except (StartFailed, sqlite3.IntegrityError):
             _remove_tree(staged)
             raise

@@ -47,11 +47,34 @@ _PIPES = (
     + 'else builtin eval "$__outlast_command"; fi'
 )
 
+# The same in a session, whose functions are in session.bash. Four steps: bring back the state,
+# take what only this call has, evaluate the text, dump the state.
+SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.bash")
+_RESTORE = (
+    '__outlast_dir=$1; builtin . "$2"; builtin shift 2; { builtin . "$__outlast_dir/before"; } 2>/dev/null; '
+    '[[ ${__outlast_new-} != 1 ]] || { [[ -z ${BASH_ENV-} ]] || builtin . "$BASH_ENV"; __outlast_first "$@"; }; '
+)
+_OVERLAY = "{ __outlast_overlay; } 2>/dev/null; "
+# Not `IFS= read`: IFS may be readonly.
+_TAKE = 'builtin mapfile -d "" -t __outlast_command < "$__outlast_dir/command"; '
+_LOOK = '[[ -n $(BASH_ENV= "$BASH" -n "$__outlast_dir/command" 2>&1) ]] || __outlast_tail=$__outlast_stages; '
+_EVALUATE = '__outlast_begin; builtin eval "$__outlast_hot$__outlast_command$__outlast_tail"; '
+_DUMP = (
+    '{ __outlast_code=$?; unset -f builtin; [[ -z $__outlast_hot ]] || builtin eval "$__outlast_hot"; '
+    "__outlast_opts=$SHELLOPTS __outlast_flags=$-; builtin set +aefkuvxCET; "
+    'builtin trap "" XFSZ; builtin trap -p >| "$__outlast_dir/state"; builtin trap - DEBUG ERR RETURN; '
+    '__outlast_save end "$@"; __outlast_code=${__outlast_pipes:-$__outlast_code}; __outlast_again; } >/dev/null 2>&1; '
+    'builtin exit "${__outlast_code-1}"'
+)
 
-def arguments(shell: str, command: str, directory: str) -> list[str]:
-    """The argument list that runs the text in `directory`/command."""
+
+def arguments(shell: str, command: str, directory: str, state: str = "") -> list[str]:
+    """The argument list that runs the text in `directory`/command, in a session's `state` if there is one."""
     if os.path.basename(shell) != "bash":
         return [shell, os.path.join(directory, "command")]
+    if state:
+        take = _TAKE + _LOOK if wants_pipes(command) else _TAKE
+        return ["bash", "-c", _RESTORE + _OVERLAY + take + _EVALUATE + _DUMP, "bash", directory, SESSION]
     return ["bash", "-c", _PIPES if wants_pipes(command) else _PLAIN, "bash", directory]
 
 

@@ -202,7 +202,7 @@ def _become_command(post: Post, ready: int, joined: int) -> NoReturn:
         os.chdir(launch.cwd)
         os.umask(launch.umask)
         env = {**launch.env, "OUTLAST_TASK_ID": post.task_id, "PWD": launch.cwd}
-        os.execve(launch.shell, invoke.arguments(launch.shell, launch.command, post.published), env)
+        os.execve(launch.shell, invoke.arguments(launch.shell, launch.command, post.published, launch.state), env)
     except OSError as error:
         _tell_why_not(post, f"{error.strerror}: {error.filename or launch.shell}")
     os._exit(127)

@@ -18,7 +18,7 @@ import time
 from outlast import process
 from outlast.errors import OutlastError
 from outlast.model import Exited, Stdin
-from outlast.store import bell, launchfile, output, record, status
+from outlast.store import bell, launchfile, output, record, sessionfile, status
 from outlast.supervise import EXISTS, invoke, signals
 from outlast.supervise.ending import end_trees
 from outlast.supervise.forks import fork_into
@@ -231,8 +231,18 @@ class Supervisor:
         if outcome is None:
             return  # reaped by init before anybody could look, on a kernel that does not tell: lost
         elapsed = time.monotonic() - self.post.started_monotonic
+        self._keep_state()
         record.write("outcome", {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": self._pipes(outcome)})
         self._bell.ring()
+
+    def _keep_state(self) -> None:
+        """Before the end is known: whoever learns of it finds the session's state."""
+        if not self.post.launch.state:
+            return
+        try:
+            sessionfile.keep(self.post.launch, self.post.task_id, os.path.join("..", "..", "sessions"))
+        except (OSError, ValueError, KeyError):
+            pass  # a full disk, a removed session: the state stays as it was, the task's end is recorded
 
     def _pipes(self, outcome: Outcome) -> tuple[int, ...] | None:
         if not isinstance(outcome, Exited):

@@ -144,7 +144,9 @@ class _Foreground:
         # A person waits as long as they like: only the default limit and --wait end this.
         timeout = patience.seconds if patience.then_end or self._asked.wait is not None else None
         signal.signal(signal.SIGINT, self._interrupt)
-        task = self._shell.start(command, **how)  # type: ignore[arg-type]
+        # Without a session's name each call stands for itself.
+        start = self._shell.begin if self._shell.named else self._shell.start
+        task = start(command, **how)  # type: ignore[arg-type]
         self._task_id = task.task_id
         self._at = dict.fromkeys(STREAMS if task.split else STREAMS[:1], 0)
         if self._interrupts:
@@ -165,6 +167,7 @@ class _Foreground:
             self._shell.end_for_limit(self._task_id)
             for piece in self._shell.fresh(self._task_id, self._at):
                 self._copy(piece)
+        self._shell.release(self._task_id)
 
     def _copy(self, piece: Slice) -> None:
         if not self._asked.json:
