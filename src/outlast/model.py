@@ -207,6 +207,25 @@ class Task:
         return self.status not in ("pending", "running")
 
 
+@frozen
+class SessionState:
+    """What a session remembers. Values are as bash would print them, on one line each."""
+
+    name: str
+    directory: str
+    umask: str
+    generation: int
+    updated_at: float
+    last_task: str
+    variables: Mapping[str, str]  # those that are not as they were when the session began
+    removed: tuple[str, ...]  # those that it began with and has no more
+    functions: tuple[str, ...]
+    aliases: Mapping[str, str]
+    options: tuple[str, ...]
+    traps: Mapping[str, str]
+    damaged: tuple[str, ...]  # snapshots that were found damaged and set aside
+
+
 # --- reading -----------------------------------------------------------------------------
 
 

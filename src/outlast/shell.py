@@ -16,7 +16,7 @@ import sqlite3
 import sys
 import threading
 
-from outlast import asking, reading
+from outlast import asking, keeping, reading
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, Unsupported, named
 from outlast.executors.local import LocalExecutor
 from outlast.model import STREAMS
@@ -30,11 +30,11 @@ from outlast.watch import Deadline, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Any, TypeVar
 
-    from outlast.model import Cursor, Receipt, Result, Slice, Stdin, Task
+    from outlast.model import Cursor, Receipt, Result, SessionState, Slice, Stdin, Task
 
     Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -356,6 +356,40 @@ class Shell:
             pass
         damaged = sum(registry.remove(task_id) for task_id in list(registry.damaged())) if self._scope is None else 0
         return damaged + registry.prune(hours * 3600, most=-1, session=self._scope)
+
+    # --- what a session remembers --------------------------------------------------------
+
+    @_telling
+    def session_names(self) -> Sequence[str]:
+        """The sessions that remember something (an operator: all; otherwise this one)."""
+        return [name for name in self.sessions.names() if self._scope in (None, name)]
+
+    @_telling
+    def session_state(self, name: str | None = None) -> SessionState:
+        """What a session (by default this one) remembers."""
+        return keeping.show(self.sessions, self._reached(name))
+
+    @_telling
+    def reset_session(self, name: str | None = None) -> None:
+        """Let a session begin anew, with this process' variables and directory."""
+        keeping.reset(self.sessions, self._reached(name), os.environ)
+
+    @_telling
+    def copy_session(self, name: str, target: str) -> None:
+        """A new session in the state of another."""
+        keeping.copy(self.sessions, self._reached(name), asking.session_name(target))
+
+    @_telling
+    def remove_session(self, name: str | None = None) -> None:
+        """Forget a session; refused while tasks of it run."""
+        found = self._reached(name)
+        keeping.remove(self.sessions, found, self.executor.registry.tasks(found))
+
+    def _reached(self, name: str | None) -> str:
+        if name is None:
+            return self._state or self.session
+        keeping.only_own(asking.session_name(name), self._scope)
+        return name
 
     @_telling
     def _find(self, part: str) -> str:

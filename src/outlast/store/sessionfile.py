@@ -1,6 +1,7 @@
 """The sessions of a state directory: one directory for each, with the snapshot of its state.
 
 sessions/NAME/snapshot    replaced by rename, never changed in place
+sessions/NAME/beginning   the first snapshot, to tell what has changed since
 sessions/NAME/lock        held (flock) while a snapshot is replaced
 sessions/.shell-…         the state of a `Shell` without a name, gone with its process
 
@@ -10,6 +11,7 @@ meanwhile can confuse it.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from outlast.store.snapshot import Snapshot, State
 
 SNAPSHOT = "snapshot"
+BEGINNING = "beginning"
 DAMAGED = "snapshot.damaged-"
 BEFORE, START, AFTER, MOVED = "before", "start", "state", "moved"  # files of a task
 _LOCK = "lock"
@@ -54,6 +57,7 @@ class Sessions:
                 self._set_aside(name)
             data = begin()
             _replace(self._of(name), data)
+            _replace(self._of(name), data, BEGINNING)
             return snapshot.read(data)
 
     def read(self, name: str) -> Snapshot:
@@ -71,11 +75,45 @@ class Sessions:
         for name_of_file in (START, AFTER):
             os.close(_new(os.path.join(staged, name_of_file)))
 
-    def replace(self, name: str, data: bytes) -> None:
-        """Give a session another state, whatever it had."""
-        os.makedirs(self._of(name), 0o700, exist_ok=True)
+    def reset(self, name: str, data: bytes) -> None:
+        """Let a session begin anew, whatever it had."""
         with _Locked(self._of(name)):
             _replace(self._of(name), data)
+            _replace(self._of(name), data, BEGINNING)
+            for path in self.damages(name):
+                os.unlink(path)
+
+    def copy(self, name: str, target: str) -> None:
+        """A second session in the same state; FileExistsError if there is one of this name."""
+        found = self.read(name)
+        aside = self._of(f".copy-{os.urandom(4).hex()}")
+        os.mkdir(aside, 0o700)
+        try:
+            data = snapshot.again(found)
+            _replace(aside, data)
+            _replace(aside, self._beginning(name, data), BEGINNING)
+            # Not over one that is there: a directory that is not empty is never replaced.
+            os.rename(aside, self._of(target))
+        except OSError as error:
+            from shutil import rmtree
+
+            rmtree(aside, ignore_errors=True)
+            if error.errno == errno.ENOTEMPTY:
+                raise FileExistsError(error.errno, error.strerror) from None
+            raise
+
+    def beginning(self, name: str) -> State:
+        """What a session began with; nothing if that is not known any more."""
+        try:
+            return snapshot.read(_bytes(self._of(name, BEGINNING))).state()
+        except (OSError, snapshot.Damaged):
+            return {}
+
+    def _beginning(self, name: str, otherwise: bytes) -> bytes:
+        try:
+            return _bytes(self._of(name, BEGINNING))
+        except OSError:
+            return otherwise
 
     def names(self) -> list[str]:
         """Every session that has a state, or had one."""
@@ -182,12 +220,12 @@ class _Locked:
         os.close(self._fd)
 
 
-def _replace(session: str, data: bytes) -> None:
+def _replace(session: str, data: bytes, name: str = SNAPSHOT) -> None:
     aside = os.path.join(session, f".{os.urandom(4).hex()}")
     try:
         with open(_new(aside), "wb") as file:
             file.write(data)
-        os.rename(aside, os.path.join(session, SNAPSHOT))
+        os.rename(aside, os.path.join(session, name))
     except BaseException:
         try:
             os.unlink(aside)

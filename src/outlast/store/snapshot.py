@@ -43,7 +43,9 @@ _NOT_KEPT = frozenset(
     b"SRANDOM UID _".split()
 )
 # What a new bash gives itself; unset unless the state has it.
-_AT_START = b"COLUMNS HOSTNAME HOSTTYPE IFS LINES MACHTYPE MAILCHECK OLDPWD OPTERR OPTIND OSTYPE PATH PS4 SHELL SHLVL TERM"
+AT_START = frozenset(
+    b"COLUMNS HOSTNAME HOSTTYPE IFS LINES MACHTYPE MAILCHECK OLDPWD OPTERR OPTIND OSTYPE PATH PS4 SHELL SHLVL TERM".split()
+)
 _FUNCTIONS_NOT_KEPT = (b"builtin", b"unset")  # ours could not work beside them
 # These would lock the session out, or mean something to a terminal only.
 _NEVER = frozenset((b"noexec", b"onecmd", b"privileged", b"restricted", b"monitor", b"history", b"notify"))
@@ -198,7 +200,9 @@ def _take_small(state: State, kind: bytes, rest: bytes, body: bytes) -> None:
             if signal not in _PSEUDO and not (signal in _HOT_TRAPS and action == b"''"):
                 state[TRAP, signal] = action
     elif body.strip(b" \n"):
-        state[OTHER, kind] = body.removesuffix(b"\n").removesuffix(b"\n") if kind == b"directory" else body.strip(b" \n")
+        state[OTHER, kind] = (
+            body.removesuffix(b"\n").removesuffix(b"\n") if kind == b"directory" else body.strip(b" \n")
+        )
 
 
 def locals_of(function: bytes) -> set[bytes]:
@@ -252,7 +256,7 @@ def laid_over(start: State, env: Mapping[str, str], cwd: str) -> State:
 
 def grounded(current: State, start: State) -> State:
     """A first state together with what a bash begins with by itself, as `start` has it."""
-    own = {key: value for key, value in start.items() if key[0] in (OPTION, SHOPT) or key[1] in _AT_START.split()}
+    own = {key: value for key, value in start.items() if key[0] in (OPTION, SHOPT) or key[1] in AT_START}
     return {**own, **current}
 
 
@@ -291,9 +295,7 @@ def compose(
     """The file that restores `state`."""
     mark = os.urandom(8).hex()
     small = sorted(
-        (kind, os.fsdecode(name), os.fsdecode(value))
-        for (kind, name), value in state.items()
-        if kind not in _IN_SCRIPT
+        (kind, os.fsdecode(name), os.fsdecode(value)) for (kind, name), value in state.items() if kind not in _IN_SCRIPT
     )
     script = _script(state, mark.encode(), first)
     header = {
@@ -308,6 +310,18 @@ def compose(
         "crc": zlib.crc32(script),
     }
     return _HEAD + json.dumps(header).encode() + b"\n" + script
+
+
+def again(found: Snapshot) -> bytes:
+    """The same state under a mark of its own, so that nobody takes it for the other."""
+    return compose(
+        found.state(),
+        generation=found.generation,
+        task=found.task,
+        made=found.made,
+        environ=found.environ,
+        first=found.first,
+    )
 
 
 def _odd(environ: Mapping[str, str], first: bool) -> dict[str, str]:
@@ -327,7 +341,7 @@ def _script(state: State, mark: bytes, first: bool) -> bytes:
     posix = state.get((VARIABLE, b"POSIXLY_CORRECT"))
     lines = [b"__outlast_mark=" + mark, b"__outlast_shopts=(${BASHOPTS//:/ })", b"builtin shopt -s extglob"]
     if not first:
-        gone = [name for name in _AT_START.split() if (VARIABLE, name) not in state]
+        gone = [name for name in sorted(AT_START) if (VARIABLE, name) not in state]
         lines.append(b"builtin unset -v " + b" ".join(gone) if gone else b":")
     lines.append(border[1:] + b"variables")
     lines += [value for (kind, name), value in named if kind == VARIABLE and value is not posix]

@@ -36,7 +36,7 @@ __outlast_begin() {
 }
 
 # An EXIT trap is set, or traps are listed: `trap`, `trap -p`.
-__outlast_shows_exit='trap.*([Ee][Xx][Ii][Tt]|[[:space:]]0)|trap[[:space:]]*($|[[:space:]]-|[;&|)}])'
+__outlast_shows_exit='trap.*([Ee][Xx][Ii][Tt]|[[:space:]]0)|trap[[:space:]]*($|-p|[;&|)}])'
 builtin declare -A __outlast_pseudo
 
 __outlast_pseudo_traps() {
@@ -90,7 +90,7 @@ __outlast_save() {
         builtin printf '%s ' "$__outlast_how" "${__outlast_pipes[@]}" >| "$__outlast_dir/pipes"
     fi
     builtin mapfile -d '' -t __outlast_traps < "$__outlast_dir/state"
-    if [[ ${__outlast_traps-} == *__outlast_net* ]]; then
+    if [[ ${__outlast_traps-} == *"__outlast_save exit"* ]]; then
         if [[ $__outlast_how == end && -n ${__outlast_action-} ]]; then
             builtin trap -- "$__outlast_action" EXIT
         else
