@@ -45,7 +45,7 @@ def show(sessions: Sessions, name: str) -> SessionState:
         removed=tuple(sorted(os.fsdecode(key[1]) for key in beginning.keys() - state.keys() if key[0] == VARIABLE)),
         functions=tuple(_names(state, FUNCTION)),
         aliases={name: text.partition("=")[2] for name, text in texts[ALIAS].items()},
-        options=tuple([*_names(state, OPTION), *_names(state, SHOPT)]),
+        options=(*_names(state, OPTION), *_names(state, SHOPT)),
         traps=texts[TRAP],
         damaged=tuple(sessions.damages(name)),
     )

@@ -32,6 +32,7 @@ DAMAGED = "snapshot.damaged-"
 BEFORE, START, AFTER, MOVED = "before", "start", "state", "moved"  # files of a task
 _LOCK = "lock"
 _PRIVATE = ".shell-"
+_STALE_S = 3600.0  # what is this old is nobody's work in progress
 _MOST_BYTES = 64 << 20  # a snapshot that is larger was not written by us
 
 
@@ -147,12 +148,13 @@ class Sessions:
 
     def _stale(self) -> Iterator[str]:
         for name in os.listdir(self.path):
-            if not name.startswith("."):
-                continue
-            words = name.removeprefix(_PRIVATE).split("-")
-            stat = process.stat_of(int(words[0])) if words[0].isdecimal() else None
-            if stat is None or str(stat.tick) != words[1]:
-                yield name
+            if name.startswith(_PRIVATE):
+                pid, tick, _ = name.removeprefix(_PRIVATE).split("-")
+                stat = process.stat_of(int(pid))
+                if stat is None or str(stat.tick) != tick:
+                    yield name
+            elif name.startswith(".") and os.stat(self._of(name)).st_mtime < time.time() - _STALE_S:
+                yield name  # being copied or removed by somebody who died
 
     def _set_aside(self, name: str) -> None:
         os.rename(self._of(name, SNAPSHOT), self._of(name, f"{DAMAGED}{time.time_ns()}"))

@@ -44,7 +44,8 @@ _NOT_KEPT = frozenset(
 )
 # What a new bash gives itself; unset unless the state has it.
 AT_START = frozenset(
-    b"COLUMNS HOSTNAME HOSTTYPE IFS LINES MACHTYPE MAILCHECK OLDPWD OPTERR OPTIND OSTYPE PATH PS4 SHELL SHLVL TERM".split()
+    b"COLUMNS HOSTNAME HOSTTYPE IFS LINES MACHTYPE MAILCHECK OLDPWD OPTERR OPTIND OSTYPE PATH PS4 SHELL SHLVL "
+    b"TERM".split()
 )
 _FUNCTIONS_NOT_KEPT = (b"builtin", b"unset")  # ours could not work beside them
 # These would lock the session out, or mean something to a terminal only.
@@ -199,10 +200,10 @@ def _take_small(state: State, kind: bytes, rest: bytes, body: bytes) -> None:
             # An empty one is how `trap - ERR` has to be done inside of a function.
             if signal not in _PSEUDO and not (signal in _HOT_TRAPS and action == b"''"):
                 state[TRAP, signal] = action
+    elif kind == b"directory" and body:
+        state[DIRECTORY] = body.removesuffix(b"\n")  # exactly: it may end with one of its own
     elif body.strip(b" \n"):
-        state[OTHER, kind] = (
-            body.removesuffix(b"\n").removesuffix(b"\n") if kind == b"directory" else body.strip(b" \n")
-        )
+        state[OTHER, kind] = body.strip(b" \n")
 
 
 def locals_of(function: bytes) -> set[bytes]:
@@ -364,9 +365,19 @@ def _code(state: State, named: Iterable[tuple[Key, bytes]], first: bool) -> Iter
         flags = value.split(b" ", 1)[0].lstrip(b"-f")
         if kind == FUNCTION and flags:
             yield b"builtin declare -f" + flags + b" -- " + name
+    if any(kind == FUNCTION and mentions_exit_trap(value) for (kind, _), value in named):
+        yield b"__outlast_mentions=1"
     yield from _option_lines(state, first)
+    yield from _trap_lines(state)
     if UMASK in state:
         yield b"builtin umask " + state[UMASK]
+    if DIRS in state:
+        yield b"__outlast_dirs " + state[DIRS]
+    if POSITIONAL in state:
+        yield b"builtin set -- " + state[POSITIONAL]
+
+
+def _trap_lines(state: State) -> Iterable[bytes]:
     hot = [b"builtin set -o " + name for name in _HOT if (OPTION, name) in state]
     for (kind, name), value in state.items():
         if kind == TRAP:
@@ -379,12 +390,6 @@ def _code(state: State, named: Iterable[tuple[Key, bytes]], first: bool) -> Iter
     if hot:
         prefix = b"{ __outlast_hot=; " + b"; ".join(b"\\" + line for line in hot) + b"; } 2>/dev/null; "
         yield b"__outlast_hot=" + _single(prefix)
-    if DIRS in state:
-        yield b"__outlast_dirs " + state[DIRS]
-    if POSITIONAL in state:
-        yield b"builtin set -- " + state[POSITIONAL]
-    if any(kind == FUNCTION and mentions_exit_trap(value) for (kind, _), value in named):
-        yield b"__outlast_mentions=1"
 
 
 def _option_lines(state: State, first: bool) -> Iterable[bytes]:
@@ -417,12 +422,10 @@ def beginning(environ: Mapping[str, str], cwd: str, umask: int) -> State:
             state[VARIABLE, plain] = _exported(plain, os.fsencode(value))
     level = environ.get("SHLVL", "0")
     state[VARIABLE, b"SHLVL"] = _exported(b"SHLVL", b"%d" % (int(level) + 1 if level.isdecimal() else 1))
-    for name in os.fsencode(environ.get("SHELLOPTS", "")).split(b":"):
-        if re.fullmatch(rb"[a-z-]+", name) and name not in _NEVER:
-            state[OPTION, name] = b""
-    for name in os.fsencode(environ.get("BASHOPTS", "")).split(b":"):
-        if re.fullmatch(rb"[a-z0-9_]+", name) and name not in _NEVER_SHOPT:
-            state[SHOPT, name] = b""
+    for variable, kind, never in (("SHELLOPTS", OPTION, _NEVER), ("BASHOPTS", SHOPT, _NEVER_SHOPT)):
+        for word in os.fsencode(environ.get(variable, "")).split(b":"):
+            if re.fullmatch(rb"[a-z0-9_-]+", word) and word not in never:
+                state[kind, word] = b""
     return state
 
 

@@ -74,13 +74,13 @@ def masked(state: SessionState) -> SessionState:
 
 def shown(state: SessionState) -> str:
     """For people."""
-    lines = [f"session    {state.name}", f"directory  {inline(state.directory)}", f"umask      {state.umask}"]
+    lines = [f"session    {state.name}", f"directory  {inline(state.directory, _SHOWN)}", f"umask      {state.umask}"]
     lines += [f"changed    {state.generation} times" + (f", last by {state.last_task}" if state.last_task else "")]
     lines += _table("variables", state.variables)
     if state.removed:
         lines.append(f"unset      {' '.join(state.removed)}")
     if state.functions:
-        lines.append(f"functions  {inline(' '.join(state.functions))}")
+        lines.append(f"functions  {' '.join(state.functions)}")
     lines += _table("aliases", state.aliases)
     lines += _table("traps", state.traps)
     lines.append(f"options    {' '.join(state.options)}")
@@ -89,9 +89,4 @@ def shown(state: SessionState) -> str:
 
 
 def _table(title: str, values: Mapping[str, str]) -> list[str]:
-    return [title, *(f"  {name}={_cut(value)}" for name, value in values.items())] if values else []
-
-
-def _cut(value: str) -> str:
-    text = inline(value)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return [title, *(f"  {name}={inline(value, _SHOWN)}" for name, value in values.items())] if values else []
