@@ -126,12 +126,14 @@ def _exported(found: Snapshot, request: Request) -> dict[str, str]:
 
 def _nearest(path: str, environ: Mapping[str, str]) -> str:
     """A session's directory, or what is left of the way to it: a session must not end with a directory."""
-    while path not in ("", "/"):
-        if os.path.isdir(path) and os.access(path, os.X_OK):
-            return path
-        path = os.path.dirname(path)
+    while path and not _can_enter(path):
+        path = os.path.dirname(path) if path != "/" else ""
     home = environ.get("HOME", "")
-    return home if os.path.isdir(home) and os.access(home, os.X_OK) else "/"
+    return path or (home if _can_enter(home) else "/")
+
+
+def _can_enter(path: str) -> bool:
+    return os.path.isdir(path) and os.access(path, os.X_OK)
 
 
 def is_bash(shell: str) -> bool:

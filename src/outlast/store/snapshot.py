@@ -194,7 +194,8 @@ def _take_small(state: State, kind: bytes, rest: bytes, body: bytes) -> None:
     if kind == b"options":
         state.update({(OPTION, name): b"" for name in rest.split(b":") if name and name not in _NEVER})
     elif kind == b"shopts":
-        state.update({(SHOPT, name): b"" for name in rest.split(b":") if name and name not in _NEVER_SHOPT})
+        on = (line.removeprefix(b"shopt -s ") for line in body.split(b"\n") if line.startswith(b"shopt -s "))
+        state.update({(SHOPT, name): b"" for name in on if name not in _NEVER_SHOPT})
     elif kind == b"traps":
         for action, signal in _TRAP.findall(body):
             # An empty one is how `trap - ERR` has to be done inside of a function.
@@ -202,8 +203,8 @@ def _take_small(state: State, kind: bytes, rest: bytes, body: bytes) -> None:
                 state[TRAP, signal] = action
     elif kind == b"directory" and body:
         state[DIRECTORY] = body.removesuffix(b"\n")  # exactly: it may end with one of its own
-    elif body.strip(b" \n"):
-        state[OTHER, kind] = body.strip(b" \n")
+    elif words := body.strip(b"\n").removeprefix(b" "):
+        state[OTHER, kind] = words  # a last blank may be part of one
 
 
 def locals_of(function: bytes) -> set[bytes]:

@@ -61,8 +61,8 @@ _LOOK = '[[ -n $(BASH_ENV= "$BASH" -n "$__outlast_dir/command" 2>&1) ]] || __out
 _EVALUATE = '__outlast_begin; builtin eval "$__outlast_hot$__outlast_command$__outlast_tail"; '
 _DUMP = (
     '{ __outlast_code=$?; unset -f builtin; [[ -z $__outlast_hot ]] || builtin eval "$__outlast_hot"; '
-    "__outlast_opts=$SHELLOPTS __outlast_flags=$-; builtin set +aefkuvxCET; "
-    'builtin trap "" XFSZ; builtin trap -p >| "$__outlast_dir/state"; builtin trap - DEBUG ERR RETURN; '
+    "__outlast_note; "
+    'builtin trap -p >| "$__outlast_dir/state"; builtin trap - DEBUG ERR RETURN; '
     '__outlast_save end "$@"; __outlast_code=${__outlast_pipes:-$__outlast_code}; __outlast_again; } >/dev/null 2>&1; '
     'builtin exit "${__outlast_code-1}"'
 )

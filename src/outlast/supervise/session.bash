@@ -7,7 +7,7 @@ __outlast_mark= __outlast_hot= __outlast_complete=0 __outlast_mentions= __outlas
 __outlast_stages=$'\n{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); } >/dev/null 2>&1'
 
 # The net: the command left by `exit`, or because of `set -e`. Evaluated where it left, perhaps inside of a function.
-__outlast_net='{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); __outlast_code=$__outlast_pipes; __outlast_opts=$SHELLOPTS __outlast_flags=$-; unset -f builtin; \builtin set +aefkuvxCET; \builtin trap "" XFSZ; \builtin trap -p >| "$__outlast_dir/state"; \builtin trap - DEBUG ERR RETURN; __outlast_save exit "$@"; } >/dev/null 2>&1; [[ -z ${__outlast_action-} ]] || { __outlast_again; \builtin eval "$__outlast_action"; }'
+__outlast_net='{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); __outlast_code=$__outlast_pipes; unset -f builtin; __outlast_note; \builtin trap -p >| "$__outlast_dir/state"; \builtin trap - DEBUG ERR RETURN; __outlast_save exit "$@"; } >/dev/null 2>&1; [[ -z ${__outlast_action-} ]] || { __outlast_again; \builtin eval "$__outlast_action"; }'
 
 __outlast_overlay() {
     # Variables that only this call has.
@@ -29,7 +29,8 @@ __outlast_dirs() {
 __outlast_begin() {
     # The command is known and about to be evaluated.
     builtin trap "$__outlast_net" EXIT
-    if [[ -n $__outlast_mentions || $__outlast_command == *trap* ]] && ! builtin declare -F trap >/dev/null &&
+    # In posix mode no function can stand before a special builtin.
+    if [[ ! -o posix && (-n $__outlast_mentions || $__outlast_command == *trap*) ]] && ! builtin declare -F trap >/dev/null &&
         [[ -n $__outlast_mentions || $__outlast_command =~ $__outlast_shows_exit ]]; then
         __outlast_catch_traps
     fi
@@ -81,6 +82,20 @@ __outlast_catch_traps() {
     }
 }
 
+__outlast_note() {
+    # What the rest of the dump has to change first. SHELLOPTS is always true, BASHOPTS is not.
+    __outlast_opts=$SHELLOPTS __outlast_flags=$- __outlast_posix=
+    builtin set +aefkuvxCET
+    builtin trap '' XFSZ
+    builtin shopt -p >| "$__outlast_dir/state"
+    builtin mapfile -d '' -t __outlast_shown < "$__outlast_dir/state"
+    if [[ -o posix ]]; then
+        builtin declare -p POSIXLY_CORRECT >| "$__outlast_dir/state"
+        builtin mapfile -d '' -t __outlast_posix < "$__outlast_dir/state"
+        builtin set +o posix
+    fi
+}
+
 __outlast_save() {
     # After the command: how it left, then its positional parameters. The traps are in the file already.
     builtin unset -v __outlast_command
@@ -104,7 +119,7 @@ __outlast_dump() {
     builtin declare -F >| "$__outlast_dir/state"
     builtin mapfile -t __outlast_names < "$__outlast_dir/state"
     {
-        builtin printf "\n#$__outlast_mark %s\n" "options $__outlast_opts" "shopts $BASHOPTS"
+        builtin printf "\n#$__outlast_mark %s\n%s" "options $__outlast_opts" '' shopts "$__outlast_shown" variable "$__outlast_posix"
         builtin printf "\n#$__outlast_mark stack"
         builtin printf ' %s' "${FUNCNAME[@]}"
         builtin printf "\n\n#$__outlast_mark traps\n%s\n#$__outlast_mark umask\n" "${__outlast_traps-}"
@@ -145,7 +160,9 @@ fi
 
 __outlast_first() {
     # A new session: what a bash begins with by itself is part of what the command begins with.
-    builtin local __outlast_how=end __outlast_opts=$SHELLOPTS __outlast_traps=
+    builtin local __outlast_how=end __outlast_traps= __outlast_posix= __outlast_opts=$SHELLOPTS __outlast_shown
+    builtin shopt -p >| "$__outlast_dir/state" || :
+    builtin mapfile -d '' -t __outlast_shown < "$__outlast_dir/state"
     __outlast_dump "$@" 2>/dev/null
     builtin mapfile -d '' -t __outlast_traps < "$__outlast_dir/state"
     builtin printf %s "$__outlast_traps" >| "$__outlast_dir/start"
