@@ -73,7 +73,7 @@ class AsyncShell:
     ) -> Result:
         """As `Shell.run`. If the coroutine is cancelled, the task goes on in the background."""
         patience = self._shell.patience(wait, how.get("limit"))
-        task = await asyncio.to_thread(self._shell.begin, command, **how)
+        task = await self._begin(command, how)
         try:
             if on_output is None:
                 await self._await_end(task.task_id, patience.seconds)
@@ -87,6 +87,25 @@ class AsyncShell:
             await asyncio.to_thread(self._shell.end_for_limit, task.task_id)
         self._shell.release(task.task_id)
         return await self.read(task.task_id)
+
+    async def _begin(self, command: str, how: dict[str, Any]) -> Task:
+        """As `Shell.begin`. The thread cannot be cancelled: whoever of the two comes last lets the task go."""
+        begun: list[Task] = []
+        given_up: list[bool] = []
+
+        def begin() -> Task:
+            begun.append(self._shell.begin(command, **how))
+            if given_up:
+                self._shell.release(begun[0].task_id)
+            return begun[0]
+
+        try:
+            return await asyncio.to_thread(begin)
+        except asyncio.CancelledError:
+            given_up.append(True)
+            if begun:
+                self._shell.release(begun[0].task_id)
+            raise
 
     async def read(self, task_id: str, **what: Any) -> Result:
         """As `Shell.read`."""

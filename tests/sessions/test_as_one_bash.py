@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -31,13 +31,53 @@ quoted = values.map(shlex.quote)
 signals = st.sampled_from(["USR1", "USR2", "INT", "HUP", "WINCH", "RTMIN+2"])
 directories = st.sampled_from(["/", "/usr", "/usr/bin", "..", ".", "/tmp", "~", "/usr/../etc", "-"])
 options = st.sampled_from(
-    ["allexport", "errtrace", "functrace", "hashall", "keyword", "noclobber", "noglob", "nounset", "physical"]
-    + ["pipefail", "braceexpand", "xtrace", "verbose", "emacs", "ignoreeof", "interactive-comments", "nolog"]
+    [
+        "allexport",
+        "errtrace",
+        "functrace",
+        "hashall",
+        "keyword",
+        "noclobber",
+        "noglob",
+        "nounset",
+        "physical",
+        "pipefail",
+        "braceexpand",
+        "xtrace",
+        "verbose",
+        "emacs",
+        "ignoreeof",
+        "interactive-comments",
+        "nolog",
+    ]
 )
 shopts = st.sampled_from(
-    ["autocd", "cdspell", "checkjobs", "dotglob", "execfail", "expand_aliases", "extdebug", "extglob", "failglob"]
-    + ["globstar", "huponexit", "lastpipe", "localvar_inherit", "nocaseglob", "nocasematch", "nullglob", "sourcepath"]
-    + ["xpg_echo", "compat44", "inherit_errexit", "progcomp", "cmdhist", "gnu_errfmt", "extquote"]
+    [
+        "autocd",
+        "cdspell",
+        "checkjobs",
+        "dotglob",
+        "execfail",
+        "expand_aliases",
+        "extdebug",
+        "extglob",
+        "failglob",
+        "globstar",
+        "huponexit",
+        "lastpipe",
+        "localvar_inherit",
+        "nocaseglob",
+        "nocasematch",
+        "nullglob",
+        "sourcepath",
+        "xpg_echo",
+        "compat44",
+        "inherit_errexit",
+        "progcomp",
+        "cmdhist",
+        "gnu_errfmt",
+        "extquote",
+    ]
 )
 bodies = st.sampled_from(
     [
@@ -115,16 +155,22 @@ FAMILIES: dict[str, SearchStrategy[str]] = {
     "shopt": lines("shopt ", st.sampled_from(["-s ", "-u "]), shopts),
     "umask": lines("umask ", st.sampled_from(["022", "077", "777", "000", "u=rwx,g=,o="])),
     "traps": lines("trap ", quoted, " ", signals) | lines("trap - ", signals),
-    "traps for the shell": lines("trap ", st.sampled_from([":", "'true # it'\"'\"'s'"]), " ", st.sampled_from(["ERR", "DEBUG"]))
+    "traps for the shell": lines(
+        "trap ", st.sampled_from([":", "'true # it'\"'\"'s'"]), " ", st.sampled_from(["ERR", "DEBUG"])
+    )
     | st.sampled_from(["trap - ERR", "trap - DEBUG"]),
     "directory": lines("cd ", directories),
     "directory stack": lines("pushd ", directories) | st.sampled_from(["popd", "dirs -c", "pushd +1", "popd -n"]),
     "positional": lines("set -- ", quoted, " ", quoted) | st.sampled_from(["shift", "set --", "shift 5"]),
     "locals": st.sampled_from(["l() { local a=1 b; a=2; c=$a; }", "l", "a=7", "l() { declare -g b=4; }", "b=1"]),
     "subshells": lines("(", names, "=1; cd /; set -f)") | lines(names, "=$(cd /; pwd)") | lines(names, "=1 true"),
-    "failures": st.sampled_from(["false", "nonexisting_cmd", "cd /nowhere", "a=1; (exit 9)", "echo ${q?no}; b=1", "x=$((1))"]),
+    "failures": st.sampled_from(
+        ["false", "nonexisting_cmd", "cd /nowhere", "a=1; (exit 9)", "echo ${q?no}; b=1", "x=$((1))"]
+    ),
     "getopts": st.sampled_from(["set -- -a -b x", "getopts ab: o", "getopts ab: o; a=$OPTARG", "OPTIND=1", "shift"]),
-    "posix": st.sampled_from(["set -o posix", "set +o posix", "a=1", "POSIXLY_CORRECT=1", "unset POSIXLY_CORRECT", "p() { :; }"]),
+    "posix": st.sampled_from(
+        ["set -o posix", "set +o posix", "a=1", "POSIXLY_CORRECT=1", "unset POSIXLY_CORRECT", "p() { :; }"]
+    ),
 }
 ALL = st.one_of(*(family for name, family in FAMILIES.items() if name not in ("posix", "failures")))
 
@@ -146,7 +192,7 @@ def compare(session: Shell, drawn: list[str], leave: str = "") -> None:
         assert our_traps == their_traps
 
 
-bounded: Callable = settings(
+bounded = settings(
     max_examples=EXAMPLES,
     deadline=None,
     database=None,

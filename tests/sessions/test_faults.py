@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outlast import Shell
+from outlast import Shell, asking
+from outlast.permissions import decide
+from outlast.sessions import Place, prepare
 from outlast.store import sessionfile, snapshot
 from tests.conftest import Cli, end_all
 
@@ -100,20 +102,34 @@ def test_a_directory_that_cannot_be_written_harms_no_record(named: Shell, home: 
     assert named.run("echo $a").output == "1\n"
 
 
-def test_committing_twice_changes_once(named: Shell, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    named.run("a=1; n=1")
-    found = named.sessions.read("s")
-    dump = tmp_path / "state"
-    tail = "umask\n0022\n\n#M end end 1\n".replace("M", found.mark)
-    dump.write_text(f"\n#{found.mark} variables\ndeclare -- n=\"2\"\n\n#{found.mark} {tail}")
-    launch = named.executor.registry  # only to say that nothing else is needed
-    assert launch
+def test_committing_twice_changes_once(
+    named: Shell, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named.run("n=1")
+    before = named.sessions.read("s")
+    grant = decide(asking.request("n+=1", session="s"), "yolo")
+    launch = prepare(grant, named.settings, os.environ, Place(named.sessions, "s", True))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "before").write_bytes(path_of(home).read_bytes())
-    first = snapshot.dumped(dump.read_bytes(), found.mark)
-    assert first is not None
-    assert first.state[snapshot.VARIABLE, b"n"] == b'declare -- n="2"'
-    assert snapshot.dumped(dump.read_bytes()[:-3], found.mark + "x") is None
+    for value in ("2", "3"):
+        Path("before").write_bytes(path_of(home).read_bytes() if value == "2" else before_bytes(before))
+        mark = before.mark
+        Path("state").write_text(f'\n#{mark} variables\ndeclare -- n="{value}"\n\n#{mark} end end 0\n')
+        sessionfile.keep(launch, "bash-1", named.sessions.path)
+    assert named.sessions.read("s").state()[snapshot.VARIABLE, b"n"] == b'declare -- n="2"'
+    assert os.listdir(tmp_path) == []
+
+
+def before_bytes(found: snapshot.Snapshot) -> bytes:
+    """The same snapshot under the same mark."""
+    made = snapshot.again(found)
+    return made.replace(snapshot.read(made).mark.encode(), found.mark.encode())
+
+
+def test_a_torn_dump_is_no_dump() -> None:
+    whole = b'\n#m variables\ndeclare -- n="2"\n\n#m end end 1\n'
+    assert snapshot.dumped(whole, "m") is not None
+    for cut in range(len(whole) - 10):
+        assert snapshot.dumped(whole[:cut], "m") is None
 
 
 # --- pure ----------------------------------------------------------------------------------
@@ -174,10 +190,6 @@ def test_merging_takes_what_changed_and_nothing_else(current: dict, start: dict,
 )
 def test_the_locals_of_a_function(body: bytes, names: set[bytes]) -> None:
     assert snapshot.locals_of(b"-f f () \n{ \n    " + body + b"\n}") == names
-
-
-def test_names_of_files_are_one_place() -> None:
-    assert {sessionfile.BEFORE, sessionfile.AFTER} == {"before", "state"}
 
 
 # --- the faces -----------------------------------------------------------------------------

@@ -52,7 +52,9 @@ def test_each_merges_only_what_it_changed(named: Shell, tmp_path: Path) -> None:
         (tmp_path / one).write_text("\n")
     for thread in threads:
         thread.join(30)
-    told = named.run("echo $a $b ${gone-none} $PWD ${arr[1]} $(umask); f; alias; shopt -q nullglob || set -o | grep pipef")
+    told = named.run(
+        "echo $a $b ${gone-none} $PWD ${arr[1]} $(umask); f; alias; shopt -q nullglob || set -o | grep pipef"
+    )
     assert told.output.split() == ["1", "2", "none", "/usr", "2", "0027", "new", "alias", "x='y'", "pipefail", "on"]
 
 

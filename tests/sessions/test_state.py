@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ Run = Callable[..., Result]
 def run(home: str) -> Iterator[Run]:
     """A command of session `s`, each time as another process would: with a `Shell` of its own."""
 
-    def one(command: str, **how: object) -> Result:
+    def one(command: str, **how: Any) -> Result:
         with Shell.open(home=home, session="s") as shell:
             return shell.run(command, **how)
 
@@ -39,7 +40,7 @@ ROWS: dict[str, tuple[list[str], str]] = {
     "exported": (["export a=1", "env | grep ^a="], "a=1\n"),
     "newline and quotes": (["a=$'x\\ny\"\\'z'", 'printf %s "$a"'], "x\ny\"'z"),
     "every byte": (
-        ["for i in {1..255}; do printf -v h %02x $i; printf -v c \"\\\\x$h\"; a+=$c; done", 'printf %s "$a" | cksum'],
+        ['for i in {1..255}; do printf -v h %02x $i; printf -v c "\\\\x$h"; a+=$c; done', 'printf %s "$a" | cksum'],
         subprocess.run(["cksum"], input=bytes(range(1, 256)), capture_output=True).stdout.decode(),
     ),
     "array with holes": (["a=(1 [5]=x)", "declare -p a"], 'declare -a a=([0]="1" [5]="x")\n'),
@@ -50,12 +51,18 @@ ROWS: dict[str, tuple[list[str], str]] = {
     "a usual variable stays unset": (["unset TERM", "echo ${TERM-none}"], "none\n"),
     "function with a here-document": (["f() { cat <<E\n$1 'x\nE\n}", "f 1"], "1 'x\n"),
     "function calls function": (["f() { g; }", "g() { echo g; }", "f"], "g\n"),
-    "function of a builtin's name": (["cd() { builtin cd \"$@\" && echo in; }", "cd /"], "in\n"),
-    "functions named as what we use": (["printf() { echo p; }; declare() { echo d; }; eval() { :; }; a=1", "echo $a"], "1\n"),
+    "function of a builtin's name": (['cd() { builtin cd "$@" && echo in; }', "cd /"], "in\n"),
+    "functions named as what we use": (
+        ["printf() { echo p; }; declare() { echo d; }; eval() { :; }; a=1", "echo $a"],
+        "1\n",
+    ),
     "builtin itself as a function": (["builtin() { :; }; a=1", "echo $a"], "1\n"),
     "exported function": (["f() { echo f; }; export -f f", "bash -c f"], "f\n"),
     "function with extglob": (["shopt -s extglob\nf() { case $1 in !(a)) echo no;; esac; }", "f b"], "no\n"),
-    "extglob function, extglob off": (["shopt -s extglob\nf() { [[ $1 == +(a) ]] && echo y; }", "shopt -u extglob", "f aa"], "y\n"),
+    "extglob function, extglob off": (
+        ["shopt -s extglob\nf() { [[ $1 == +(a) ]] && echo y; }", "shopt -u extglob", "f aa"],
+        "y\n",
+    ),
     "alias": (["alias hi='echo hello'", "hi"], "hello\n"),
     "alias does not change functions": (["f() { true; }; alias true='echo changed'", "f", "f"], ""),
     "alias of what we use": (["alias builtin=false set=false; a=1", "a=2; exit 3", "echo $a"], "2\n"),
@@ -93,7 +100,10 @@ ROWS: dict[str, tuple[list[str], str]] = {
         ["a=1 b=1", "g() { local a=9; exit; }; f() { local b=8; c=4; g; }; set -- x; f y", "echo $a $b $c $1"],
         "1 1 4\n",
     ),
-    "exit in a sourced file": (["cd /tmp; echo 'a=5; exit 4' > $BASHPID.sh; F=$PWD/$BASHPID.sh; . $F", "echo $a; rm $F"], "5\n"),
+    "exit in a sourced file": (
+        ["cd /tmp; echo 'a=5; exit 4' > $BASHPID.sh; F=$PWD/$BASHPID.sh; . $F", "echo $a; rm $F"],
+        "5\n",
+    ),
     "exit in a subshell ends nothing": (["(a=2; exit 4); a=1", "echo $a"], "1\n"),
     "a syntax error": (["a=1; echo )", "a=2", "echo $a"], "2\n"),
     "a syntax error with a trace": (["set -x; a=1", "echo )", "echo $a 2>&1", "set +x", "echo $-"], "hBc\n"),

@@ -26,7 +26,7 @@ _SHOWN = 200  # characters of one value
 def parser() -> Parser:
     made = Parser(
         "session",
-        "Look at what sessions remember between commands: variables, directory, functions, aliases, options, traps.",
+        "What sessions remember from one command to the next: variables, directory, functions, options.",
         "  outlast run --session work 'cd app && . venv/bin/activate'\n"
         "  outlast run --session work 'pwd; which python'   there it goes on\n"
         "  outlast session list\n"
