@@ -181,11 +181,11 @@ def keep(launch: Launch, task_id: str, sessions: str) -> None:
 
 def _commit(launch: Launch, task_id: str, session: str) -> None:
     before = snapshot.read(_bytes(BEFORE))
-    dump = snapshot.dumped(_bytes(AFTER), before.mark)
+    ground = before.state()
+    dump = snapshot.dumped(_bytes(AFTER), before.mark, ground)
     if dump is None:
         return  # it was replaced by `exec`, or killed: the state stays as it was
-    ground = before.state()
-    if before.first and (begun := snapshot.dumped(_bytes(START), before.mark)):
+    if before.first and (begun := snapshot.dumped(_bytes(START), before.mark, ground)):
         ground = {**begun.state, snapshot.DIRECTORY: ground[snapshot.DIRECTORY]}
     start = snapshot.laid_over(ground, launch.env, launch.cwd)
     end = snapshot.settled(start, dump)

@@ -131,8 +131,11 @@ def read(data: bytes) -> Snapshot:
         raise Damaged(f"its header makes no sense: {error}") from None
 
 
-def dumped(data: bytes, mark: str) -> Dump | None:
-    """What bash wrote, or None if it did not come to the end of it."""
+def dumped(data: bytes, mark: str, before: State | None = None) -> Dump | None:
+    """What bash wrote, or None if it did not come to the end of it.
+
+    Functions that it only named are as they were `before`.
+    """
     parts = _parts(b"\n" + data, mark.encode())
     if not mark or not parts or not parts[-1][0].startswith(b"end "):
         return None
@@ -144,6 +147,8 @@ def dumped(data: bytes, mark: str) -> Dump | None:
             _take_small(state, kind, rest, body)
         elif kind in (b"stack", b"end"):
             said[kind] = rest
+        elif kind == b"same":
+            _take_same(state, rest.split(b" "), before or {})
         else:
             _take_script(state, title, body)
     left = [name for name in said.get(b"stack", b"").split() if ("function", name) in state]
@@ -190,12 +195,18 @@ def _take_function(state: State, title: bytes, body: bytes) -> None:
         state[FUNCTION, name] = flags + b" " + body.rstrip(b"\n")
 
 
+def _take_same(state: State, words: list[bytes], before: State) -> None:
+    for flags, name in zip(words[::2], words[1::2], strict=False):
+        known = before.get((FUNCTION, name))
+        if known is not None:
+            state[FUNCTION, name] = b"-" + flags + b" " + known.partition(b" ")[2]
+
+
 def _take_small(state: State, kind: bytes, rest: bytes, body: bytes) -> None:
     if kind == b"options":
         state.update({(OPTION, name): b"" for name in rest.split(b":") if name and name not in _NEVER})
     elif kind == b"shopts":
-        on = (line.removeprefix(b"shopt -s ") for line in body.split(b"\n") if line.startswith(b"shopt -s "))
-        state.update({(SHOPT, name): b"" for name in on if name not in _NEVER_SHOPT})
+        state.update({(SHOPT, name): b"" for name in rest.split(b":") if name and name not in _NEVER_SHOPT})
     elif kind == b"traps":
         for action, signal in _TRAP.findall(body):
             # An empty one is how `trap - ERR` has to be done inside of a function.

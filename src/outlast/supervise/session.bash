@@ -1,7 +1,7 @@
 # What runs inside of a session's bash: restoring, noticing the end, dumping the state.
 # Sourced before anything of the user's exists, so no alias of theirs is in here. What comes
 # after the command calls builtins by `builtin`: functions may have their names by then.
-__outlast_mark= __outlast_hot= __outlast_complete=0 __outlast_mentions= __outlast_tail=
+__outlast_mark= __outlast_hot= __outlast_trust=0 __outlast_complete=0 __outlast_mentions= __outlast_tail=
 
 # One more line behind the command: the status of each stage of its last pipeline.
 __outlast_stages=$'\n{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); } >/dev/null 2>&1'
@@ -82,13 +82,18 @@ __outlast_catch_traps() {
     }
 }
 
+__outlast_refresh() {
+    # BASHOPTS is only true after somebody used shopt; this changes nothing else.
+    if builtin shopt -q cmdhist; then builtin shopt -s cmdhist; else builtin shopt -u cmdhist; fi
+    __outlast_shown=$BASHOPTS
+}
+
 __outlast_note() {
-    # What the rest of the dump has to change first. SHELLOPTS is always true, BASHOPTS is not.
+    # What the rest of the dump has to change first.
     __outlast_opts=$SHELLOPTS __outlast_flags=$- __outlast_posix=
     builtin set +aefkuvxCET
     builtin trap '' XFSZ
-    builtin shopt -p >| "$__outlast_dir/state"
-    builtin mapfile -d '' -t __outlast_shown < "$__outlast_dir/state"
+    __outlast_refresh
     if [[ -o posix ]]; then
         builtin declare -p POSIXLY_CORRECT >| "$__outlast_dir/state"
         builtin mapfile -d '' -t __outlast_posix < "$__outlast_dir/state"
@@ -112,14 +117,15 @@ __outlast_save() {
             builtin trap - EXIT
         fi
     fi
+    __outlast_trust=1
     [[ ! -e $__outlast_dir/before ]] || __outlast_dump "$@"
 }
 
 __outlast_dump() {
-    builtin declare -F >| "$__outlast_dir/state"
-    builtin mapfile -t __outlast_names < "$__outlast_dir/state"
+    __outlast_look_at_functions
     {
-        builtin printf "\n#$__outlast_mark %s\n%s" "options $__outlast_opts" '' shopts "$__outlast_shown" variable "$__outlast_posix"
+        builtin printf "\n#$__outlast_mark %s\n%s" "options $__outlast_opts" '' "shopts $__outlast_shown" '' \
+            variable "$__outlast_posix"
         builtin printf "\n#$__outlast_mark stack"
         builtin printf ' %s' "${FUNCNAME[@]}"
         builtin printf "\n\n#$__outlast_mark traps\n%s\n#$__outlast_mark umask\n" "${__outlast_traps-}"
@@ -135,12 +141,40 @@ __outlast_dump() {
             builtin printf 'builtin alias -- %q\n' "$__outlast_name=${BASH_ALIASES[$__outlast_name]}"
         done
         __outlast_variables
-        for __outlast_name in "${__outlast_names[@]}"; do
+        builtin printf "\n#$__outlast_mark same%s\n" "$__outlast_same"
+        for __outlast_name in "${__outlast_other[@]}"; do
             builtin printf "\n#$__outlast_mark %s\n" "$__outlast_name"
             builtin declare -f -- "${__outlast_name#declare -* }"
         done
         builtin printf "\n#$__outlast_mark end %s %s\n" "$__outlast_how" "$__outlast_complete"
     } >| "$__outlast_dir/state"
+}
+
+__outlast_look_at_functions() {
+    # Printing thousands of lines takes longer than all the rest: those that still come from
+    # the snapshot are only named. Bash tells where a function comes from, if asked for what
+    # debuggers need; without DEBUG and RETURN traps, which are gone by now, that changes nothing.
+    builtin local __outlast_at
+    __outlast_same= __outlast_other=()
+    builtin declare -F >| "$__outlast_dir/state"
+    builtin mapfile -t __outlast_names < "$__outlast_dir/state"
+    ((${#__outlast_names[@]})) || return 0
+    if ((__outlast_trust)); then
+        builtin shopt -s extdebug
+        builtin declare -F -- "${__outlast_names[@]#declare -* }" >| "$__outlast_dir/state"
+        builtin shopt -u extdebug
+        builtin mapfile -t __outlast_from < "$__outlast_dir/state"
+    fi
+    for __outlast_at in "${!__outlast_names[@]}"; do
+        __outlast_name=${__outlast_names[__outlast_at]}
+        if [[ $__outlast_name == "declare -f"*" __outlast_"* ]]; then
+            continue
+        elif [[ ${__outlast_from[__outlast_at]-} == "${__outlast_name#declare -* } "*" $__outlast_dir/before" ]]; then
+            __outlast_same+=" ${__outlast_name#declare -}"
+        else
+            __outlast_other+=("$__outlast_name")
+        fi
+    done
 }
 
 if ((BASH_VERSINFO[0] > 5 || BASH_VERSINFO[0] == 5 && BASH_VERSINFO[1] >= 2)); then
@@ -160,13 +194,13 @@ fi
 
 __outlast_first() {
     # A new session: what a bash begins with by itself is part of what the command begins with.
-    builtin local __outlast_how=end __outlast_traps= __outlast_posix= __outlast_opts=$SHELLOPTS __outlast_shown
-    builtin shopt -p >| "$__outlast_dir/state" || :
-    builtin mapfile -d '' -t __outlast_shown < "$__outlast_dir/state"
+    builtin local __outlast_how=end __outlast_traps= __outlast_posix= __outlast_opts=$SHELLOPTS
+    __outlast_refresh
     __outlast_dump "$@" 2>/dev/null
     builtin mapfile -d '' -t __outlast_traps < "$__outlast_dir/state"
     builtin printf %s "$__outlast_traps" >| "$__outlast_dir/start"
     builtin printf '' >| "$__outlast_dir/state"
+    __outlast_new=0
 }
 
 __outlast_again() {
