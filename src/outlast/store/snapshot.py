@@ -141,16 +141,20 @@ def dumped(data: bytes, mark: str, before: State | None = None) -> Dump | None:
         return None
     state: State = {}
     said: dict[bytes, bytes] = {}
+    bodies: dict[bytes, bytes] = {}
     for title, body in parts:
         kind, _, rest = title.partition(b" ")
         if kind in (b"options", b"shopts", b"traps", b"umask", b"directory", b"positional", b"dirs"):
             _take_small(state, kind, rest, body)
         elif kind in (b"stack", b"end"):
             said[kind] = rest
-        elif kind == b"same":
-            _take_same(state, rest.split(b" "), before or {})
+        elif kind == b"functions":
+            said[kind] = body
+        elif kind == b"function":
+            bodies[rest] = body
         else:
             _take_script(state, title, body)
+    _take_functions(state, said.get(b"functions", b""), bodies, before or {})
     left = [name for name in said.get(b"stack", b"").split() if ("function", name) in state]
     how = said[b"end"].split()
     return Dump(
@@ -195,11 +199,15 @@ def _take_function(state: State, title: bytes, body: bytes) -> None:
         state[FUNCTION, name] = flags + b" " + body.rstrip(b"\n")
 
 
-def _take_same(state: State, words: list[bytes], before: State) -> None:
-    for flags, name in zip(words[::2], words[1::2], strict=False):
-        known = before.get((FUNCTION, name))
-        if known is not None:
-            state[FUNCTION, name] = b"-" + flags + b" " + known.partition(b" ")[2]
+def _take_functions(state: State, listed: bytes, bodies: dict[bytes, bytes], before: State) -> None:
+    for line in listed.split(b"\n"):
+        if not line.startswith(b"declare -f"):
+            continue
+        _, flags, name = line.split(b" ", 2)
+        if name in bodies:
+            _take_function(state, line, bodies[name])
+        elif (known := before.get((FUNCTION, name))) is not None:
+            state[FUNCTION, name] = flags + b" " + known.partition(b" ")[2]
 
 
 def _take_small(state: State, kind: bytes, rest: bytes, body: bytes) -> None:

@@ -62,7 +62,7 @@ _EVALUATE = '__outlast_begin; builtin eval "$__outlast_hot$__outlast_command$__o
 _DUMP = (
     '{ __outlast_code=$?; unset -f builtin; [[ -z $__outlast_hot ]] || builtin eval "$__outlast_hot"; '
     "__outlast_note; "
-    'builtin trap -p >| "$__outlast_dir/state"; builtin trap - DEBUG ERR RETURN; '
+    'builtin trap -p >&"$__outlast_out"; builtin trap - DEBUG ERR RETURN; '
     '__outlast_save end "$@"; __outlast_code=${__outlast_pipes:-$__outlast_code}; __outlast_again; } >/dev/null 2>&1; '
     'builtin exit "${__outlast_code-1}"'
 )

@@ -7,7 +7,7 @@ __outlast_mark= __outlast_hot= __outlast_trust=0 __outlast_complete=0 __outlast_
 __outlast_stages=$'\n{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); } >/dev/null 2>&1'
 
 # The net: the command left by `exit`, or because of `set -e`. Evaluated where it left, perhaps inside of a function.
-__outlast_net='{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); __outlast_code=$__outlast_pipes; unset -f builtin; __outlast_note; \builtin trap -p >| "$__outlast_dir/state"; \builtin trap - DEBUG ERR RETURN; __outlast_save exit "$@"; } >/dev/null 2>&1; [[ -z ${__outlast_action-} ]] || { __outlast_again; \builtin eval "$__outlast_action"; }'
+__outlast_net='{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); __outlast_code=$__outlast_pipes; unset -f builtin; __outlast_note; \builtin trap -p >&"$__outlast_out"; \builtin trap - DEBUG ERR RETURN; __outlast_save exit "$@"; } >/dev/null 2>&1; [[ -z ${__outlast_action-} ]] || { __outlast_again; \builtin eval "$__outlast_action"; }'
 
 __outlast_overlay() {
     # Variables that only this call has.
@@ -88,15 +88,23 @@ __outlast_refresh() {
     __outlast_shown=$BASHOPTS
 }
 
+__outlast_open() {
+    # The file that is dumped to. What is needed only now is written to it as well and read back:
+    # a command substitution would fork. Only ever appended to: cutting it would make ext4 write it
+    # to the disk when it is closed.
+    builtin exec {__outlast_out}>>"$__outlast_dir/$1" {__outlast_in}<"$__outlast_dir/$1"
+}
+
 __outlast_note() {
     # What the rest of the dump has to change first.
     __outlast_opts=$SHELLOPTS __outlast_flags=$- __outlast_posix=
     builtin set +aefkuvxCET
     builtin trap '' XFSZ
+    __outlast_open state
     __outlast_refresh
     if [[ -o posix ]]; then
-        builtin declare -p POSIXLY_CORRECT >| "$__outlast_dir/state"
-        builtin mapfile -d '' -t __outlast_posix < "$__outlast_dir/state"
+        builtin declare -p POSIXLY_CORRECT >&"$__outlast_out"
+        builtin mapfile -d '' -t -u "$__outlast_in" __outlast_posix
         builtin set +o posix
     fi
 }
@@ -107,9 +115,9 @@ __outlast_save() {
     __outlast_how=$1
     builtin shift
     if [[ -w $__outlast_dir/pipes && -n ${__outlast_pipes-} ]]; then
-        builtin printf '%s ' "$__outlast_how" "${__outlast_pipes[@]}" >| "$__outlast_dir/pipes"
+        builtin printf '%s ' "$__outlast_how" "${__outlast_pipes[@]}" >>"$__outlast_dir/pipes"
     fi
-    builtin mapfile -d '' -t __outlast_traps < "$__outlast_dir/state"
+    builtin mapfile -d '' -t -u "$__outlast_in" __outlast_traps
     if [[ ${__outlast_traps-} == *"__outlast_save exit"* ]]; then
         if [[ $__outlast_how == end && -n ${__outlast_action-} ]]; then
             builtin trap -- "$__outlast_action" EXIT
@@ -122,8 +130,8 @@ __outlast_save() {
 }
 
 __outlast_dump() {
-    __outlast_look_at_functions
     {
+        __outlast_functions
         builtin printf "\n#$__outlast_mark %s\n%s" "options $__outlast_opts" '' "shopts $__outlast_shown" '' \
             variable "$__outlast_posix"
         builtin printf "\n#$__outlast_mark stack"
@@ -141,39 +149,31 @@ __outlast_dump() {
             builtin printf 'builtin alias -- %q\n' "$__outlast_name=${BASH_ALIASES[$__outlast_name]}"
         done
         __outlast_variables
-        builtin printf "\n#$__outlast_mark same%s\n" "$__outlast_same"
-        for __outlast_name in "${__outlast_other[@]}"; do
-            builtin printf "\n#$__outlast_mark %s\n" "$__outlast_name"
-            builtin declare -f -- "${__outlast_name#declare -* }"
-        done
         builtin printf "\n#$__outlast_mark end %s %s\n" "$__outlast_how" "$__outlast_complete"
-    } >| "$__outlast_dir/state"
+    } >&"$__outlast_out"
+    builtin exec {__outlast_out}>&- {__outlast_in}<&-
 }
 
-__outlast_look_at_functions() {
-    # Printing thousands of lines takes longer than all the rest: those that still come from
-    # the snapshot are only named. Bash tells where a function comes from, if asked for what
-    # debuggers need; without DEBUG and RETURN traps, which are gone by now, that changes nothing.
-    builtin local __outlast_at
-    __outlast_same= __outlast_other=()
-    builtin declare -F >| "$__outlast_dir/state"
-    builtin mapfile -t __outlast_names < "$__outlast_dir/state"
-    ((${#__outlast_names[@]})) || return 0
+__outlast_functions() {
+    # Printing thousands of lines takes longer than all the rest: functions that still come from
+    # the snapshot are only named. Bash tells where one comes from when asked for what debuggers
+    # need; without DEBUG and RETURN traps, which are gone by now, that changes nothing else.
+    builtin printf "\n#$__outlast_mark functions\n"
+    builtin declare -F
+    builtin mapfile -s 2 -t -u "$__outlast_in" __outlast_names
+    __outlast_names=("${__outlast_names[@]#declare -* }")
     if ((__outlast_trust)); then
         builtin shopt -s extdebug
-        builtin declare -F -- "${__outlast_names[@]#declare -* }" >| "$__outlast_dir/state"
+        builtin printf "\n#$__outlast_mark sources\n"
+        builtin declare -F -- "${__outlast_names[@]}"
         builtin shopt -u extdebug
-        builtin mapfile -t __outlast_from < "$__outlast_dir/state"
+        builtin mapfile -s 2 -t -u "$__outlast_in" __outlast_names
+        __outlast_names=("${__outlast_names[@]##* "$__outlast_dir/before"}")
     fi
-    for __outlast_at in "${!__outlast_names[@]}"; do
-        __outlast_name=${__outlast_names[__outlast_at]}
-        if [[ $__outlast_name == "declare -f"*" __outlast_"* ]]; then
-            continue
-        elif [[ ${__outlast_from[__outlast_at]-} == "${__outlast_name#declare -* } "*" $__outlast_dir/before" ]]; then
-            __outlast_same+=" ${__outlast_name#declare -}"
-        else
-            __outlast_other+=("$__outlast_name")
-        fi
+    for __outlast_name in "${__outlast_names[@]}"; do
+        [[ -n $__outlast_name && $__outlast_name != __outlast_* ]] || continue
+        builtin printf "\n#$__outlast_mark function %s\n" "${__outlast_name%% *}"
+        builtin declare -f -- "${__outlast_name%% *}"
     done
 }
 
@@ -196,11 +196,8 @@ __outlast_first() {
     # A new session: what a bash begins with by itself is part of what the command begins with.
     builtin local __outlast_how=end __outlast_traps= __outlast_posix= __outlast_opts=$SHELLOPTS
     __outlast_refresh
+    __outlast_open start
     __outlast_dump "$@" 2>/dev/null
-    builtin mapfile -d '' -t __outlast_traps < "$__outlast_dir/state"
-    builtin printf %s "$__outlast_traps" >| "$__outlast_dir/start"
-    builtin printf '' >| "$__outlast_dir/state"
-    __outlast_new=0
 }
 
 __outlast_again() {
