@@ -216,6 +216,11 @@ def test_the_command_line_in_a_session(cli: Cli) -> None:
     assert cli("run", "--wait", "20", "echo $a").stdout == "2\n"
 
 
+def test_a_command_inside_of_one_without_a_session_remembers_nothing_either(cli: Cli, home: str) -> None:
+    cli("run", f"{' '.join(cli.command)} run 'b=2; cd /usr'", check=0)
+    assert os.listdir(os.path.join(home, "sessions")) == []
+
+
 def test_a_command_inside_of_a_session_is_in_it(cli: Cli) -> None:
     inside = f"a=1; {' '.join(cli.command)} run 'b=2; cd /usr'"
     cli("run", "--session", "x", inside, check=0)

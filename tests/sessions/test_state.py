@@ -100,6 +100,7 @@ ROWS: dict[str, tuple[list[str], str]] = {
         ["a=1 b=1", "g() { local a=9; exit; }; f() { local b=8; c=4; g; }; set -- x; f y", "echo $a $b $c $1"],
         "1 1 4\n",
     ),
+    "exit where a local's name is not written": (["a=1", 'f() { local "$1=2"; exit; }; f a', "echo $a"], "1\n"),
     "exit in a sourced file": (
         ["cd /tmp; echo 'a=5; exit 4' > $BASHPID.sh; F=$PWD/$BASHPID.sh; . $F", "echo $a; rm $F"],
         "5\n",

@@ -191,10 +191,13 @@ class LocalExecutor:
     def release(self, task_id: str) -> None:
         """Nobody waits for it any more: what it changes stays its own."""
         directory = self._directory(task_id)
-        # What has ended has told its session already.
-        if os.path.exists(os.path.join(directory, sessionfile.AFTER)):
-            path = os.path.join(directory, sessionfile.MOVED)
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        try:
+            # What has ended has told its session already.
+            if os.path.exists(os.path.join(directory, sessionfile.AFTER)):
+                path = os.path.join(directory, sessionfile.MOVED)
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        except OSError:
+            pass  # a full disk, or it was removed: whoever asked has more important things to learn
 
     # --- end -----------------------------------------------------------------------------
 

@@ -142,12 +142,17 @@ def dumped(data: bytes, mark: str, before: State | None = None) -> Dump | None:
     state: State = {}
     said: dict[bytes, bytes] = {}
     bodies: dict[bytes, bytes] = {}
+    hidden: set[bytes] = set()
     for title, body in parts:
         kind, _, rest = title.partition(b" ")
         if kind in (b"options", b"shopts", b"traps", b"umask", b"directory", b"positional", b"dirs"):
             _take_small(state, kind, rest, body)
         elif kind in (b"stack", b"end"):
             said[kind] = rest
+        elif kind == b"locals":
+            hidden.update(
+                line.split(b" ", 2)[2].partition(b"=")[0] for line in body.split(b"\n") if line[:7] == b"declare"
+            )
         elif kind == b"functions":
             said[kind] = body
         elif kind == b"function":
@@ -155,13 +160,13 @@ def dumped(data: bytes, mark: str, before: State | None = None) -> Dump | None:
         else:
             _take_script(state, title, body)
     _take_functions(state, said.get(b"functions", b""), bodies, before or {})
-    left = [name for name in said.get(b"stack", b"").split() if ("function", name) in state]
+    left = [name for name in said.get(b"stack", b"").split() if (FUNCTION, name) in state]
     how = said[b"end"].split()
     return Dump(
         state=state,
         returned=how[:1] == [b"end"],
         complete=how[1:] == [b"1"],
-        hidden=frozenset(name for function in left for name in locals_of(state[FUNCTION, function])),
+        hidden=hidden.union(*(locals_of(state[FUNCTION, function]) for function in left)),
         in_function=bool(left),
     )
 
