@@ -135,7 +135,7 @@ FAMILIES: dict[str, SearchStrategy[str]] = {
     "associative, one of it": lines("declare -A n; n[", st.sampled_from("abc"), "]=", quoted),
     "reference": lines("declare -n ", referring, "=", names) | lines(names, "=", quoted),
     "unset": lines(names, "=", quoted) | lines("unset ", names),
-    "usual variables": lines(st.sampled_from(["PS4", "PATH", "TERM", "HOSTNAME", "OPTERR", "LANG"]), "=", quoted)
+    "usual variables": lines(st.sampled_from(["PS4", "PATH", "TERM", "HOSTNAME", "OPTERR"]), "=", quoted)
     | lines("unset ", st.sampled_from(["TERM", "HOSTNAME", "EDITOR", "PAGER", "OSTYPE"])),
     "IFS": lines("IFS=", st.sampled_from(["0123456789", "''", "$'\\n'", "abcdefghij", "' _='"])) | lines(names, "=1"),
     "functions": lines(functions, "() {\n", bodies, "\n}"),

@@ -163,6 +163,13 @@ def test_a_command_of_a_session_runs_as_any_other(run: Run, command: str, code: 
     assert (result.exit_code, shown) == (code, printed)
 
 
+@pytest.mark.parametrize("end", ["true", "exit 3"])
+def test_no_descriptor_of_ours_is_left_to_anybody(run: Run, end: str) -> None:
+    for _ in range(2):
+        result = run(f"ls /proc/$$/fd; trap 'ls /proc/$$/fd' EXIT; {end}")
+        assert result.output.split() == ["0", "1", "2"] * 2
+
+
 def test_an_exit_trap_belongs_to_its_command(run: Run) -> None:
     assert run("trap 'echo bye' EXIT; a=1").output == "bye\n"
     assert run("echo $a").output == "1\n"

@@ -151,7 +151,7 @@ __outlast_dump() {
         __outlast_variables
         builtin printf "\n#$__outlast_mark end %s %s\n" "$__outlast_how" "$__outlast_complete"
     } >&"$__outlast_out"
-    builtin exec {__outlast_out}>&- {__outlast_in}<&-
+    exec {__outlast_out}>&- {__outlast_in}<&- # not by `builtin`: that would open them again
 }
 
 __outlast_functions() {
