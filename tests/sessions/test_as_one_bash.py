@@ -196,6 +196,7 @@ bounded = settings(
     max_examples=EXAMPLES,
     deadline=None,
     database=None,
+    derandomize=True,  # the same in every run; `make soak` draws at random
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 
@@ -210,6 +211,14 @@ def test_one_kind_of_line(session: Shell, family: str, data: st.DataObject) -> N
 @settings(bounded, max_examples=12)
 @given(drawn=st.lists(ALL, min_size=3, max_size=10))
 def test_all_kinds_of_lines(session: Shell, drawn: list[str]) -> None:
+    compare(session, drawn)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@settings(bounded, max_examples=1000, derandomize=False, print_blob=True)
+@given(drawn=st.lists(ALL, min_size=3, max_size=10))
+def test_all_kinds_of_lines_at_length(session: Shell, drawn: list[str]) -> None:
     compare(session, drawn)
 
 
