@@ -17,7 +17,7 @@ import sys
 import threading
 
 from outlast import asking, keeping, reading
-from outlast.errors import AlreadyEnded, BadInput, SystemRefused, Unsupported, named
+from outlast.errors import AlreadyEnded, BadInput, StartFailed, SystemRefused, Unsupported, named
 from outlast.executors.local import LocalExecutor
 from outlast.model import STREAMS
 from outlast.permissions import POLICIES, decide
@@ -146,10 +146,15 @@ class Shell:
     def _start(self, keeps: bool, command: str, **how: Any) -> Task:
         request = asking.request(command, session=self.session, **how)
         grant = decide(request, self.policy)
-        if keeps and not self._state:
-            self._begin_own_state()
-        place = Place(self.sessions, self._state, keeps) if self._state else None
-        return self.executor.start(prepare(grant, self.settings, os.environ, place))
+        try:
+            if keeps and not self._state:
+                self._begin_own_state()
+            place = Place(self.sessions, self._state, keeps) if self._state else None
+            launch = prepare(grant, self.settings, os.environ, place)
+        except OSError as error:
+            where = os.path.dirname(self.sessions.path)
+            raise StartFailed(f"The task cannot be prepared in {where}: {error.strerror}.") from None
+        return self.executor.start(launch)
 
     def _begin_own_state(self) -> None:
         with self._guard:
