@@ -163,6 +163,13 @@ def test_a_command_of_a_session_runs_as_any_other(run: Run, command: str, code: 
     assert (result.exit_code, shown) == (code, printed)
 
 
+@pytest.mark.parametrize(("end", "code"), [("true", 0), ("false", 1), ("(exit 4)", 4), ("exit 5", 5)])
+def test_the_exit_code_is_true_without_a_descriptor_for_the_state(run: Run, end: str, code: int) -> None:
+    run("a=1")
+    assert run(f"ulimit -n 3; a=2; {end}").exit_code == code
+    assert run("echo $a").output == "1\n"
+
+
 @pytest.mark.parametrize("end", ["true", "exit 3"])
 def test_no_descriptor_of_ours_is_left_to_anybody(run: Run, end: str) -> None:
     for _ in range(2):

@@ -64,7 +64,8 @@ _DUMP = (
     "__outlast_note; "
     'builtin trap -p >&"$__outlast_out"; builtin trap - DEBUG ERR RETURN; '
     '__outlast_save end "$@"; __outlast_code=${__outlast_pipes:-$__outlast_code}; __outlast_again; } >/dev/null 2>&1; '
-    'builtin exit "${__outlast_code-1}"'
+    # Without a code the line above could not be begun, for want of a descriptor.
+    'builtin exit "${__outlast_code-${PIPESTATUS-1}}"'
 )
 
 

@@ -7,7 +7,18 @@ __outlast_mark= __outlast_hot= __outlast_trust=0 __outlast_complete=0 __outlast_
 __outlast_stages=$'\n{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); } >/dev/null 2>&1'
 
 # The net: the command left by `exit`, or because of `set -e`. Evaluated where it left, perhaps inside of a function.
-__outlast_net='{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); __outlast_code=$__outlast_pipes; unset -f builtin; __outlast_note; \builtin printf "\n#%s locals\n" "$__outlast_mark" >&"$__outlast_out"; \builtin local -p >&"$__outlast_out"; \builtin mapfile -d "" -u "$__outlast_in" __outlast_traps; \builtin trap -p >&"$__outlast_out"; \builtin trap - DEBUG ERR RETURN; __outlast_save exit "$@"; } >/dev/null 2>&1; [[ -z ${__outlast_action-} ]] || { __outlast_again; \builtin eval "$__outlast_action"; }'
+__outlast_net='{
+    __outlast_pipes=("$?" "${PIPESTATUS[@]}"); __outlast_code=$__outlast_pipes
+    unset -f builtin
+    __outlast_note
+    \builtin printf "\n#%s locals\n" "$__outlast_mark" >&"$__outlast_out"
+    \builtin local -p >&"$__outlast_out"
+    \builtin mapfile -d "" -u "$__outlast_in" __outlast_traps
+    \builtin trap -p >&"$__outlast_out"
+    \builtin trap - DEBUG ERR RETURN
+    __outlast_save exit "$@"
+} >/dev/null 2>&1
+[[ -z ${__outlast_action-} ]] || { __outlast_again; \builtin eval "$__outlast_action"; }'
 
 __outlast_overlay() {
     # Variables that only this call has.
@@ -30,7 +41,8 @@ __outlast_begin() {
     # The command is known and about to be evaluated.
     builtin trap "$__outlast_net" EXIT
     # In posix mode no function can stand before a special builtin.
-    if [[ ! -o posix && (-n $__outlast_mentions || $__outlast_command == *trap*) ]] && ! builtin declare -F trap >/dev/null &&
+    if [[ ! -o posix && (-n $__outlast_mentions || $__outlast_command == *trap*) ]] &&
+        ! builtin declare -F trap >/dev/null &&
         [[ -n $__outlast_mentions || $__outlast_command =~ $__outlast_shows_exit ]]; then
         __outlast_catch_traps
     fi
@@ -45,7 +57,8 @@ __outlast_pseudo_traps() {
     builtin local __outlast_sig
     for __outlast_sig in RETURN DEBUG ERR; do
         [[ -z ${__outlast_pseudo[$__outlast_sig]-} ]] || [[ $# -gt 0 && " ${*^^} " != *$__outlast_sig* ]] ||
-            builtin printf "trap -- '%s' %s\n" "${__outlast_pseudo[$__outlast_sig]//\'/$__outlast_quote}" "$__outlast_sig"
+            builtin printf "trap -- '%s' %s\n" \
+                "${__outlast_pseudo[$__outlast_sig]//\'/$__outlast_quote}" "$__outlast_sig"
     done
 }
 __outlast_quote="'\\''"
@@ -68,7 +81,10 @@ __outlast_catch_traps() {
         if (($# > 1)); then __outlast_do=$1; builtin shift; fi
         for __outlast_sig; do
             case ${__outlast_sig^^} in
-                EXIT | SIGEXIT | 0) if [[ $__outlast_do == - ]]; then builtin unset -v __outlast_action; else __outlast_action=$__outlast_do; fi ;;
+                EXIT | SIGEXIT | 0)
+                    __outlast_action=$__outlast_do
+                    [[ $__outlast_do != - ]] || builtin unset -v __outlast_action
+                    ;;
                 # A function's end would bring back what was removed with `-`.
                 ERR | DEBUG | RETURN)
                     builtin trap -- "${__outlast_do#-}" "$__outlast_sig"
