@@ -90,15 +90,20 @@ class AsyncShell:
                 return await self.read((await self.start(command, hold=hold, **how)).task_id)
         patience = self._shell.patience(wait, how.get("limit"))
         with Hold() as hold:
-            task, ours = await asyncio.to_thread(self._shell.launch, command, background=False, hold=hold, **how)
-            if task.status == "pending":
-                patience = await self._once_begun(task.task_id, patience, wait)
-            leave = self._shell.leaving(command, auto_background)
-            await self._attend(task.task_id, patience, on_output, leave)
+            task, ours = await self._launch(command, {**how, "hold": hold})
+            try:
+                if task.status == "pending":
+                    patience = await self._once_begun(task.task_id, patience, wait)
+                leave = self._shell.leaving(command, auto_background)
+                await self._attend(task.task_id, patience, on_output, leave)
+            except BaseException:
+                self._shell.release(task.task_id, ours)
+                raise
             if ours and patience.then_end and not (leave and leave.met):
                 await self._end_if_running(task.task_id)
+            self._shell.release(task.task_id, ours)
             result = await self.read(task.task_id)
-        await asyncio.to_thread(self._shell.executor.warm_up)
+        await asyncio.to_thread(self._shell.warm_up)
         return result
 
     async def _end_if_running(self, task_id: str) -> None:
@@ -126,6 +131,29 @@ class AsyncShell:
         if patience.then_end and begun:
             return patience
         return Patience(deadline.left() or 0.0, then_end=False)
+
+    async def _launch(self, command: str, how: dict[str, Any]) -> tuple[Task, bool]:
+        """As `Shell.launch`. The thread cannot be cancelled: whoever of the two comes last lets the task go."""
+        begun: list[tuple[Task, bool]] = []
+        given_up: list[bool] = []
+
+        def release() -> None:
+            task, ours = begun[0]
+            self._shell.release(task.task_id, ours)
+
+        def launch() -> tuple[Task, bool]:
+            begun.append(self._shell.launch(command, background=False, keeps=True, **how))
+            if given_up:
+                release()
+            return begun[0]
+
+        try:
+            return await asyncio.to_thread(launch)
+        except asyncio.CancelledError:
+            given_up.append(True)
+            if begun:
+                release()
+            raise
 
     async def read(self, task_id: str, **what: Any) -> Result:
         """As `Shell.read`."""

@@ -54,6 +54,18 @@ class AmbiguousTask(OutlastError):
     code = "ambiguous-task"
 
 
+class UnknownSession(OutlastError):
+    """No session has this name, or not any more."""
+
+    code = "unknown-session"
+
+
+class SessionBusy(OutlastError):
+    """The session has tasks that run, or its name is taken."""
+
+    code = "session-busy"
+
+
 class AlreadyEnded(OutlastError):
     """The task has ended, and nothing of it is left to end or to feed."""
 

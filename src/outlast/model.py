@@ -81,7 +81,7 @@ class Launch:
     description: str
     output_limit: int
     free_floor: int
-    # Tasks that were made before there was a queue have none of these.
+    # Tasks that were made before there was a queue, or a state, have none of these.
     background: bool = True
     name: str = ""
     after: tuple[str, ...] = ()
@@ -89,6 +89,9 @@ class Launch:
     max_running: int = 10
     rlimits: Mapping[str, tuple[int, int]] = _NO_LIMITS
     nice: int | None = None
+    state: str = ""  # the session whose state it begins with; none: only `env` and `cwd`
+    snapshot: str = ""  # which state of it that is
+    keeps: bool = False  # what it changes is there for the next
 
 
 @frozen
@@ -103,13 +106,13 @@ class Surroundings:
     split: bool
     rlimits: Mapping[str, tuple[int, int]] = _NO_LIMITS
     nice: int | None = None
+    state: str = ""
+    snapshot: str = ""
 
 
 def surroundings(launch: Launch) -> Surroundings:
     """The part of a launch that a task can be prepared with in advance."""
-    return Surroundings(
-        launch.shell, launch.cwd, launch.env, launch.umask, launch.stdin, launch.split, launch.rlimits, launch.nice
-    )
+    return Surroundings(**{name: launch.__dict__[name] for name in Surroundings.__match_args__})
 
 
 # --- what is known of a task -------------------------------------------------------------
@@ -246,6 +249,25 @@ class Task:
     @property
     def finished(self) -> bool:
         return self.status not in ("pending", "running")
+
+
+@frozen
+class SessionState:
+    """What a session remembers. Values are as bash would print them, on one line each."""
+
+    name: str
+    directory: str
+    umask: str
+    generation: int
+    updated_at: float
+    last_task: str
+    variables: Mapping[str, str]  # those that are not as they were when the session began
+    removed: tuple[str, ...]  # those that it began with and has no more
+    functions: tuple[str, ...]
+    aliases: Mapping[str, str]
+    options: tuple[str, ...]
+    traps: Mapping[str, str]
+    damaged: tuple[str, ...]  # snapshots that were found damaged and set aside
 
 
 # --- reading -----------------------------------------------------------------------------

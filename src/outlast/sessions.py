@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 
 from outlast.errors import BadInput, named
+from outlast.frozen import frozen
 from outlast.model import Grant, Launch
+from outlast.store import snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
 
     from outlast.model import Request
     from outlast.settings import Settings
+    from outlast.store.sessionfile import Sessions
+    from outlast.store.snapshot import Snapshot
 
 _QUIET = {
     "PAGER": "cat",
@@ -40,22 +45,43 @@ _QUIET = {
 # Not FORCE_COLOR=0: node warns when it stands beside NO_COLOR, and Python takes any value for a yes.
 _UNSET = ("FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "LS_COLORS")
 _ASKS_FOR_COLOUR = ("FORCE_COLOR", "CLICOLOR_FORCE")
+_NO_COLOUR = ("NO_COLOR", "CLICOLOR")
 _OWN = ("OUTLAST_TASK_ID",)
+_GIVEN = ("OUTLAST_SESSION", *_OWN)  # by us to each command, and in no snapshot
 
 
-def prepare(grant: Grant, settings: Settings, environ: Mapping[str, str]) -> Launch:
-    """What exactly will run for a grant."""
+@frozen
+class Place:
+    """Which session's state a command begins with, and whether the next one begins with what it leaves."""
+
+    sessions: Sessions
+    name: str
+    keeps: bool
+
+
+def prepare(grant: Grant, settings: Settings, environ: Mapping[str, str], place: Place | None = None) -> Launch:
+    """What exactly will run for a grant: in a session's state, or with the caller's variables and directory."""
     request = grant.request
-    cwd = _directory(request.cwd)
+    shell = _shell(request.shell or settings.shell, environ)
+    mark = ""
+    if place is None:
+        cwd, env = _directory(request.cwd), environment(environ, request.env, request.session)
+    else:
+        here = _directory(request.cwd) if request.cwd else ""
+        found = place.sessions.snapshot(place.name, lambda: first_snapshot(environ, request.session, here))
+        mark = found.mark
+        cwd = here or _nearest(found.directory, environ)
+        env = _overlay(found, request) if is_bash(shell) else _exported(found, request)
     _check_stdin(request, cwd)
+    kept = place if place and is_bash(shell) else None
     return Launch(
         kind="bash",
         command=request.command,
         session=request.session,
         cwd=cwd,
-        env=environment(environ, request.env, request.session),
+        env=env,
         stdin=request.stdin,
-        shell=_shell(request.shell or settings.shell, environ),
+        shell=shell,
         split=request.split,
         limit=request.limit,
         grace=settings.kill_grace_s,
@@ -70,6 +96,9 @@ def prepare(grant: Grant, settings: Settings, environ: Mapping[str, str]) -> Lau
         max_running=settings.max_running,
         rlimits=_rlimits(),
         nice=os.getpriority(os.PRIO_PROCESS, 0),
+        state=kept.name if kept else "",
+        snapshot=mark if kept else "",
+        keeps=kept is not None and kept.keeps,
     )
 
 
@@ -81,15 +110,68 @@ def _rlimits() -> dict[str, tuple[int, int]]:
     return {name: resource.getrlimit(getattr(resource, name)) for name in names}
 
 
+def first_snapshot(environ: Mapping[str, str], session: str, fallback: str = "") -> bytes:
+    """What a new session begins with: the caller's variables and directory."""
+    env = environment(environ, {}, session)
+    try:
+        cwd = _directory("")
+    except BadInput:
+        if not fallback:
+            raise
+        cwd = fallback
+    state = snapshot.beginning(env, cwd, _umask())
+    return snapshot.compose(state, generation=0, task="", made=time.time(), environ=env, first=True)
+
+
+def _overlay(found: Snapshot, request: Request) -> dict[str, str]:
+    """For bash, which gets its variables from the snapshot: only what the snapshot cannot give it."""
+    env = {**found.environ, "OUTLAST_SESSION": request.session}
+    for name, value in request.env.items():
+        plain = name.isidentifier() and name.isascii() and name not in _GIVEN
+        env[snapshot.OVERLAY + name if plain else name] = value
+    if wants_colour(request.env):
+        env[snapshot.DROPPED] = " ".join(name for name in _NO_COLOUR if name not in request.env)
+    return env
+
+
+def _exported(found: Snapshot, request: Request) -> dict[str, str]:
+    """For another shell: the variables that the session exports."""
+    env = {**snapshot.exported(found.state()), **found.environ, "OUTLAST_SESSION": request.session}
+    if wants_colour(request.env):
+        env = {name: value for name, value in env.items() if name not in _NO_COLOUR}
+    return {**env, **request.env}
+
+
+def _nearest(path: str, environ: Mapping[str, str]) -> str:
+    """A session's directory, or what is left of the way to it: a session must not end with a directory."""
+    while path and not _can_enter(path):
+        path = os.path.dirname(path) if path != "/" else ""
+    home = environ.get("HOME", "")
+    return path or (home if _can_enter(home) else "/")
+
+
+def _can_enter(path: str) -> bool:
+    return os.path.isdir(path) and os.access(path, os.X_OK)
+
+
+def is_bash(shell: str) -> bool:
+    return os.path.basename(shell) == "bash"
+
+
 def environment(inherited: Mapping[str, str], asked: Mapping[str, str], session: str) -> dict[str, str]:
     """The command's variables."""
     env = {name: value for name, value in inherited.items() if name not in _UNSET and name not in _OWN}
     env.update(_QUIET)
-    if any(asked.get(name, "0") not in ("", "0") for name in _ASKS_FOR_COLOUR):
-        del env["NO_COLOR"], env["CLICOLOR"]
+    if wants_colour(asked):
+        for name in _NO_COLOUR:
+            del env[name]
     env["OUTLAST_SESSION"] = session
     env.update(asked)
     return env
+
+
+def wants_colour(asked: Mapping[str, str]) -> bool:
+    return any(asked.get(name, "0") not in ("", "0") for name in _ASKS_FOR_COLOUR)
 
 
 def _directory(asked: str) -> str:

@@ -14,18 +14,30 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import threading
 
-from outlast import asking, conditions, reading
-from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, SystemRefused, UnknownTask, Unsupported, named
+from outlast import asking, conditions, keeping, reading
+from outlast.errors import (
+    AlreadyEnded,
+    AmbiguousTask,
+    BadInput,
+    OutlastError,
+    StartFailed,
+    SystemRefused,
+    UnknownTask,
+    Unsupported,
+    named,
+)
 from outlast.executors.local import LocalExecutor
 from outlast.frozen import fields
 from outlast.model import STREAMS, Waited
 from outlast.permissions import POLICIES, decide
 from outlast.reading import Selection
-from outlast.sessions import prepare
-from outlast.settings import default_home, development_commands, load
+from outlast.sessions import Place, prepare
+from outlast.settings import Settings, default_home, development_commands, load
 from outlast.store import places
 from outlast.store.hold import Hold
+from outlast.store.sessionfile import Sessions
 from outlast.watch import Deadline, until
 
 TYPE_CHECKING = False
@@ -35,7 +47,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from outlast.conditions import Condition, UnderWay
-    from outlast.model import Cursor, Receipt, Result, Slice, Stdin, Task
+    from outlast.model import Cursor, Grant, Launch, Receipt, Result, SessionState, Slice, Stdin, Task
 
     Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -73,6 +85,13 @@ class Shell:
             raise BadInput(f"There is no policy {named(self.policy)}; known are {', '.join(POLICIES)}.")
         self._scope = None if operator else self.session
         self.executor = LocalExecutor(home, self.settings)
+        self.named = session is not None or self.session != Settings().session
+        self.sessions = Sessions(self.executor.registry.home.sessions)
+        self._state = self.session if self.named else ""  # of its own, from the first `run` on
+        self._owner = os.getpid()
+        self._guard = threading.Lock()
+        self._asked: tuple[Grant, bool] | None = None  # the last launch, and
+        self._asked_before: tuple[Grant, bool] | None = None
 
     @classmethod
     def open(
@@ -98,6 +117,12 @@ class Shell:
     def close(self) -> None:
         """Let go of everything. Tasks go on."""
         self.executor.close()
+        if self._state and not self.named and self._owner == os.getpid():
+            try:
+                self.sessions.remove(self._state)
+            except OSError:
+                pass  # whoever opens the next one sweeps
+            self._state = ""
 
     # --- run -----------------------------------------------------------------------------
 
@@ -122,9 +147,9 @@ class Shell:
     ) -> Task:
         """Run a command in the background; returns when the task is durable.
 
-        It is pending while `max_running` others run, and until all tasks in `after` completed. If one of them
-        fails, it ends unrun; with `after_failed="run"` it runs when all have ended. A `name` makes a second start
-        of the same command in the same directory one task.
+        It begins with the session's state and does not change it. It is pending while `max_running` others run,
+        and until all tasks in `after` completed. If one of them fails, it ends unrun; with `after_failed="run"` it
+        runs when all have ended. A `name` makes a second start of the same command in the same directory one task.
 
         With `startup_wait` or `ready` it returns when the command has ended, when a line of
         its output matches `ready`, or when that time has passed, and is a `Waited`. While
@@ -145,7 +170,7 @@ class Shell:
             after_failed=after_failed,
             hold=hold,
         )
-        self.executor.warm_up()
+        self.warm_up()
         if startup is None:
             return task
         return self._await(task.task_id, startup.condition, startup.seconds)
@@ -156,16 +181,58 @@ class Shell:
         command: str,
         *,
         background: bool = True,
+        keeps: bool = False,
         after: Sequence[str] = (),
         hold: Hold | None = None,
         **how: Any,
     ) -> tuple[Task, bool]:
-        """Start a command, or find the task that has its name; whether it is new. A foreground one needs no place."""
+        """Start a command, or find the task that has its name; whether it is new.
+
+        A foreground one needs no place. What one that `keeps` changes is there for the session's next one.
+        """
         request = asking.request(
             command, session=self.session, background=background, after=self._all_found(after), **how
         )
         grant = decide(request, self.policy)
-        return self.executor.start_or_find(prepare(grant, self.settings, os.environ), hold)
+        started = self.executor.start_or_find(self._prepared(grant, keeps), hold)
+        self._asked, self._asked_before = (grant, keeps), self._asked
+        return started
+
+    def _prepared(self, grant: Grant, keeps: bool) -> Launch:
+        """What exactly runs for a grant now, in this session's state."""
+        try:
+            if keeps and not self._state:
+                self._begin_own_state()
+            place = Place(self.sessions, self._state, keeps) if self._state else None
+            return prepare(grant, self.settings, os.environ, place)
+        except OSError as error:
+            where = os.path.dirname(self.sessions.path)
+            raise StartFailed(f"The task cannot be prepared in {where}: {error.strerror}.") from None
+
+    def warm_up(self) -> None:
+        """Have the next task prepared, if the last two were asked for alike: it then only has to be let go.
+
+        So a host that runs one command does not pay for a second one, and a command that is like no
+        other is no reason to throw away what was prepared.
+        """
+        asked, before = self._asked, self._asked_before
+        if asked is None or before is None or _how_asked(*asked) != _how_asked(*before):
+            return
+        try:
+            self.executor.warm_up(self._prepared(*asked))
+        except (OSError, OutlastError):
+            pass  # then the next one begins cold
+
+    def _begin_own_state(self) -> None:
+        with self._guard:
+            if not self._state:
+                self.sessions.sweep()
+                self._state = self.sessions.private()
+
+    def release(self, task_id: str, ours: bool = True) -> None:
+        """Nobody waits for this one any more: it goes on in the background, and changes nothing in its session."""
+        if ours:
+            self.executor.release(task_id)
 
     def _all_found(self, ids: Sequence[str]) -> Sequence[str]:
         if not ids or isinstance(ids, str):
@@ -207,15 +274,20 @@ class Shell:
                 return self.read(self.start(command, hold=hold, **how).task_id)
         patience = self.patience(wait, how.get("limit"))
         with Hold() as hold:
-            task, ours = self.launch(command, background=False, hold=hold, **how)
-            if task.status == "pending":
-                patience = self._once_begun(task.task_id, patience, wait)
-            leave = self.leaving(command, auto_background)
-            self._attend(task.task_id, patience, on_output, leave)
+            task, ours = self.launch(command, background=False, keeps=True, hold=hold, **how)
+            try:
+                if task.status == "pending":
+                    patience = self._once_begun(task.task_id, patience, wait)
+                leave = self.leaving(command, auto_background)
+                self._attend(task.task_id, patience, on_output, leave)
+            except BaseException:
+                self.release(task.task_id, ours)
+                raise
             if ours and patience.then_end and not (leave and leave.met) and not self.executor.has_ended(task.task_id):
                 self.end_for_limit(task.task_id)
+            self.release(task.task_id, ours)
             result = self.read(task.task_id)
-        self.executor.warm_up()
+        self.warm_up()
         return result
 
     def _attend(
@@ -491,6 +563,40 @@ class Shell:
             until(watch, lambda: self.executor.is_closed(task_id), Deadline(_LEAVING_S))
         self.executor.status(task_id)
 
+    # --- what a session remembers --------------------------------------------------------
+
+    @_telling
+    def session_names(self) -> Sequence[str]:
+        """The sessions that remember something (an operator: all; otherwise this one)."""
+        return [name for name in self.sessions.names() if self._scope in (None, name)]
+
+    @_telling
+    def session_state(self, name: str | None = None) -> SessionState:
+        """What a session (by default this one) remembers."""
+        return keeping.show(self.sessions, self._reached(name))
+
+    @_telling
+    def reset_session(self, name: str | None = None) -> None:
+        """Let a session begin anew, with this process' variables and directory."""
+        keeping.reset(self.sessions, self._reached(name), os.environ)
+
+    @_telling
+    def copy_session(self, name: str, target: str) -> None:
+        """A new session in the state of another."""
+        keeping.copy(self.sessions, self._reached(name), asking.session_name(target))
+
+    @_telling
+    def remove_session(self, name: str | None = None) -> None:
+        """Forget a session; refused while tasks of it run."""
+        found = self._reached(name)
+        keeping.remove(self.sessions, found, self.executor.registry.tasks(found))
+
+    def _reached(self, name: str | None) -> str:
+        if name is None:
+            return self._state or self.session
+        keeping.only_own(asking.session_name(name), self._scope)
+        return name
+
     @_telling
     def _find(self, part: str) -> str:
         if not isinstance(part, str):
@@ -514,6 +620,12 @@ def refuse_to_wait(wait: float | None, on_output: object) -> None:
 def shorter(one: float | None, other: float | None) -> float | None:
     """The shorter of two times, where None is for ever."""
     return other if one is None else one if other is None else min(one, other)
+
+
+def _how_asked(grant: Grant, keeps: bool) -> tuple[object, ...]:
+    """What decides whether two launches can use the same preparation."""
+    one = grant.request
+    return keeps, one.cwd, one.env, one.stdin, one.shell, one.split, one.background
 
 
 class Patience:

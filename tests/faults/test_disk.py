@@ -383,7 +383,7 @@ def test_a_state_directory_cannot_be_made_on_a_full_disk(disk: Disk) -> None:
     assert refused.stderr.startswith("outlast: The state directory")
     disk.free()
     assert Cli(disk.home)("run", "echo back", check=0).stdout == "back\n"
-    assert sorted(os.listdir(disk.home)) == ["format", "index.sqlite", "staging", "tasks"]
+    assert sorted(os.listdir(disk.home)) == ["format", "index.sqlite", "sessions", "staging", "tasks"]
 
 
 # --- the floor of free space ---------------------------------------------------------------

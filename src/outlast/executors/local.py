@@ -14,7 +14,7 @@ from outlast import process
 from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, StartFailed, named
 from outlast.frozen import fields, frozen
 from outlast.model import Ended, Exited, Pending, Receipt, Running, surroundings
-from outlast.store import launchfile, output, record, status
+from outlast.store import launchfile, output, record, sessionfile, status
 from outlast.store.hold import Hold
 from outlast.store.home import open_home
 from outlast.store.queue import Queue
@@ -67,7 +67,6 @@ class LocalExecutor:
         self._warming = threading.Lock()
         self._warm: Prepared | None = None
         self._warm_owner = os.getpid()
-        self._latest: tuple[Surroundings | None, Surroundings | None] = (None, None)
 
     def close(self) -> None:
         if self._nursery is not None:
@@ -190,7 +189,7 @@ class LocalExecutor:
     def _queue_up(self, start: _Start) -> Task:
         """Publish it as pending."""
         for _ in range(_ID_TRIES):
-            staged, published = self.registry.stage(start.launch.kind)
+            staged, published = self.registry.stage(start.launch.kind, start.launch.state)
             entry: Entry | None = None
             try:
                 entry = self._enter(staged, published, start)
@@ -247,32 +246,24 @@ class LocalExecutor:
             self.registry.prune(self._settings.retention_hours * 3600)
 
     def _prepare(self, kind: str, around: Surroundings) -> Prepared:
-        staged, published = self.registry.stage(kind)
+        staged, published = self.registry.stage(kind, around.state)
         try:
             return self._nursery_of_ours().prepare(staged, published, around)
         except BaseException:
             self.registry.discard(staged, published, entered=False)
             raise
 
-    def warm_up(self) -> None:
-        """Prepare the next task, if it is likely to be like the last one: it then only has to be let go."""
+    def warm_up(self, launch: Launch) -> None:
+        """Prepare a task that is to run in these surroundings."""
+        around = surroundings(launch)
         with self._warming:
-            # Only if the last two were alike: a host that runs one command must not pay for a second
-            # one, and one that is like no other is no reason to throw away what was prepared.
-            around, before = self._latest
-            if around is None or around != before or around.stdin.text is not None:
-                return
-            if self._warm is not None and self._warm.around == around:
+            if around.stdin.text is not None or (self._warm is not None and self._warm.around == around):
                 return
             self._chill()
-            try:
-                self._warm = self._prepare("bash", around)
-            except (OSError, OutlastError):
-                pass  # then the next one begins cold
+            self._warm = self._prepare(launch.kind, around)
 
     def _take_warm(self, around: Surroundings) -> Prepared | None:
         with self._warming:
-            self._latest = (around, self._latest[0])
             warm = self._warm
             if warm is None or warm.around != around or self._warm_owner != os.getpid():
                 return None
@@ -423,6 +414,17 @@ class LocalExecutor:
         for guard in (guards.supervisor, guards.keeper):
             if guard:
                 process.send(guard, signal.SIGUSR1)
+
+    def release(self, task_id: str) -> None:
+        """Nobody waits for it any more: what it changes stays its own."""
+        directory = self._directory(task_id)
+        try:
+            # What has ended has told its session already.
+            if os.path.exists(os.path.join(directory, sessionfile.AFTER)):
+                path = os.path.join(directory, sessionfile.MOVED)
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        except OSError:
+            pass  # a full disk, or it was removed: whoever asked has more important things to learn
 
     # --- end -----------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ config.toml   settings, if the user wrote any
 tasks/        one directory for each task
 queue/        what waits, and who may run: see `store.queue`
 staging/      tasks that are being prepared or removed; nothing in here is a task
+sessions/     the state of each session
 index.sqlite  what would take too long to read off 100,000 directories; can be rebuilt
 """
 
@@ -18,7 +19,7 @@ from outlast.errors import StateRefused
 from outlast.frozen import frozen
 
 FORMAT = 1
-_OURS = ("format", "tasks", "staging", "queue", "config.toml", "index.sqlite")
+_OURS = ("format", "tasks", "staging", "queue", "sessions", "config.toml", "index.sqlite")
 
 
 @frozen
@@ -36,6 +37,10 @@ class Home:
         return os.path.join(self.path, "staging")
 
     @property
+    def sessions(self) -> str:
+        return os.path.join(self.path, "sessions")
+
+    @property
     def index(self) -> str:
         return os.path.join(self.path, "index.sqlite")
 
@@ -51,7 +56,7 @@ def open_home(path: str) -> Home:
         _refuse_other_things(path)
         _private(path)
         _check_format(path)  # first: nothing is put into a directory that is refused
-        for directory in (home.tasks, home.staging):
+        for directory in (home.tasks, home.staging, home.sessions):
             _private(directory)
     except OSError as error:
         what = f"{error.filename} is not a directory" if isinstance(error, FileExistsError) else error.strerror

@@ -13,6 +13,7 @@ from outlast.frozen import replaced
 from outlast.store import launchfile, output, view
 from outlast.store.hold import is_held
 from outlast.store.index import Index
+from outlast.store.sessionfile import Sessions
 from outlast.store.status import is_damage, is_pending, is_watched, trouble
 
 TYPE_CHECKING = False
@@ -60,13 +61,18 @@ class Registry:
 
     # --- make ----------------------------------------------------------------------------
 
-    def stage(self, kind: str) -> tuple[str, str]:
-        """Make a directory for a task under a new id: where it is now, and where it will be published."""
+    def stage(self, kind: str, state: str = "") -> tuple[str, str]:
+        """Make a directory for a task under a new id: where it is now, and where it will be published.
+
+        With the `state` of a session it also has what its shell begins with.
+        """
         for _ in range(_ID_TRIES):
             task_id = f"{kind}-{_token()}"
             if not os.path.lexists(self.home.task(task_id)):
                 staged = os.path.join(self.home.staging, f"{task_id}.{_token()}")
                 os.mkdir(staged, 0o700)
+                if state:
+                    Sessions(self.home.sessions).link(state, staged)
                 return staged, self.home.task(task_id)
         raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
 

@@ -51,17 +51,51 @@ _EVAL = (
     + 'else builtin eval "$__outlast_command"; fi'
 )
 
+# The same in a session, whose functions are in session.bash. Four steps: bring back the state,
+# take what only this call has, evaluate the text, dump the state.
+SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.bash")
+# Before there is a task its directory has another name, so what it begins with comes as descriptors.
+BEFORE, START = 4, 5
+_RESTORE = (
+    f"__outlast_dir=$1; __outlast_before=/dev/fd/{BEFORE}; __outlast_start=/dev/fd/{START}; "
+    'builtin . "$2"; builtin shift 2; { builtin . "$__outlast_before"; } 2>/dev/null; '
+    '[[ ${__outlast_new-} != 1 ]] || { [[ -z ${BASH_ENV-} ]] || builtin . "$BASH_ENV"; __outlast_first "$@"; }; '
+    f"exec {BEFORE}<&- {START}<&-; "
+)
+_OVERLAY = "{ __outlast_overlay; } 2>/dev/null; "
+# Not `IFS= read`: IFS may be readonly.
+_TAKE = (
+    'builtin mapfile -d "" -t __outlast_command < "$__outlast_dir/command"; '
+    '[[ ! -e $__outlast_dir/pipes || -n $(BASH_ENV= "$BASH" -n "$__outlast_dir/command" 2>&1) ]] || '
+    "__outlast_tail=$__outlast_stages; "
+)
+_EVALUATE = '__outlast_begin; builtin eval "$__outlast_hot$__outlast_command$__outlast_tail"; '
+_DUMP = (
+    '{ __outlast_code=$?; unset -f builtin; [[ -z $__outlast_hot ]] || builtin eval "$__outlast_hot"; '
+    "__outlast_note; "
+    'builtin trap -p >&"$__outlast_out"; builtin trap - DEBUG ERR RETURN; '
+    '__outlast_save end "$@"; __outlast_code=${__outlast_pipes:-$__outlast_code}; __outlast_again; } >/dev/null 2>&1; '
+    # Without a code the line above could not be begun, for want of a descriptor.
+    'builtin exit "${__outlast_code-${PIPESTATUS-1}}"'
+)
 
-def waiting(directory: str) -> list[str]:
-    """The argument list of a bash that waits for a go and then runs the text in `directory`/command."""
-    return ["bash", "-c", _BEGIN + _WAIT + _EVAL, "bash", directory]
+
+def waiting(directory: str, state: str) -> list[str]:
+    """The argument list of a bash that gets itself ready, waits for a go, and runs the text in `directory`/command."""
+    return _bash(directory, state, _WAIT)
 
 
-def arguments(shell: str, directory: str) -> list[str]:
-    """The argument list that runs the text in `directory`/command at once."""
+def arguments(shell: str, directory: str, state: str = "") -> list[str]:
+    """The argument list that runs the text in `directory`/command at once, in a session's `state` if there is one."""
     if os.path.basename(shell) != "bash":
         return [shell, os.path.join(directory, "command")]
-    return ["bash", "-c", _BEGIN + _EVAL, "bash", directory]
+    return _bash(directory, state, "")
+
+
+def _bash(directory: str, state: str, wait: str) -> list[str]:
+    if state:
+        return ["bash", "-c", _RESTORE + _OVERLAY + wait + _TAKE + _EVALUATE + _DUMP, "bash", directory, SESSION]
+    return ["bash", "-c", _BEGIN + wait + _EVAL, "bash", directory]
 
 
 def wants_pipes(command: str) -> bool:

@@ -11,11 +11,12 @@ import os
 import select
 import socket
 import time
+from fcntl import F_DUPFD_CLOEXEC, fcntl
 
 from outlast import process
 from outlast.errors import OutlastError
 from outlast.model import NeverStarted
-from outlast.store import launchfile, status
+from outlast.store import launchfile, sessionfile, status
 from outlast.supervise import invoke, signals
 from outlast.supervise.forks import fork_into
 from outlast.supervise.post import GO, heard
@@ -32,6 +33,7 @@ CHILDLESS = b"c"  # keeper to supervisor: nothing of the command is left below m
 DONE = b"d"  # supervisor to keeper: I leave because all is recorded, do not replace me
 
 _TELL_AGAIN_S = 0.1
+_HIGH = 16  # above every descriptor that a command is given
 _SHORT_LIFE_S = 1.0
 _SHORT_LIVES = 20  # so many in a row are bad luck (or a test); more are a fault that stays
 
@@ -218,18 +220,18 @@ def _spawn(post: Post, ready: int) -> int | None:
     around = post.around
     if os.path.basename(around.shell) != "bash":
         return None
-    outs = [pipe.writer for pipe in post.pipes]
-    wiring = ((post.stdin.reader, 0), (outs[0], 1), (outs[-1], 2), (ready, invoke.READY))
     here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     mask = os.umask(around.umask)
+    given: list[tuple[int, int]] = []
     try:
+        given = _given(post, ready)
         os.chdir(around.cwd)
         # Not a fork: that would copy our page tables only to throw them away.
         return os.posix_spawn(
             around.shell,
-            invoke.waiting(post.published),
+            invoke.waiting(post.published, around.state),
             _environment(post),
-            file_actions=[(os.POSIX_SPAWN_DUP2, ours, theirs) for ours, theirs in wiring],
+            file_actions=[(os.POSIX_SPAWN_DUP2, *pair) for pair in given],
             setsid=True,
             setsigmask=(),
             setsigdef=signals.WITH_A_DISPOSITION,
@@ -240,6 +242,27 @@ def _spawn(post: Post, ready: int) -> int | None:
         os.umask(mask)
         os.fchdir(here)
         os.close(here)
+        for fd, _ in given:
+            os.close(fd)
+
+
+def _given(post: Post, ready: int = -1) -> list[tuple[int, int]]:
+    """What the command gets: a descriptor of ours, and as which of its own. Called in the task's directory."""
+    outs = [pipe.writer for pipe in post.pipes]
+    pairs = [(post.stdin.reader, 0), (outs[0], 1), (outs[-1], 2)]
+    if ready >= 0:
+        pairs.append((ready, invoke.READY))
+    # High up, so that none is overwritten before its turn comes.
+    given = [(fcntl(fd, F_DUPFD_CLOEXEC, _HIGH), number) for fd, number in pairs]
+    if post.around.state:
+        for name, how, number in (
+            (sessionfile.BEFORE, os.O_RDONLY, invoke.BEFORE),
+            (sessionfile.START, os.O_RDWR, invoke.START),
+        ):
+            fd = os.open(name, how | os.O_NOFOLLOW | os.O_CLOEXEC)
+            given.append((fcntl(fd, F_DUPFD_CLOEXEC, _HIGH), number))
+            os.close(fd)
+    return given
 
 
 def _environment(post: Post) -> dict[str, str]:
@@ -256,14 +279,12 @@ def _become_command(post: Post, ready: int, joined: int) -> NoReturn:
     try:
         if os.read(ready, len(GO)) != GO:
             raise OSError(0, "its guards died before it began")
-        os.dup2(post.stdin.reader, 0)
-        writers = [pipe.writer for pipe in post.pipes]
-        os.dup2(writers[0], 1)
-        os.dup2(writers[-1], 2)
+        for ours, theirs in _given(post):
+            os.dup2(ours, theirs)
         os.chdir(around.cwd)
         os.umask(around.umask)
         _limit(0, around)
-        os.execve(around.shell, invoke.arguments(around.shell, post.published), _environment(post))
+        os.execve(around.shell, invoke.arguments(around.shell, post.published, around.state), _environment(post))
     except OSError as error:
         _tell_why_not(post, f"{error.strerror}: {error.filename or around.shell}")
     os._exit(127)

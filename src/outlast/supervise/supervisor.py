@@ -18,8 +18,9 @@ import time
 
 from outlast import process
 from outlast.errors import OutlastError
+from outlast.frozen import replaced
 from outlast.model import Exited, Stdin, surroundings
-from outlast.store import bell, launchfile, output, record, status
+from outlast.store import bell, launchfile, output, record, sessionfile, status
 from outlast.store.queue import Queue
 from outlast.supervise import ENDED, EXISTS, invoke, request, signals
 from outlast.supervise.ending import end_trees
@@ -362,16 +363,22 @@ class Supervisor:
         if outcome is None:
             return  # reaped by init before anybody could look, on a kernel that does not tell: lost
         elapsed = time.monotonic() - self.post.started_monotonic
-        record.write(
-            "outcome",
-            {
-                "ended": time.time(),
-                "elapsed": round(elapsed, 6),
-                "pipes": self._pipes(outcome, self.post.launch.command),
-            },
-        )
+        self._keep_state()
+        pipes = self._pipes(outcome, self.post.launch.command)
+        record.write("outcome", {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes})
         self._tell_caller()
         self._bell.ring()
+
+    def _keep_state(self) -> None:
+        """Before the end is known: whoever learns of it finds the session's state."""
+        if not self.post.launch.state:
+            return
+        try:
+            # On disk it is without its variables.
+            launch = replaced(self.post.launch, env=self.post.around.env)
+            sessionfile.keep(launch, self.post.task_id, os.path.join("..", "..", "sessions"))
+        except (OSError, ValueError, KeyError):
+            pass  # a full disk, a removed session: the state stays as it was, the task's end is recorded
 
     def _make_way(self) -> None:
         """The command is over: its place is free, and whoever waited for it may begin."""

@@ -12,7 +12,9 @@ from outlast.errors import (
     BadInput,
     InputRefused,
     OutlastError,
+    SessionBusy,
     SystemRefused,
+    UnknownSession,
     UnknownTask,
     named,
 )
@@ -23,7 +25,14 @@ if TYPE_CHECKING:
 
 WRONG_USAGE = 2
 OUR_FAILURE = 125
-_ABOUT_A_TASK = (UnknownTask, AmbiguousTask, AlreadyEnded, InputRefused)  # ordinary answers: exit code 1
+_ABOUT_A_TASK = (
+    UnknownTask,
+    AmbiguousTask,
+    AlreadyEnded,
+    InputRefused,
+    UnknownSession,
+    SessionBusy,
+)  # ordinary answers: exit code 1
 
 # verb: the module that has it, and what it is for
 VERBS = {
@@ -35,6 +44,7 @@ VERBS = {
     "wait": ("look", "wait until tasks end"),
     "kill": ("act", "end tasks, each with its whole tree of processes"),
     "send": ("act", "send text to a task's standard input"),
+    "session": ("session", "show what a session remembers; reset, copy or remove it"),
     "clean": ("act", "remove finished tasks and their output"),
     "doctor": ("doctor", "check what this machine can do"),
     "demo": ("demo", "see the main job in half a minute"),

@@ -184,7 +184,8 @@ class _Foreground:
             return self._attend(command, {**how, "hold": hold}, timeout, patience.then_end)
 
     def _attend(self, command: str, how: dict[str, Any], timeout: float | None, then_end: bool) -> int:
-        task, ours = self._shell.launch(command, background=False, **how)
+        # Without a session's name each call stands for itself.
+        task, ours = self._shell.launch(command, background=False, keeps=self._shell.named, **how)
         self._task_id = task.task_id
         self._leave = self._shell.leaving(command, self._asked.auto_bg or None)
         self._at = dict.fromkeys(STREAMS if task.split else STREAMS[:1], 0)
@@ -194,6 +195,7 @@ class _Foreground:
             if task.status == "pending":
                 timeout = self._await_begin(task, timeout)
             self._show(timeout, then_end and ours)
+            self._shell.release(self._task_id, ours)
         except OSError as error:
             self._say_that_nobody_reads(error)
             raise

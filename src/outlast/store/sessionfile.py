@@ -1,0 +1,245 @@
+"""The sessions of a state directory: one directory for each, with the snapshot of its state.
+
+sessions/NAME/snapshot    replaced by rename, never changed in place
+sessions/NAME/beginning   the first snapshot, to tell what has changed since
+sessions/NAME/lock        held (flock) while a snapshot is replaced
+sessions/.shell-…         the state of a `Shell` without a name, gone with its process
+
+A task has a link to the snapshot it began with, so nothing that happens to the session
+meanwhile can confuse it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+
+from outlast import process
+from outlast.store import snapshot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from outlast.model import Launch
+    from outlast.store.snapshot import Snapshot, State
+
+SNAPSHOT = "snapshot"
+BEGINNING = "beginning"
+DAMAGED = "snapshot.damaged-"
+BEFORE, START, AFTER, MOVED = "before", "start", "state", "moved"  # files of a task
+_LOCK = "lock"
+_PRIVATE = ".shell-"
+_STALE_S = 3600.0  # what is this old is nobody's work in progress
+_MOST_BYTES = 64 << 20  # a snapshot that is larger was not written by us
+
+
+class Sessions:
+    """The sessions below one directory."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def snapshot(self, name: str, begin: Callable[[], bytes]) -> Snapshot:
+        """A session's state. A new session, or one whose snapshot is damaged, begins with what `begin` gives."""
+        try:
+            return self.read(name)
+        except (FileNotFoundError, NotADirectoryError, snapshot.Damaged):
+            pass
+        os.makedirs(self._of(name), 0o700, exist_ok=True)
+        with _Locked(self._of(name)):
+            try:
+                return self.read(name)  # somebody was quicker
+            except FileNotFoundError:
+                pass
+            except snapshot.Damaged:
+                self._set_aside(name)
+            data = begin()
+            _replace(self._of(name), data)
+            _replace(self._of(name), data, BEGINNING)
+            return snapshot.read(data)
+
+    def read(self, name: str) -> Snapshot:
+        """A session's state as it is; raises if there is none, or if it is damaged."""
+        return snapshot.read(_bytes(self._of(name, SNAPSHOT)))
+
+    def link(self, name: str, staged: str) -> None:
+        """Give a staged task what it begins with, and files to write to: its umask must not decide about them."""
+        source, target = self._of(name, SNAPSHOT), os.path.join(staged, BEFORE)
+        try:
+            os.link(source, target)
+        except OSError:  # another file system, or one without links
+            with open(_new(target), "wb") as file:
+                file.write(_bytes(source))
+        for name_of_file in (START, AFTER):
+            os.close(_new(os.path.join(staged, name_of_file)))
+
+    def reset(self, name: str, data: bytes) -> None:
+        """Let a session begin anew, whatever it had."""
+        with _Locked(self._of(name)):
+            _replace(self._of(name), data)
+            _replace(self._of(name), data, BEGINNING)
+            for path in self.damages(name):
+                os.unlink(path)
+
+    def copy(self, name: str, target: str) -> None:
+        """A second session in the same state; FileExistsError if there is one of this name."""
+        found = self.read(name)
+        aside = self._of(f".copy-{os.urandom(4).hex()}")
+        os.mkdir(aside, 0o700)
+        try:
+            data = snapshot.again(found)
+            _replace(aside, data)
+            _replace(aside, self._beginning(name, data), BEGINNING)
+            # Not over one that is there: a directory that is not empty is never replaced.
+            os.rename(aside, self._of(target))
+        except OSError as error:
+            from shutil import rmtree
+
+            rmtree(aside, ignore_errors=True)
+            if error.errno == errno.ENOTEMPTY:
+                raise FileExistsError(error.errno, error.strerror) from None
+            raise
+
+    def beginning(self, name: str) -> State:
+        """What a session began with; nothing if that is not known any more."""
+        try:
+            return snapshot.read(_bytes(self._of(name, BEGINNING))).state()
+        except (OSError, snapshot.Damaged):
+            return {}
+
+    def _beginning(self, name: str, otherwise: bytes) -> bytes:
+        try:
+            return _bytes(self._of(name, BEGINNING))
+        except OSError:
+            return otherwise
+
+    def names(self) -> list[str]:
+        """Every session that has a state, or had one."""
+        return sorted(name for name in os.listdir(self.path) if not name.startswith("."))
+
+    def damages(self, name: str) -> list[str]:
+        """Snapshots that were found damaged and set aside."""
+        return sorted(self._of(name, file) for file in os.listdir(self._of(name)) if file.startswith(DAMAGED))
+
+    def remove(self, name: str) -> None:
+        """Forget a session's state. A command of it that still runs finds nothing to change."""
+        from shutil import rmtree
+
+        # Renamed first: nobody ever sees half a session.
+        aside = self._of(f".gone-{os.urandom(4).hex()}")
+        os.rename(self._of(name), aside)
+        rmtree(aside, ignore_errors=True)
+
+    def private(self) -> str:
+        """A name for the state of this process' own, which others know to be stale when the process is gone."""
+        me = process.identity(os.getpid())
+        return f"{_PRIVATE}{me.pid}-{me.tick}-{os.urandom(4).hex()}"
+
+    def sweep(self) -> None:
+        """Remove the private states of processes that are gone."""
+        for name in list(self._stale()):
+            try:
+                self.remove(name)
+            except OSError:
+                continue  # somebody else did, or will
+
+    def _stale(self) -> Iterator[str]:
+        for name in os.listdir(self.path):
+            if name.startswith(_PRIVATE):
+                pid, tick, _ = name.removeprefix(_PRIVATE).split("-")
+                stat = process.stat_of(int(pid))
+                if stat is None or str(stat.tick) != tick:
+                    yield name
+            elif name.startswith(".") and os.stat(self._of(name)).st_mtime < time.time() - _STALE_S:
+                yield name  # being copied or removed by somebody who died
+
+    def _set_aside(self, name: str) -> None:
+        os.rename(self._of(name, SNAPSHOT), self._of(name, f"{DAMAGED}{time.time_ns()}"))
+
+    def _of(self, name: str, file: str = "") -> str:
+        return os.path.join(self.path, name, file) if file else os.path.join(self.path, name)
+
+
+# --- at the end of a task ----------------------------------------------------------------
+
+
+def keep(launch: Launch, task_id: str, sessions: str) -> None:
+    """In a task's directory: give its session what its command changed. Whoever does it twice does it once."""
+    try:
+        if launch.keeps and not os.path.exists(MOVED):
+            _commit(launch, task_id, os.path.join(sessions, launch.state))
+    finally:
+        for name in (BEFORE, START, AFTER):
+            try:
+                os.unlink(name)
+            except OSError:
+                pass
+
+
+def _commit(launch: Launch, task_id: str, session: str) -> None:
+    before = snapshot.read(_bytes(BEFORE))
+    ground = before.state()
+    dump = snapshot.dumped(_bytes(AFTER), before.mark, ground)
+    if dump is None:
+        return  # it was replaced by `exec`, or killed: the state stays as it was
+    if before.first and (begun := snapshot.dumped(_bytes(START), before.mark, ground)):
+        ground = {**begun.state, snapshot.DIRECTORY: ground[snapshot.DIRECTORY]}
+    start = snapshot.laid_over(ground, launch.env, launch.cwd)
+    end = snapshot.settled(start, dump)
+    with _Locked(session):
+        current = snapshot.read(_bytes(os.path.join(session, SNAPSHOT)))
+        if current.task == task_id:
+            return  # whoever was here before us did it, and died then
+        base = ground if current.mark == before.mark else current.state()
+        if current.first:
+            base = snapshot.grounded(base, ground)
+        _write_if_changed(session, current, task_id, snapshot.merged(base, start, end), base)
+
+
+def _write_if_changed(session: str, current: Snapshot, task_id: str, state: State, base: State) -> None:
+    if state == base and not current.first:
+        return
+    data = snapshot.compose(
+        state, generation=current.generation + 1, task=task_id, made=time.time(), environ=current.environ
+    )
+    _replace(session, data)
+
+
+class _Locked:
+    """The lock of a session, held for as long as replacing its snapshot takes."""
+
+    def __init__(self, session: str) -> None:
+        # Without O_CREAT in a directory that is gone there is nothing to lock: the session was removed.
+        self._fd = os.open(os.path.join(session, _LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+    def __enter__(self) -> None:
+        fcntl.flock(self._fd, fcntl.LOCK_EX)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+
+def _replace(session: str, data: bytes, name: str = SNAPSHOT) -> None:
+    aside = os.path.join(session, f".{os.urandom(4).hex()}")
+    try:
+        with open(_new(aside), "wb") as file:
+            file.write(data)
+        os.rename(aside, os.path.join(session, name))
+    except BaseException:
+        try:
+            os.unlink(aside)
+        except OSError:
+            pass
+        raise
+
+
+def _new(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _bytes(path: str) -> bytes:
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        return file.read(_MOST_BYTES)

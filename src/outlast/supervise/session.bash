@@ -1,0 +1,224 @@
+# What runs inside of a session's bash: restoring, noticing the end, dumping the state.
+# Sourced before anything of the user's exists, so no alias of theirs is in here. What comes
+# after the command calls builtins by `builtin`: functions may have their names by then.
+__outlast_mark= __outlast_hot= __outlast_trust=0 __outlast_complete=0 __outlast_mentions= __outlast_tail=
+
+# One more line behind the command: the status of each stage of its last pipeline.
+__outlast_stages=$'\n{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); } >/dev/null 2>&1'
+
+# The net: the command left by `exit`, or because of `set -e`. Evaluated where it left, perhaps inside of a function.
+__outlast_net='{
+    __outlast_pipes=("$?" "${PIPESTATUS[@]}"); __outlast_code=$__outlast_pipes
+    unset -f builtin
+    __outlast_note
+    \builtin printf "\n#%s locals\n" "$__outlast_mark" >&"$__outlast_out"
+    \builtin local -p >&"$__outlast_out"
+    \builtin mapfile -d "" -u "$__outlast_in" __outlast_traps
+    \builtin trap -p >&"$__outlast_out"
+    \builtin trap - DEBUG ERR RETURN
+    __outlast_save exit "$@"
+} >/dev/null 2>&1
+[[ -z ${__outlast_action-} ]] || { __outlast_again; \builtin eval "$__outlast_action"; }'
+
+__outlast_overlay() {
+    # Variables that only this call has.
+    builtin local __outlast_name
+    for __outlast_name in ${__outlast_drop-}; do builtin unset -v "$__outlast_name"; done
+    for __outlast_name in "${!__outlast_env_@}"; do
+        builtin export "${__outlast_name#__outlast_env_}=${!__outlast_name}"
+        builtin unset -v "$__outlast_name"
+    done
+    builtin unset -v __outlast_drop
+}
+
+__outlast_dirs() {
+    # The stack below the current directory, its lowest first. Directories may be gone.
+    builtin local __outlast_at
+    for ((__outlast_at = $#; __outlast_at > 0; __outlast_at--)); do builtin pushd -n "${!__outlast_at}"; done >/dev/null
+}
+
+__outlast_begin() {
+    # The command is known and about to be evaluated.
+    builtin trap "$__outlast_net" EXIT
+    # In posix mode no function can stand before a special builtin.
+    if [[ ! -o posix && (-n $__outlast_mentions || $__outlast_command == *trap*) ]] &&
+        ! builtin declare -F trap >/dev/null &&
+        [[ -n $__outlast_mentions || $__outlast_command =~ $__outlast_shows_exit ]]; then
+        __outlast_catch_traps
+    fi
+}
+
+# An EXIT trap is set, or traps are listed: `trap`, `trap -p`.
+__outlast_shows_exit='trap.*([Ee][Xx][Ii][Tt]|[[:space:]]0)|trap[[:space:]]*($|-p|[;&|)}])'
+builtin declare -A __outlast_pseudo
+
+__outlast_pseudo_traps() {
+    # Inside of a function bash does not show these.
+    builtin local __outlast_sig
+    for __outlast_sig in RETURN DEBUG ERR; do
+        [[ -z ${__outlast_pseudo[$__outlast_sig]-} ]] || [[ $# -gt 0 && " ${*^^} " != *$__outlast_sig* ]] ||
+            builtin printf "trap -- '%s' %s\n" \
+                "${__outlast_pseudo[$__outlast_sig]//\'/$__outlast_quote}" "$__outlast_sig"
+    done
+}
+__outlast_quote="'\\''"
+
+__outlast_catch_traps() {
+    # The user's own EXIT trap is kept aside, so that it does not replace the net.
+    trap() {
+        if [[ $BASHPID != "$$" ]]; then builtin trap "$@"; return; fi
+        { builtin local -; builtin set +xeu; } 2>/dev/null
+        builtin local __outlast_do=- __outlast_sig __outlast_rest __outlast_ok=0
+        __outlast_rest=()
+        if (($# == 0)) || [[ $1 == -[lp]* ]]; then
+            builtin trap -- "${__outlast_action--}" EXIT
+            builtin trap "$@" || __outlast_ok=$?
+            builtin trap -- "$__outlast_net" EXIT
+            [[ ${1-} == -l ]] || __outlast_pseudo_traps "${@:2}"
+            return "$__outlast_ok"
+        fi
+        [[ $1 != -- ]] || builtin shift
+        if (($# > 1)); then __outlast_do=$1; builtin shift; fi
+        for __outlast_sig; do
+            case ${__outlast_sig^^} in
+                EXIT | SIGEXIT | 0)
+                    __outlast_action=$__outlast_do
+                    [[ $__outlast_do != - ]] || builtin unset -v __outlast_action
+                    ;;
+                # A function's end would bring back what was removed with `-`.
+                ERR | DEBUG | RETURN)
+                    builtin trap -- "${__outlast_do#-}" "$__outlast_sig"
+                    __outlast_pseudo[${__outlast_sig^^}]=${__outlast_do#-}
+                    ;;
+                *) __outlast_rest+=("$__outlast_sig") ;;
+            esac
+        done
+        ((${#__outlast_rest[@]} == 0)) || builtin trap -- "$__outlast_do" "${__outlast_rest[@]}" || __outlast_ok=$?
+        return "$__outlast_ok"
+    }
+}
+
+__outlast_refresh() {
+    # BASHOPTS is only true after somebody used shopt; this changes nothing else.
+    if builtin shopt -q cmdhist; then builtin shopt -s cmdhist; else builtin shopt -u cmdhist; fi
+    __outlast_shown=$BASHOPTS
+}
+
+__outlast_open() {
+    # The file `$1` that is dumped to. What is needed only now is written to it as well and read back:
+    # a command substitution would fork. Only ever appended to: cutting it would make ext4 write it
+    # to the disk when it is closed.
+    builtin exec {__outlast_out}>>"$1" {__outlast_in}<"$1"
+}
+
+__outlast_note() {
+    # What the rest of the dump has to change first.
+    __outlast_opts=$SHELLOPTS __outlast_flags=$- __outlast_posix=
+    builtin set +aefkuvxCET
+    builtin trap '' XFSZ
+    __outlast_open "$__outlast_dir/state"
+    __outlast_refresh
+    if [[ -o posix ]]; then
+        builtin declare -p POSIXLY_CORRECT >&"$__outlast_out"
+        builtin mapfile -d '' -t -u "$__outlast_in" __outlast_posix
+        builtin set +o posix
+    fi
+}
+
+__outlast_save() {
+    # After the command: how it left, then its positional parameters. The traps are in the file already.
+    builtin unset -v __outlast_command
+    __outlast_how=$1
+    builtin shift
+    if [[ -w $__outlast_dir/pipes && -n ${__outlast_pipes-} ]]; then
+        builtin printf '%s ' "$__outlast_how" "${__outlast_pipes[@]}" >>"$__outlast_dir/pipes"
+    fi
+    builtin mapfile -d '' -t -u "$__outlast_in" __outlast_traps
+    if [[ ${__outlast_traps-} == *"__outlast_save exit"* ]]; then
+        if [[ $__outlast_how == end && -n ${__outlast_action-} ]]; then
+            builtin trap -- "$__outlast_action" EXIT
+        else
+            builtin trap - EXIT
+        fi
+    fi
+    __outlast_trust=1
+    [[ ! -e $__outlast_dir/before ]] || __outlast_dump "$@"
+}
+
+__outlast_dump() {
+    {
+        __outlast_functions
+        builtin printf "\n#$__outlast_mark %s\n%s" "options $__outlast_opts" '' "shopts $__outlast_shown" '' \
+            variable "$__outlast_posix"
+        builtin printf "\n#$__outlast_mark stack"
+        builtin printf ' %s' "${FUNCNAME[@]}"
+        builtin printf "\n\n#$__outlast_mark traps\n%s\n#$__outlast_mark umask\n" "${__outlast_traps-}"
+        builtin umask
+        builtin printf "\n#$__outlast_mark directory\n"
+        builtin pwd
+        builtin printf "\n#$__outlast_mark positional\n"
+        (($# == 0)) || builtin printf ' %q' "$@"
+        builtin printf "\n#$__outlast_mark dirs\n"
+        ((${#DIRSTACK[@]} < 2)) || builtin printf ' %q' "${DIRSTACK[@]:1}"
+        builtin printf "\n#$__outlast_mark aliases\n"
+        for __outlast_name in "${!BASH_ALIASES[@]}"; do
+            builtin printf 'builtin alias -- %q\n' "$__outlast_name=${BASH_ALIASES[$__outlast_name]}"
+        done
+        __outlast_variables
+        builtin printf "\n#$__outlast_mark end %s %s\n" "$__outlast_how" "$__outlast_complete"
+    } >&"$__outlast_out"
+    exec {__outlast_out}>&- {__outlast_in}<&- # not by `builtin`: that would open them again
+}
+
+__outlast_functions() {
+    # Printing thousands of lines takes longer than all the rest: functions that still come from
+    # the snapshot are only named. Bash tells where one comes from when asked for what debuggers
+    # need; without DEBUG and RETURN traps, which are gone by now, that changes nothing else.
+    builtin printf "\n#$__outlast_mark functions\n"
+    builtin declare -F
+    builtin mapfile -s 2 -t -u "$__outlast_in" __outlast_names
+    __outlast_names=("${__outlast_names[@]#declare -* }")
+    if ((__outlast_trust)); then
+        builtin shopt -s extdebug
+        builtin printf "\n#$__outlast_mark sources\n"
+        builtin declare -F -- "${__outlast_names[@]}"
+        builtin shopt -u extdebug
+        builtin mapfile -s 2 -t -u "$__outlast_in" __outlast_names
+        __outlast_names=("${__outlast_names[@]##* "$__outlast_before"}")
+    fi
+    for __outlast_name in "${__outlast_names[@]}"; do
+        [[ -n $__outlast_name && $__outlast_name != __outlast_* ]] || continue
+        builtin printf "\n#$__outlast_mark function %s\n" "${__outlast_name%% *}"
+        builtin declare -f -- "${__outlast_name%% *}"
+    done
+}
+
+if ((BASH_VERSINFO[0] > 5 || BASH_VERSINFO[0] == 5 && BASH_VERSINFO[1] >= 2)); then
+    __outlast_variables() {
+        builtin printf "\n#$__outlast_mark variables\n"
+        builtin declare -p
+    }
+else
+    __outlast_variables() {
+        # An older bash prints a value with a newline on two lines.
+        while builtin read -r __outlast_name; do
+            builtin printf "\n#$__outlast_mark variable\n"
+            builtin declare -p -- "$__outlast_name"
+        done < <(builtin compgen -v)
+    }
+fi
+
+__outlast_first() {
+    # A new session: what a bash begins with by itself is part of what the command begins with.
+    builtin local __outlast_how=end __outlast_traps= __outlast_posix= __outlast_opts=$SHELLOPTS
+    __outlast_refresh
+    __outlast_open "$__outlast_start"
+    __outlast_dump "$@" 2>/dev/null
+}
+
+__outlast_again() {
+    # Before the user's own EXIT trap: its options, without those that show what is ours, and its $?.
+    __outlast_flags=${__outlast_flags//[cisexv]/}
+    builtin set "-$__outlast_flags"
+    builtin return "$__outlast_code"
+}

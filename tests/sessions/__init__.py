@@ -1,0 +1,1 @@
+"""What a session remembers: tables, properties against one long-lived bash, faults."""
