@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from pathlib import Path
 
@@ -139,23 +140,56 @@ def test_many_are_ended_by_one_call(home):
         assert len(ended) == len(set(ended)) >= 2 * len(tasks)
 
 
-def test_tasks_in_a_row_leave_nothing_behind(home):
-    """No process, no descriptor, and no memory that grows."""
-    with Shell.open(home=home) as shell:
+def run_in_a_row(home: str, count: int) -> list[float]:
+    """Foreground commands of one session, with a state to restore and to keep: nothing leaks; how long each took."""
+    took = []
+    with Shell.open(home=home, session="row") as shell:
         for n in range(20):
-            shell.run(f"exit {n}")
+            shell.run(f"N={n}; f{n}() {{ echo $N; }}; exit {n}")
         descriptors, size = len(os.listdir("/proc/self/fd")), memory(os.getpid())["private"]
-        for n in range(100):
-            assert shell.run(f"exit {n}").exit_code == n
+        nursery = shell.executor._nursery
+        assert nursery is not None
+        held = len(os.listdir(f"/proc/{nursery._pid}/fd"))
+        for n in range(count):
+            began = time.perf_counter()
+            # Every tenth changes the state, the others find it.
+            result = shell.run(f"N={n}" if n % 10 == 0 else "f3")
+            took.append(time.perf_counter() - began)
+            assert (result.exit_code, result.output) == (0, "" if n % 10 == 0 else f"{n - n % 10}\n")
         assert len(os.listdir("/proc/self/fd")) == descriptors
-        assert memory(os.getpid())["private"] < size + 10 * MIB
+        assert len(os.listdir(f"/proc/{nursery._pid}/fd")) == held
+        assert memory(os.getpid())["private"] < size + 20 * MIB
         eventually(
             lambda: not [one for one in processes_of(home).values() if "nursery" not in one and "/staging/" not in one]
         )
-        nursery = shell.executor._nursery
-        assert nursery is not None
         assert not zombies_of(nursery._pid)
         assert memory(nursery._pid)["private"] < 10 * MIB
+        assert len(os.listdir(os.path.join(home, "staging"))) <= 1
+    assert not [name for name in os.listdir(os.path.join(home, "sessions")) if name.startswith(".")]
+    return took
+
+
+def test_tasks_in_a_row_leave_nothing_behind(home):
+    """No process, no descriptor, no file, and no memory that grows."""
+    run_in_a_row(home, 200)
+    assert len(os.listdir(os.path.join(home, "tasks"))) == 220
+
+
+def test_what_is_kept_for_no_time_is_gone(home, monkeypatch):
+    monkeypatch.setenv("OUTLAST_RETENTION_HOURS", "0")
+    run_in_a_row(home, 200)
+    assert len(os.listdir(os.path.join(home, "tasks"))) < 100
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_ten_thousand_commands_in_one_session(home, capsys):
+    """Nothing leaks, and the last is as fast as the first."""
+    took = run_in_a_row(home, 10_000)
+    first, last = statistics.median(took[:500]), statistics.median(took[-500:])
+    with capsys.disabled():
+        print(f"\n10,000 in a row: the first 500 {first * 1000:.2f} ms each, the last {last * 1000:.2f} ms")
+    assert last < first * 3  # on a shared machine: what grows with the number of tasks would be far beyond
 
 
 def test_what_running_tasks_might_keep_costs_no_finished_task(home, monkeypatch):

@@ -625,7 +625,7 @@ def shorter(one: float | None, other: float | None) -> float | None:
 def _how_asked(grant: Grant, keeps: bool) -> tuple[object, ...]:
     """What decides whether two launches can use the same preparation."""
     one = grant.request
-    return keeps, one.cwd, one.env, one.stdin, one.shell, one.split, one.background
+    return bool(keeps), one.cwd, one.env, one.stdin, one.shell, one.split
 
 
 class Patience:

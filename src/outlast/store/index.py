@@ -22,19 +22,40 @@ if TYPE_CHECKING:
     Entry = tuple[int, int]
     """Which index a task was entered in."""
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS tasks (
-    id TEXT PRIMARY KEY, session TEXT NOT NULL, created REAL NOT NULL,
-    kept_bytes INTEGER NOT NULL,  -- what it may keep while it runs, what it does keep once closed
-    ended REAL, view TEXT         -- set once it is closed: nothing about it changes any more
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS newest ON tasks (created);
-CREATE TABLE IF NOT EXISTS lines (
-    id TEXT NOT NULL, file TEXT NOT NULL, size INTEGER NOT NULL, lines INTEGER NOT NULL, PRIMARY KEY (id, file)
-) WITHOUT ROWID;
-"""
-_KEPT_BYTES = "SELECT coalesce(sum(kept_bytes), 0) FROM tasks"
-_VERSION = 1
+_SCHEMA = (
+    "DROP TABLE IF EXISTS tasks",
+    "DROP TABLE IF EXISTS lines",
+    "DROP TABLE IF EXISTS sums",
+    """CREATE TABLE tasks (
+        id TEXT PRIMARY KEY, session TEXT NOT NULL, created REAL NOT NULL,
+        kept_bytes INTEGER NOT NULL,  -- what it may keep while it runs, what it does keep once closed
+        ended REAL, view TEXT         -- set once it is closed: nothing about it changes any more
+    ) WITHOUT ROWID""",
+    "CREATE INDEX newest ON tasks (created)",
+    "CREATE INDEX unfinished ON tasks (created) WHERE ended IS NULL",
+    "CREATE INDEX finished ON tasks (ended) WHERE ended IS NOT NULL",
+    """CREATE TABLE lines (
+        id TEXT NOT NULL, file TEXT NOT NULL, size INTEGER NOT NULL, lines INTEGER NOT NULL, PRIMARY KEY (id, file)
+    ) WITHOUT ROWID""",
+    # What all tasks keep, and the finished ones among them: every start asks, however many there are.
+    "CREATE TABLE sums (kept_bytes INTEGER NOT NULL, finished_bytes INTEGER NOT NULL)",
+    "INSERT INTO sums VALUES (0, 0)",
+    """CREATE TRIGGER entered AFTER INSERT ON tasks BEGIN
+        UPDATE sums SET kept_bytes = kept_bytes + new.kept_bytes,
+            finished_bytes = finished_bytes + iif(new.ended IS NULL, 0, new.kept_bytes);
+    END""",
+    """CREATE TRIGGER changed AFTER UPDATE ON tasks BEGIN
+        UPDATE sums SET kept_bytes = kept_bytes - old.kept_bytes + new.kept_bytes,
+            finished_bytes = finished_bytes - iif(old.ended IS NULL, 0, old.kept_bytes)
+                + iif(new.ended IS NULL, 0, new.kept_bytes);
+    END""",
+    """CREATE TRIGGER forgotten AFTER DELETE ON tasks BEGIN
+        UPDATE sums SET kept_bytes = kept_bytes - old.kept_bytes,
+            finished_bytes = finished_bytes - iif(old.ended IS NULL, 0, old.kept_bytes);
+    END""",
+)
+_KEPT_BYTES = "SELECT kept_bytes FROM sums"
+_VERSION = 2
 _BUSY_S = 10.0
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _WAL_PAGES = 100  # of 4 KiB, then they go into the index itself: its log takes less than half a megabyte
@@ -133,18 +154,30 @@ class Index:
     def _open(self, name: str) -> sqlite3.Connection:
         db = sqlite3.connect(name, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
-            if db.execute("PRAGMA user_version").fetchone()[0] != _VERSION:
+            if not _is_up_to_date(db):
                 db.execute("PRAGMA journal_mode = WAL")
-                db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA}")
-                db.executemany("INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL)", self._on_disk())
-                db.execute(f"PRAGMA user_version = {_VERSION}")  # with the rest or not at all
-                db.execute("COMMIT")
+                self._begin_anew(db)
             db.execute("PRAGMA synchronous = OFF")  # a crash of the machine costs the index, which can be rebuilt
             db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
         except BaseException:
             db.close()
             raise
         return db
+
+    def _begin_anew(self, db: sqlite3.Connection) -> None:
+        """With what is on disk: all of it or not at all, and only once, whoever else is about to."""
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            if not _is_up_to_date(db):
+                for statement in _SCHEMA:
+                    db.execute(statement)
+                db.executemany("INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL)", self._on_disk())
+                db.execute(f"PRAGMA user_version = {_VERSION}")
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
 
     def close(self) -> None:
         with self._one_at_a_time:
@@ -176,8 +209,7 @@ class Index:
         return may_keep
 
     def finished_bytes(self) -> int:
-        query = "SELECT coalesce(sum(kept_bytes), 0) FROM tasks WHERE ended IS NOT NULL"
-        return int(self._db.execute(query).fetchone()[0])
+        return int(self._found("SELECT finished_bytes FROM sums")[0][0])
 
     def enter(self, rows: Iterable[tuple[str, str, float, int]]) -> None:
         """Enter tasks that were found on disk."""
@@ -235,7 +267,10 @@ class Index:
 
     def ended_before(self, moment: float, most: int, session: str | None = None) -> list[str]:
         """Finished tasks (of a session) whose end is longest ago."""
-        query = "SELECT id FROM tasks WHERE ended <= ? AND session = coalesce(?, session) ORDER BY ended LIMIT ?"
+        query = (
+            "SELECT id FROM tasks WHERE ended IS NOT NULL AND ended <= ? AND session = coalesce(?, session) "
+            "ORDER BY ended LIMIT ?"
+        )
         return [str(row[0]) for row in self._found(query, moment, session, most)]
 
     def lines(self, task_id: str) -> dict[str, tuple[int, int]]:
@@ -247,6 +282,10 @@ class Index:
         self._note("DELETE FROM lines WHERE id = ?", (task_id,))  # also of files that rolled away
         rows = [(task_id, file, size, lines) for file, (size, lines) in counts.items()]
         self._note("INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?)", *rows)
+
+
+def _is_up_to_date(db: sqlite3.Connection) -> bool:
+    return bool(db.execute("PRAGMA user_version").fetchone()[0] == _VERSION)
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
