@@ -18,7 +18,7 @@ import pytest
 from outlast import Shell, Task, process
 from outlast.errors import AlreadyEnded, BadInput, DamagedTask, NewerTask, StartFailed, UnknownTask
 from outlast.frozen import fields, replaced
-from outlast.store import record, registry, status
+from outlast.store import record, registry, staging, status
 from tests.conftest import eventually
 from tests.faults.support import end_both
 
@@ -170,8 +170,8 @@ def next_ids(monkeypatch):
     """Let the next ids be these, then random ones again; what is left of them."""
 
     def choose(*task_ids):
-        tokens, real = [task_id.removeprefix("bash-") for task_id in task_ids], registry._token
-        monkeypatch.setattr(registry, "_token", lambda: tokens.pop(0) if tokens else real())
+        tokens, real = [task_id.removeprefix("bash-") for task_id in task_ids], staging.token
+        monkeypatch.setattr(staging, "token", lambda: tokens.pop(0) if tokens else real())
         return tokens
 
     return choose
@@ -228,7 +228,7 @@ def test_a_collision_at_the_last_moment_is_tried_again(shell, home, next_ids, mo
 
 def test_ids_that_are_all_taken_are_an_error_that_leaves_nothing(shell, home, monkeypatch):
     first = shell.run("true")
-    monkeypatch.setattr(registry, "_token", lambda: first.task_id.removeprefix("bash-"))
+    monkeypatch.setattr(staging, "token", lambda: first.task_id.removeprefix("bash-"))
     with pytest.raises(StartFailed, match="No free task id"):
         shell.run("true")
     assert os.listdir(os.path.join(home, "tasks")) == [first.task_id]

@@ -46,6 +46,7 @@ _QUIET = {
 _UNSET = ("FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "LS_COLORS")
 _ASKS_FOR_COLOUR = ("FORCE_COLOR", "CLICOLOR_FORCE")
 _NO_COLOUR = ("NO_COLOR", "CLICOLOR")
+_LIMITS: dict[str, int] = {}  # what the system has, by name
 _OWN = ("OUTLAST_TASK_ID",)
 _GIVEN = ("OUTLAST_SESSION", *_OWN)  # by us to each command, and in no snapshot
 
@@ -106,8 +107,9 @@ def _rlimits() -> dict[str, tuple[int, int]]:
     """Soft and hard, by name: whoever starts the command may be a stranger with others."""
     import resource
 
-    names = [name for name in dir(resource) if name.startswith("RLIMIT_")]
-    return {name: resource.getrlimit(getattr(resource, name)) for name in names}
+    if not _LIMITS:
+        _LIMITS.update({name: getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
+    return {name: resource.getrlimit(which) for name, which in _LIMITS.items()}
 
 
 def first_snapshot(environ: Mapping[str, str], session: str, fallback: str = "") -> bytes:

@@ -90,8 +90,8 @@ class Shell:
         self._state = self.session if self.named else ""  # of its own, from the first `run` on
         self._owner = os.getpid()
         self._guard = threading.Lock()
-        self._asked: tuple[Grant, bool] | None = None  # the last launch, and
-        self._asked_before: tuple[Grant, bool] | None = None
+        self._asked: tuple[Grant, Launch] | None = None  # the last launch, and
+        self._asked_before: tuple[Grant, Launch] | None = None
 
     @classmethod
     def open(
@@ -194,8 +194,9 @@ class Shell:
             command, session=self.session, background=background, after=self._all_found(after), **how
         )
         grant = decide(request, self.policy)
-        started = self.executor.start_or_find(self._prepared(grant, keeps), hold)
-        self._asked, self._asked_before = (grant, keeps), self._asked
+        launch = self._prepared(grant, keeps)
+        started = self.executor.start_or_find(launch, hold)
+        self._asked, self._asked_before = (grant, launch), self._asked
         return started
 
     def _prepared(self, grant: Grant, keeps: bool) -> Launch:
@@ -218,9 +219,12 @@ class Shell:
         asked, before = self._asked, self._asked_before
         if asked is None or before is None or _how_asked(*asked) != _how_asked(*before):
             return
+        grant, launch = asked
         try:
-            self.executor.warm_up(self._prepared(*asked))
-        except (OSError, OutlastError):
+            if launch.state and self.sessions.read(launch.state).mark != launch.snapshot:
+                launch = self._prepared(grant, launch.keeps)
+            self.executor.warm_up(launch)
+        except (OSError, ValueError, OutlastError):
             pass  # then the next one begins cold
 
     def _begin_own_state(self) -> None:
@@ -622,10 +626,10 @@ def shorter(one: float | None, other: float | None) -> float | None:
     return other if one is None else one if other is None else min(one, other)
 
 
-def _how_asked(grant: Grant, keeps: bool) -> tuple[object, ...]:
+def _how_asked(grant: Grant, launch: Launch) -> tuple[object, ...]:
     """What decides whether two launches can use the same preparation."""
     one = grant.request
-    return bool(keeps), one.cwd, one.env, one.stdin, one.shell, one.split
+    return launch.state, one.cwd, one.env, one.stdin, one.shell, one.split
 
 
 class Patience:

@@ -20,6 +20,7 @@ from outlast.model import Task, surroundings
 from outlast.permissions import decide
 from outlast.sessions import prepare
 from outlast.store import status
+from outlast.store.staging import stage
 from outlast.supervise import request, signals, supervisor
 from tests.conftest import eventually
 from tests.faults.support import closed, dice, guard, replace
@@ -54,7 +55,7 @@ class Odd:
         asked = asking.request(command, session=shell.session, limit=limit)
         launch = prepare(decide(asked, "yolo"), shell.settings, os.environ)
         registry, around = shell.executor.registry, surroundings(launch)
-        staged, published = registry.stage(launch.kind)
+        staged, published = stage(registry.home, launch.kind, around)
         assert registry.enter(staged, published, launch, shell.settings.state_limit_bytes)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         (wanted,) = request.wanted(staged, published, around)

@@ -22,9 +22,10 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import OutlastError, StartFailed, StateRefused
-from outlast.model import Result, Stdin, Task
+from outlast.model import Result, Stdin, Task, surroundings
 from outlast.store import launchfile, record
 from outlast.store.output import Source, bound_of
+from outlast.store.staging import stage
 from outlast.supervise.pump import Pump
 from tests.conftest import PATIENCE_S, Cli, end_all, eventually, processes_of
 from tests.faults.support import closed, directory_of, replace
@@ -514,7 +515,7 @@ def test_a_start_in_progress_keeps_its_share(home: str) -> None:
     with with_settings(home, state_limit_bytes=8 * MIB) as shell:
         registry = shell.executor.registry
         launch = launchfile.read(directory_of(shell.run("true")))[0]
-        staged, published = registry.stage(launch.kind)
+        staged, published = stage(registry.home, launch.kind, surroundings(launch))
         assert registry.enter(staged, published, launch, 8 * MIB)
         assert os.path.basename(published) not in [task.task_id for task in shell.list()]
         assert registry.index.row(os.path.basename(published)) is not None

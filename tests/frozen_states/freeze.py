@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from outlast import Shell, Task
 from outlast.frozen import fields
-from outlast.store import record, registry
+from outlast.store import record, staging
 from outlast.store.home import FORMAT
 
 HERE = Path(__file__).parent
@@ -53,7 +53,7 @@ def _run_all() -> dict[str, Task]:
     os.environ.clear()
     os.environ.update({"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})
     numbers = iter(range(1, 100))
-    registry._token = lambda: f"{next(numbers):08x}"
+    staging.token = lambda: f"{next(numbers):08x}"
     tasks = {}
     for name, command in COMMANDS.items():
         os.environ["OUTLAST_OUTPUT_LIMIT_BYTES"] = "1024" if name == "bounded" else "100000"

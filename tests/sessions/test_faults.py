@@ -116,6 +116,7 @@ def test_committing_twice_changes_once(
         Path("state").write_text(f'\n#{mark} variables\ndeclare -- n="{value}"\n\n#{mark} end end 0\n')
         sessionfile.keep(launch, "bash-1", named.sessions.path)
     assert named.sessions.read("s").state()[snapshot.VARIABLE, b"n"] == b'declare -- n="2"'
+    sessionfile.tidy()
     assert os.listdir(tmp_path) == []
 
 

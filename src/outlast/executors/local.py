@@ -19,6 +19,7 @@ from outlast.store.hold import Hold
 from outlast.store.home import open_home
 from outlast.store.queue import Queue
 from outlast.store.registry import Registry
+from outlast.store.staging import stage
 from outlast.store.view import announced
 from outlast.supervise import EXISTS, invoke
 from outlast.watch import Deadline, Watch, until
@@ -189,7 +190,7 @@ class LocalExecutor:
     def _queue_up(self, start: _Start) -> Task:
         """Publish it as pending."""
         for _ in range(_ID_TRIES):
-            staged, published = self.registry.stage(start.launch.kind, start.launch.state)
+            staged, published = stage(self.registry.home, start.launch.kind, surroundings(start.launch))
             entry: Entry | None = None
             try:
                 entry = self._enter(staged, published, start)
@@ -246,7 +247,7 @@ class LocalExecutor:
             self.registry.prune(self._settings.retention_hours * 3600)
 
     def _prepare(self, kind: str, around: Surroundings) -> Prepared:
-        staged, published = self.registry.stage(kind, around.state)
+        staged, published = stage(self.registry.home, kind, around)
         try:
             return self._nursery_of_ours().prepare(staged, published, around)
         except BaseException:
@@ -260,7 +261,8 @@ class LocalExecutor:
             if around.stdin.text is not None or (self._warm is not None and self._warm.around == around):
                 return
             self._chill()
-            self._warm = self._prepare(launch.kind, around)
+            # Staged by its supervisor: we have somebody to answer.
+            self._warm = self._nursery_of_ours().prepare(self.registry.home.path, "", around)
 
     def _take_warm(self, around: Surroundings) -> Prepared | None:
         with self._warming:
@@ -268,13 +270,12 @@ class LocalExecutor:
             if warm is None or warm.around != around or self._warm_owner != os.getpid():
                 return None
             self._warm = None
-            return warm
+        return warm if warm.is_staged() else None
 
     def _chill(self) -> None:
         """Let go of what was prepared."""
         if self._warm is not None:
-            self._warm.close()
-            self.registry.discard(self._warm.staged, self._warm.published, entered=False)
+            self._warm.close()  # its supervisor removes it
             self._warm = None
 
     def _announced(self, launch: Launch, prepared: Prepared, answer: dict[str, Any]) -> Task:

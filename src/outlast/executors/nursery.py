@@ -27,6 +27,16 @@ class Prepared:
         self.staged, self.published, self.around = staged, published, around
         self._line = line
 
+    def is_staged(self) -> bool:
+        """Whether it is there. Of a warm one its supervisor tells where, once."""
+        if not self.published:
+            told = request.answer(self._line)
+            if not isinstance(told, list):
+                self.close()
+                return False
+            self.staged, self.published = told
+        return True
+
     def begin(self, place: int = -1) -> dict[str, Any] | None:
         """What is to run is written down: begin. What the supervisor answers; None if it died before it could."""
         return request.begin(self._line, place)

@@ -44,8 +44,19 @@ def _dump(launch: Launch, created: float) -> bytes:
     return json.dumps({"format": FORMAT, "created": created, "stdin": stdin, **plain}).encode()
 
 
+def make_room(directory: str = ".") -> None:
+    """Put the files in place, empty: making one takes far longer than filling it."""
+    for name in (_LAUNCH, _COMMAND):
+        os.close(_open(directory, name))
+
+
+def _open(directory: str, name: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(os.path.join(directory, name), flags, 0o600)
+
+
 def _write(directory: str, name: str, data: bytes) -> None:
-    fd = os.open(os.path.join(directory, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fd = _open(directory, name)
     try:
         while data:
             data = data[os.write(fd, data) :]

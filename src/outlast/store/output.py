@@ -116,8 +116,9 @@ class Sink:
         self._gap = False
         return self._size
 
-    def close(self) -> None:
-        os.close(self.fd)
+    def rebound(self, bound: Bound) -> None:
+        """Another layout, for a stream of which nothing is kept yet."""
+        self._bound, self._size = bound, bound.head
 
     def wrote(self, count: int) -> None:
         self.offset += count

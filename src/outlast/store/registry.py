@@ -13,7 +13,7 @@ from outlast.frozen import replaced
 from outlast.store import launchfile, output, view
 from outlast.store.hold import is_held
 from outlast.store.index import Index
-from outlast.store.sessionfile import Sessions
+from outlast.store.staging import token
 from outlast.store.status import is_damage, is_pending, is_watched, trouble
 
 TYPE_CHECKING = False
@@ -33,7 +33,6 @@ LOOK_AT_ONCE = 200  # how many tasks one start looks at, to see whether they are
 KNOWN_AT_MOST = 5000  # finished tasks that a host remembers from one listing to the next, about 2 KiB each
 _STALE_S = 3600.0  # a staged directory this old is nobody's work in progress
 _NAMED_AT_MOST = 5
-_ID_TRIES = 5
 
 
 class Registry:
@@ -60,21 +59,6 @@ class Registry:
                 self._index = None
 
     # --- make ----------------------------------------------------------------------------
-
-    def stage(self, kind: str, state: str = "") -> tuple[str, str]:
-        """Make a directory for a task under a new id: where it is now, and where it will be published.
-
-        With the `state` of a session it also has what its shell begins with.
-        """
-        for _ in range(_ID_TRIES):
-            task_id = f"{kind}-{_token()}"
-            if not os.path.lexists(self.home.task(task_id)):
-                staged = os.path.join(self.home.staging, f"{task_id}.{_token()}")
-                os.mkdir(staged, 0o700)
-                if state:
-                    Sessions(self.home.sessions).link(state, staged)
-                return staged, self.home.task(task_id)
-        raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
 
     def enter(self, staged: str, published: str, launch: Launch, state_limit: int) -> Entry | None:
         """Write down what a staged task is to run, and its share of the disk; None if its id is taken."""
@@ -297,7 +281,7 @@ class Registry:
                 raise trouble(directory, error) from None
             # Not a whole task: remove what there is.
         # Renamed first: nobody ever sees half a task.
-        aside = os.path.join(self.home.staging, f"{task_id}.{_token()}")
+        aside = os.path.join(self.home.staging, f"{task_id}.{token()}")
         try:
             os.rename(directory, aside)
         except FileNotFoundError:
@@ -362,10 +346,6 @@ def _size(directory: str) -> int:
             except FileNotFoundError:
                 continue  # a reader's place that is being moved
     return size
-
-
-def _token() -> str:
-    return os.urandom(4).hex()
 
 
 def _remove_tree(directory: str) -> None:

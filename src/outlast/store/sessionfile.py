@@ -41,6 +41,7 @@ class Sessions:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._known: tuple[tuple[str, int, int, int], Snapshot] | None = None
 
     def snapshot(self, name: str, begin: Callable[[], bytes]) -> Snapshot:
         """A session's state. A new session, or one whose snapshot is damaged, begins with what `begin` gives."""
@@ -63,7 +64,12 @@ class Sessions:
 
     def read(self, name: str) -> Snapshot:
         """A session's state as it is; raises if there is none, or if it is damaged."""
-        return snapshot.read(_bytes(self._of(name, SNAPSHOT)))
+        found = os.stat(self._of(name, SNAPSHOT))
+        # It is replaced, never changed: the same file is the same state.
+        which = (name, found.st_ino, found.st_mtime_ns, found.st_size)
+        if self._known is None or self._known[0] != which:
+            self._known = (which, snapshot.read(_bytes(self._of(name, SNAPSHOT))))
+        return self._known[1]
 
     def link(self, name: str, staged: str) -> None:
         """Give a staged task what it begins with, and files to write to: its umask must not decide about them."""
@@ -166,22 +172,39 @@ class Sessions:
 # --- at the end of a task ----------------------------------------------------------------
 
 
-def keep(launch: Launch, task_id: str, sessions: str) -> None:
+class Ground:
+    """In a task's directory: what its command began with, understood before it is needed."""
+
+    def __init__(self) -> None:
+        self.before = snapshot.read(_bytes(BEFORE))
+        self.state = self.before.state()
+
+    def rehearse(self) -> None:
+        """As if a command had changed nothing."""
+        dump = b"\n#%s variables\n\n#%s end end 0\n" % ((self.before.mark.encode(),) * 2)
+        end = snapshot.dumped(dump, self.before.mark, self.state)
+        start = snapshot.laid_over(self.state, {}, self.before.directory)
+        if end is not None:
+            snapshot.merged(self.state, start, snapshot.settled(start, end))
+
+
+def keep(launch: Launch, task_id: str, sessions: str, ground: Ground | None = None) -> None:
     """In a task's directory: give its session what its command changed. Whoever does it twice does it once."""
-    try:
-        if launch.keeps and not os.path.exists(MOVED):
-            _commit(launch, task_id, os.path.join(sessions, launch.state))
-    finally:
-        for name in (BEFORE, START, AFTER):
-            try:
-                os.unlink(name)
-            except OSError:
-                pass
+    if not os.path.exists(MOVED):
+        _commit(launch, task_id, os.path.join(sessions, launch.state), ground or Ground())
 
 
-def _commit(launch: Launch, task_id: str, session: str) -> None:
-    before = snapshot.read(_bytes(BEFORE))
-    ground = before.state()
+def tidy() -> None:
+    """In a task's directory: its session has what it needs."""
+    for name in (BEFORE, START, AFTER):
+        try:
+            os.unlink(name)
+        except OSError:
+            pass
+
+
+def _commit(launch: Launch, task_id: str, session: str, begun_with: Ground) -> None:
+    before, ground = begun_with.before, begun_with.state
     dump = snapshot.dumped(_bytes(AFTER), before.mark, ground)
     if dump is None:
         return  # it was replaced by `exec`, or killed: the state stays as it was

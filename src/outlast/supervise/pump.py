@@ -50,11 +50,14 @@ class Pump:
         return moved
 
     def rehearse(self) -> None:
-        """Move the nothing that is there, and be gone."""
-        self._allowed = 0
+        """Move the nothing that is there."""
         self.move()
         self.drain()
-        self._sink.close()
+
+    def begin(self, bound: Bound, floor: int) -> None:
+        """What is to be kept is known now; nothing has come yet."""
+        self._sink.rebound(bound)
+        self._floor = floor
 
     def drain(self) -> None:
         """Move exactly what is in the pipe now; a child that goes on printing does not hold us up."""

@@ -19,12 +19,16 @@ if TYPE_CHECKING:
     from typing import Any
 
 BEGIN = b"b"
+WARM_KIND = "bash"
 MOST_DESCRIPTORS = 4  # line, request, and one each of the following
 TEXT, LOCK = "text", "lock"  # the command's input; the lock of a task that was pending
 
 
 def wanted(staged: str, published: str, around: Surroundings, lock: int = -1) -> list[int]:
-    """The descriptors that say what to prepare; those that are new are the caller's to close (all but `lock`)."""
+    """The descriptors that say what to prepare; those that are new are the caller's to close (all but `lock`).
+
+    Without a place to publish it, it is a warm one: its supervisor stages it below the home `staged`, and tells where.
+    """
     beside = {TEXT: in_memory(around.stdin.text)} if around.stdin.text is not None else {}
     if lock >= 0:
         beside[LOCK] = lock
@@ -55,8 +59,14 @@ def begin(line: socket.socket, place: int = -1) -> dict[str, Any] | None:
         socket.send_fds(line, [BEGIN], [place] if place >= 0 else [])
     except OSError:
         pass  # it is dead, or has refused; then it said why before
-    answer = _read(line)
-    return json.loads(answer) if answer else None
+    found: dict[str, Any] | None = answer(line)
+    return found
+
+
+def answer(line: socket.socket) -> Any:
+    """What the supervisor says next; None if it died before it could."""
+    said = _read(line)
+    return json.loads(said) if said else None
 
 
 def _read(line: socket.socket) -> bytes:

@@ -177,8 +177,11 @@ __outlast_functions() {
     builtin printf "\n#$__outlast_mark functions\n"
     builtin declare -F
     builtin mapfile -s 2 -t -u "$__outlast_in" __outlast_names
-    __outlast_names=("${__outlast_names[@]#declare -* }")
-    if ((__outlast_trust)); then
+    __outlast_listed=("${__outlast_names[@]#declare -* }") __outlast_names=()
+    for __outlast_name in "${__outlast_listed[@]}"; do
+        [[ $__outlast_name == __outlast_* ]] || __outlast_names+=("$__outlast_name")
+    done
+    if ((__outlast_trust && ${#__outlast_names[@]})); then
         builtin shopt -s extdebug
         builtin printf "\n#$__outlast_mark sources\n"
         builtin declare -F -- "${__outlast_names[@]}"
@@ -187,7 +190,7 @@ __outlast_functions() {
         __outlast_names=("${__outlast_names[@]##* "$__outlast_before"}")
     fi
     for __outlast_name in "${__outlast_names[@]}"; do
-        [[ -n $__outlast_name && $__outlast_name != __outlast_* ]] || continue
+        [[ -n $__outlast_name ]] || continue
         builtin printf "\n#$__outlast_mark function %s\n" "${__outlast_name%% *}"
         builtin declare -f -- "${__outlast_name%% *}"
     done

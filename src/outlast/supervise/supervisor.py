@@ -20,7 +20,8 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.frozen import replaced
 from outlast.model import Exited, Stdin, surroundings
-from outlast.store import bell, launchfile, output, record, sessionfile, status
+from outlast.store import bell, launchfile, output, record, sessionfile, staging, status
+from outlast.store.home import Home
 from outlast.store.queue import Queue
 from outlast.supervise import ENDED, EXISTS, invoke, request, signals
 from outlast.supervise.ending import end_trees
@@ -54,6 +55,11 @@ def start(line: int, what: int, *beside: int) -> NoReturn:
     staged, published, around, given = request.understood(what, *beside)
     pending = request.LOCK in given  # then it is published already, and its lock is ours
     try:
+        if not published:
+            staged, published = staging.stage(
+                Home(staged), request.WARM_KIND, around
+            )  # a warm one: nobody waits for it
+            _answer(caller, [staged, published])
         supervisor = _prepare(staged, published, around, given, caller)
         if not select.select([caller], [], [], 0)[0]:
             supervisor.rehearse()
@@ -139,11 +145,13 @@ def _prepare(
     os.close(ready)
     process.become_subreaper()
     process.rename_self("outlast-sup", f"outlast supervisor of {post.task_id}")
-    if request.LOCK not in given:  # otherwise they are there already
+    if request.LOCK not in given:  # otherwise all this is there already
         record.reserve()
         bell.hang()
+        launchfile.make_room()
     output.make(pipe.stream for pipe in post.pipes)
     supervisor = Supervisor(post, hand, keeper)
+    supervisor.open_pumps()
     # The command is there and waits.
     post.watch_command(int(_line(hand)))
     os.close(post.stdin.reader)
@@ -215,7 +223,6 @@ def resume(post: Post, hand: socket.socket, keeper: Identity) -> NoReturn:
     process.rename_self("outlast-sup", f"outlast supervisor of {post.task_id}")
     process.become_subreaper()
     supervisor = Supervisor(post, hand, keeper)
-    supervisor.take_up()
     supervisor.look_back()
     supervisor.run()
 
@@ -236,6 +243,7 @@ class Supervisor:
         self._ender: Identity | None = None
         self._strike_at: float | None = None
         self._made_way = False
+        self._ground: sessionfile.Ground | None = None
         self._alone = False  # a keeper died and there is no other yet
         self._childless = False  # the keeper has nothing of the command below it
         self._adopted = False  # a keeper died: its children are ours
@@ -251,7 +259,10 @@ class Supervisor:
         """
         self.post.rehearse()
         launchfile.rehearse(self.post.around)
-        for pump in self._make_pumps(output.bound_of(1 << 20, self.post.around.split), 0):
+        if self.post.around.state:
+            self._ground = sessionfile.Ground()
+            self._ground.rehearse()
+        for pump in self._pumps.values():
             pump.rehearse()
         self._pipes(Exited(0), "true")
         self._bell.ring()
@@ -259,17 +270,21 @@ class Supervisor:
         self._patience_ms()
         self._wake.clear()
 
-    def _make_pumps(self, bound: output.Bound, floor: int) -> list[Pump]:
-        return [Pump(pipe.stream, pipe.reader, pipe.writer, bound, floor) for pipe in self.post.pipes]
+    def open_pumps(self, limit: int = 1 << 20, floor: int = 0) -> None:
+        bound = output.bound_of(limit, self.post.around.split)
+        pumps = [Pump(pipe.stream, pipe.reader, pipe.writer, bound, floor) for pipe in self.post.pipes]
+        self._pumps = {pump.reader: pump for pump in pumps}
 
     def take_up(self) -> None:
         """Learn what runs, and how much of its output to keep. All that can fail for want of something is behind us."""
         launch = self.post.launch
-        bound = output.bound_of(launch.output_limit, launch.split)
-        self._pumps = {pump.reader: pump for pump in self._make_pumps(bound, launch.free_floor)}
+        for pump in self._pumps.values():
+            pump.begin(output.bound_of(launch.output_limit, launch.split), launch.free_floor)
 
     def look_back(self) -> None:
-        """As a successor: what the one before us did."""
+        """As a successor: go on where the one before us stopped."""
+        launch = self.post.launch
+        self.open_pumps(launch.output_limit, launch.free_floor)
         self._set_limit()
         self._recorded = "outcome" in record.read()
 
@@ -368,15 +383,17 @@ class Supervisor:
         record.write("outcome", {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes})
         self._tell_caller()
         self._bell.ring()
+        if self.post.around.state:
+            sessionfile.tidy()
 
     def _keep_state(self) -> None:
         """Before the end is known: whoever learns of it finds the session's state."""
-        if not self.post.launch.state:
+        if not self.post.launch.keeps:
             return
         try:
             # On disk it is without its variables.
             launch = replaced(self.post.launch, env=self.post.around.env)
-            sessionfile.keep(launch, self.post.task_id, os.path.join("..", "..", "sessions"))
+            sessionfile.keep(launch, self.post.task_id, os.path.join("..", "..", "sessions"), self._ground)
         except (OSError, ValueError, KeyError):
             pass  # a full disk, a removed session: the state stays as it was, the task's end is recorded
 
