@@ -14,6 +14,7 @@ from outlast import Shell, asking
 from outlast.permissions import decide
 from outlast.sessions import Place, prepare
 from outlast.store import sessionfile, snapshot
+from outlast.store.sessionfile import Sessions
 from tests.conftest import Cli, end_all
 
 
@@ -25,6 +26,7 @@ def named(home: str) -> Iterator[Shell]:
 
 
 def path_of(home: str) -> Path:
+    Sessions(os.path.join(home, "sessions")).read("s")  # once it has what the last command changed
     return Path(home, "sessions", "s", "snapshot")
 
 
@@ -114,7 +116,7 @@ def test_committing_twice_changes_once(
         Path("before").write_bytes(kept)
         mark = before.mark
         Path("state").write_text(f'\n#{mark} variables\ndeclare -- n="{value}"\n\n#{mark} end end 0\n')
-        sessionfile.keep(launch, "bash-1", named.sessions.path)
+        sessionfile.Settling("s", named.sessions.path).settle(launch, "bash-1")
     assert named.sessions.read("s").state()[snapshot.VARIABLE, b"n"] == b'declare -- n="2"'
     sessionfile.tidy()
     assert os.listdir(tmp_path) == []

@@ -342,8 +342,7 @@ class LocalExecutor:
 
     def source(self, task_id: str, stream: str) -> output.Source:
         """One stream of a task's output."""
-        directory = self._directory(task_id)
-        launch, _ = launchfile.read(directory)
+        directory, launch = self._directory(task_id), self.registry.launch_of(task_id)
         return output.Source(directory, stream, output.bound_of(launch.output_limit, launch.split))
 
     def trouble(self, task_id: str, error: OSError) -> OutlastError:
@@ -420,8 +419,8 @@ class LocalExecutor:
         """Nobody waits for it any more: what it changes stays its own."""
         directory = self._directory(task_id)
         try:
-            # What has ended has told its session already.
-            if os.path.exists(os.path.join(directory, sessionfile.AFTER)):
+            # What has ended has told its session already, or is about to.
+            if not self.has_ended(task_id):
                 path = os.path.join(directory, sessionfile.MOVED)
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         except OSError:

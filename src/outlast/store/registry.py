@@ -31,6 +31,7 @@ BESIDE_BYTES = 64 * 1024  # what a task takes besides its output: its other file
 PRUNE_AT_ONCE = 20  # what one start removes at most: nobody waits for somebody else's clean-up
 LOOK_AT_ONCE = 200  # how many tasks one start looks at, to see whether they are over
 KNOWN_AT_MOST = 5000  # finished tasks that a host remembers from one listing to the next, about 2 KiB each
+LAUNCHES_AT_MOST = 64  # what tasks run that were just looked at; a command may have a megabyte
 _STALE_S = 3600.0  # a staged directory this old is nobody's work in progress
 _NAMED_AT_MOST = 5
 
@@ -44,6 +45,7 @@ class Registry:
         self._opening = threading.Lock()
         self._table: process.Table | None = None
         self._known: dict[str, tuple[str, Task]] = {}
+        self._launches: dict[str, Launch] = {}
 
     @property
     def index(self) -> Index:
@@ -67,7 +69,9 @@ class Registry:
         created = time.time()
         try:
             share = self._share(os.path.basename(published), launch, created, state_limit)
-            launchfile.write(staged, replaced(launch, output_limit=share), created)
+            entered = replaced(launch, output_limit=share)
+            launchfile.write(staged, entered, created)
+            self.remember(os.path.basename(published), entered)
         except sqlite3.IntegrityError:
             return None  # somebody is just preparing a task under this id
         except sqlite3.Error as error:
@@ -212,11 +216,24 @@ class Registry:
             except DamagedTask:
                 yield task_id
 
+    def launch_of(self, task_id: str) -> Launch:
+        """What a task runs. That never changes, so it is read once."""
+        launch = self._launches.get(task_id)
+        if launch is None:
+            launch, _ = launchfile.read(self.home.task(task_id))
+            self.remember(task_id, launch)
+        return launch
+
+    def remember(self, task_id: str, launch: Launch) -> None:
+        if len(self._launches) >= LAUNCHES_AT_MOST:
+            self._launches.clear()
+        self._launches[task_id] = launch
+
     def _settle(self, task_id: str) -> Task:
         """The task as it is now; if nothing about it can change any more, the index is told."""
         directory = self.home.task(task_id)
         try:
-            task = view.view(directory, self._processes)
+            task = view.view(directory, self.launch_of(task_id), self._processes)
             size = _size(directory) if task.closed else 0
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise trouble(directory, error) from None

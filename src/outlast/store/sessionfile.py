@@ -2,7 +2,7 @@
 
 sessions/NAME/snapshot    replaced by rename, never changed in place
 sessions/NAME/beginning   the first snapshot, to tell what has changed since
-sessions/NAME/lock        held (flock) while a snapshot is replaced
+sessions/NAME/lock        held (flock) from before the end of a command is told until its session has what it changed
 sessions/.shell-…         the state of a `Shell` without a name, gone with its process
 
 A task has a link to the snapshot it began with, so nothing that happens to the session
@@ -52,7 +52,7 @@ class Sessions:
         os.makedirs(self._of(name), 0o700, exist_ok=True)
         with _Locked(self._of(name)):
             try:
-                return self.read(name)  # somebody was quicker
+                return self._read(name)  # somebody was quicker
             except FileNotFoundError:
                 pass
             except snapshot.Damaged:
@@ -63,7 +63,11 @@ class Sessions:
             return snapshot.read(data)
 
     def read(self, name: str) -> Snapshot:
-        """A session's state as it is; raises if there is none, or if it is damaged."""
+        """A session's state, with all that was told to have ended; raises if there is none, or if it is damaged."""
+        _await_settled(self._of(name))
+        return self._read(name)
+
+    def _read(self, name: str) -> Snapshot:
         found = os.stat(self._of(name, SNAPSHOT))
         # It is replaced, never changed: the same file is the same state.
         which = (name, found.st_ino, found.st_mtime_ns, found.st_size)
@@ -188,10 +192,28 @@ class Ground:
             snapshot.merged(self.state, start, snapshot.settled(start, end))
 
 
-def keep(launch: Launch, task_id: str, sessions: str, ground: Ground | None = None) -> None:
-    """In a task's directory: give its session what its command changed. Whoever does it twice does it once."""
-    if not os.path.exists(MOVED):
-        _commit(launch, task_id, os.path.join(sessions, launch.state), ground or Ground())
+class Settling:
+    """In a task's directory, when its command is over: first hold the session, then tell of the end, then settle.
+
+    Whoever learns of the end and goes on in the session waits for us, and nobody else does.
+    """
+
+    def __init__(self, state: str, sessions: str) -> None:
+        self._session = os.path.join(sessions, state)
+        self._lock: _Locked | None = None
+        if not os.path.exists(MOVED):
+            self._lock = _Locked(self._session)
+            self._lock.__enter__()
+
+    def settle(self, launch: Launch, task_id: str, ground: Ground | None = None) -> None:
+        """Give the session what the command changed. Whoever does it twice does it once."""
+        if self._lock is None:
+            return
+        try:
+            _commit(launch, task_id, self._session, ground or Ground())
+        finally:
+            self._lock.__exit__()
+            self._lock = None
 
 
 def tidy() -> None:
@@ -212,14 +234,13 @@ def _commit(launch: Launch, task_id: str, session: str, begun_with: Ground) -> N
         ground = {**begun.state, snapshot.DIRECTORY: ground[snapshot.DIRECTORY]}
     start = snapshot.laid_over(ground, launch.env, launch.cwd)
     end = snapshot.settled(start, dump)
-    with _Locked(session):
-        current = snapshot.read(_bytes(os.path.join(session, SNAPSHOT)))
-        if current.task == task_id:
-            return  # whoever was here before us did it, and died then
-        base = ground if current.mark == before.mark else current.state()
-        if current.first:
-            base = snapshot.grounded(base, ground)
-        _write_if_changed(session, current, task_id, snapshot.merged(base, start, end), base)
+    current = snapshot.read(_bytes(os.path.join(session, SNAPSHOT)))
+    if current.task == task_id:
+        return  # whoever was here before us did it, and died then
+    base = ground if current.mark == before.mark else current.state()
+    if current.first:
+        base = snapshot.grounded(base, ground)
+    _write_if_changed(session, current, task_id, snapshot.merged(base, start, end), base)
 
 
 def _write_if_changed(session: str, current: Snapshot, task_id: str, state: State, base: State) -> None:
@@ -229,6 +250,17 @@ def _write_if_changed(session: str, current: Snapshot, task_id: str, state: Stat
         state, generation=current.generation + 1, task=task_id, made=time.time(), environ=current.environ
     )
     _replace(session, data)
+
+
+def _await_settled(session: str) -> None:
+    try:
+        fd = os.open(os.path.join(session, _LOCK), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return  # nobody has ever held it
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH)
+    finally:
+        os.close(fd)
 
 
 class _Locked:

@@ -10,7 +10,7 @@ from outlast.categories import category
 from outlast.errors import OutlastError
 from outlast.frozen import fields
 from outlast.model import Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
-from outlast.store import launchfile, output
+from outlast.store import output
 from outlast.store.status import status_of, watches_another
 from outlast.tree import look
 
@@ -25,9 +25,8 @@ if TYPE_CHECKING:
 _BLANK = dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms"))
 
 
-def view(directory: str, table: Callable[[], Table]) -> Task:
+def view(directory: str, launch: Launch, table: Callable[[], Table]) -> Task:
     """What the files say about a task now."""
-    launch, _ = launchfile.read(directory)
     status, guards, closed = status_of(directory)
     # Of a lost task nobody looks after what is left, so it has to be found.
     left = isinstance(status, Lost) or (isinstance(status, Ended) and not closed)

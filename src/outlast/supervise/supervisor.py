@@ -287,6 +287,8 @@ class Supervisor:
         self.open_pumps(launch.output_limit, launch.free_floor)
         self._set_limit()
         self._recorded = "outcome" in record.read()
+        if self._recorded:
+            self._settle_session(self._hold_session())  # it may have died between the two
 
     def begin(self, staged: str | None, caller: socket.socket) -> None:
         """What is to run is written down: make it a task, and let it run. One that was pending is a task already."""
@@ -378,24 +380,33 @@ class Supervisor:
         if outcome is None:
             return  # reaped by init before anybody could look, on a kernel that does not tell: lost
         elapsed = time.monotonic() - self.post.started_monotonic
-        self._keep_state()
+        settling = self._hold_session()
         pipes = self._pipes(outcome, self.post.launch.command)
         record.write("outcome", {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes})
         self._tell_caller()
         self._bell.ring()
-        if self.post.around.state:
-            sessionfile.tidy()
+        self._settle_session(settling)
 
-    def _keep_state(self) -> None:
-        """Before the end is known: whoever learns of it finds the session's state."""
+    def _hold_session(self) -> sessionfile.Settling | None:
+        """Before the end is known: whoever learns of it and goes on in the session waits for its state."""
         if not self.post.launch.keeps:
+            return None
+        try:
+            return sessionfile.Settling(self.post.around.state, os.path.join("..", "..", "sessions"))
+        except OSError:
+            return None  # the session was removed
+
+    def _settle_session(self, settling: sessionfile.Settling | None) -> None:
+        if not self.post.around.state:
             return
         try:
-            # On disk it is without its variables.
-            launch = replaced(self.post.launch, env=self.post.around.env)
-            sessionfile.keep(launch, self.post.task_id, os.path.join("..", "..", "sessions"), self._ground)
+            if settling is not None:
+                # On disk it is without its variables.
+                launch = replaced(self.post.launch, env=self.post.around.env)
+                settling.settle(launch, self.post.task_id, self._ground)
         except (OSError, ValueError, KeyError):
-            pass  # a full disk, a removed session: the state stays as it was, the task's end is recorded
+            pass  # a full disk: the state stays as it was, the task's end is recorded
+        sessionfile.tidy()
 
     def _make_way(self) -> None:
         """The command is over: its place is free, and whoever waited for it may begin."""
