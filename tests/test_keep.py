@@ -524,8 +524,8 @@ def test_a_task_of_a_newer_version_says_so(home):
         values = json.loads(open(path).read())
         with open(path, "w") as file:
             json.dump({**values, "format": 99}, file)
-        with pytest.raises(DamagedTask, match="newer version"):
-            shell.show(task.task_id)
+    with Shell.open(home=home) as shell, pytest.raises(DamagedTask, match="newer version"):
+        shell.show(task.task_id)
     with Shell.open(home=home, operator=True) as shell:
         assert shell.clean() == shell.clean(all_finished=True) == 0  # nothing is wrong with it
         with pytest.raises(NewerTask):

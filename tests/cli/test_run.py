@@ -509,11 +509,11 @@ def test_an_interrupt_while_it_is_being_started_is_not_forgotten(cli: Cli) -> No
     script = (
         "import os, signal, sys\n"
         "from outlast.shell import Shell\n"
-        "start = Shell.begin\n"
+        "start = Shell.launch\n"
         "def slow(*a, **k):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    return start(*a, **k)\n"
-        "Shell.begin = slow\n"
+        "Shell.launch = slow\n"
         "from outlast.faces.cli.main import main\n"
         "sys.exit(main(['run', 'sleep 1000']))\n"
     )

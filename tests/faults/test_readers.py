@@ -248,7 +248,7 @@ def test_a_foreground_host_that_is_slow_holds_nobody(home: str, tmp_path: Path) 
 
 def test_reading_changes_nothing(shell: Shell) -> None:
     """Promise E: a hundred reads of every kind later the task's own files are the same bytes."""
-    task = shell.run("seq 1 1000; exit 2")
+    task = closed(shell, shell.run("seq 1 1000; exit 2"))
     directory = Path(task.output_file).parent
     before = {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file()}
     for _ in range(25):

@@ -30,7 +30,21 @@ def stage(home: Home, kind: str, around: Surroundings) -> tuple[str, str]:
         if not os.path.lexists(home.task(task_id)):
             staged = os.path.join(home.staging, f"{task_id}.{token()}")
             os.mkdir(staged, 0o700)
-            if around.state:
-                Sessions(home.sessions).link(around.state, staged)
+            try:
+                if around.state:
+                    Sessions(home.sessions).link(around.state, staged)
+            except BaseException:
+                remove(staged)
+                raise
             return staged, home.task(task_id)
     raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
+
+
+def remove(staged: str) -> None:
+    """Take back a directory that did not become a task; whoever else does so meanwhile is welcome."""
+    try:
+        for name in os.listdir(staged):
+            os.unlink(os.path.join(staged, name))
+        os.rmdir(staged)
+    except OSError:
+        pass

@@ -7,6 +7,7 @@ own dies. It never touches the output: the bytes wait in the pipe.
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import socket
@@ -29,11 +30,13 @@ if TYPE_CHECKING:
     from outlast.model import Identity, Surroundings
     from outlast.supervise.post import Post
 
+    Given = list[tuple[int, int]]
+
 CHILDLESS = b"c"  # keeper to supervisor: nothing of the command is left below me
 DONE = b"d"  # supervisor to keeper: I leave because all is recorded, do not replace me
 
 _TELL_AGAIN_S = 0.1
-_HIGH = 16  # above every descriptor that a command is given
+_HIGH = 6  # above every descriptor that a command is given
 _SHORT_LIFE_S = 1.0
 _SHORT_LIVES = 20  # so many in a row are bad luck (or a test); more are a fault that stays
 
@@ -59,7 +62,11 @@ class Keeper:
 
     def run(self, ready: int) -> NoReturn:
         """From the fork of the first supervisor to the end of the task. The command waits on `ready`."""
-        self._start_command(ready)
+        try:
+            self._start_command(ready)
+        except OSError as error:
+            self._tell(b"-%d\n" % (error.errno or 0))  # there will be no task, and the caller is told why
+            os._exit(1)
         process.become_subreaper()  # before anything that the command starts can become an orphan
         self._tell(b"%d\n" % self._post.command.pid)
         self._settle()
@@ -97,14 +104,16 @@ class Keeper:
         process.rename_self("outlast-keeper", f"outlast keeper of {self._post.task_id}")
 
     def _start_command(self, ready: int) -> None:
-        pid = _spawn(self._post, ready)
+        given = _given(self._post, ready)
+        pid = _spawn(self._post, given)
         if pid is not None:
             _limit(pid, self._post.around)  # it waits
-        self._post.watch_command(pid or self._fork_command(ready))
-        os.close(ready)
-        os.close(self._post.stdin.reader)  # a command that closes its input must be seen to
+        self._post.watch_command(pid or self._fork_command(given))
+        # Also the command's input: one that closes it must be seen to.
+        for fd in (ready, self._post.stdin.reader, *(ours for ours, _ in given)):
+            os.close(fd)
 
-    def _fork_command(self, ready: int) -> int:
+    def _fork_command(self, given: Given) -> int:
         """For a shell that cannot be told to wait, or cannot be started, which is told of once there is a task."""
         apart, joined = os.pipe()
 
@@ -113,7 +122,7 @@ class Keeper:
             self._hand.close()
             os.close(self._post.go)
             self._post.drop_lock()
-            _become_command(self._post, ready, joined)
+            _become_command(self._post, given, joined)
 
         pid = fork_into(life)
         os.close(joined)
@@ -215,16 +224,40 @@ def _fork_at_last(life: Callable[[], NoReturn]) -> int:
             select.select([], [], [], _SHORT_LIFE_S)
 
 
-def _spawn(post: Post, ready: int) -> int | None:
+def _given(post: Post, ready: int) -> Given:
+    """What the command gets: a descriptor of ours, and as which of its own. Called in the task's directory."""
+    outs = [pipe.writer for pipe in post.pipes]
+    pairs = [(post.stdin.reader, 0), (outs[0], 1), (outs[-1], 2), (ready, invoke.READY)]
+    # Above all of theirs, so that none is overwritten before its turn comes.
+    given = [(_high(fd), number) for fd, number in pairs]
+    if post.around.state:
+        for name, how, number in (
+            (sessionfile.BEFORE, os.O_RDONLY, invoke.BEFORE),
+            (sessionfile.START, os.O_RDWR, invoke.START),
+        ):
+            fd = os.open(name, how | os.O_NOFOLLOW | os.O_CLOEXEC)
+            given.append((_high(fd), number))
+            os.close(fd)
+    return given
+
+
+def _high(fd: int) -> int:
+    try:
+        return fcntl(fd, F_DUPFD_CLOEXEC, _HIGH)
+    except OSError as error:
+        if error.errno == errno.EINVAL:  # there are not even so many numbers
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None
+        raise
+
+
+def _spawn(post: Post, given: Given) -> int | None:
     """Start a bash that gets itself ready and then waits for its command; its pid, None if it cannot be done."""
     around = post.around
     if os.path.basename(around.shell) != "bash":
         return None
     here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     mask = os.umask(around.umask)
-    given: list[tuple[int, int]] = []
     try:
-        given = _given(post, ready)
         os.chdir(around.cwd)
         # Not a fork: that would copy our page tables only to throw them away.
         return os.posix_spawn(
@@ -242,34 +275,13 @@ def _spawn(post: Post, ready: int) -> int | None:
         os.umask(mask)
         os.fchdir(here)
         os.close(here)
-        for fd, _ in given:
-            os.close(fd)
-
-
-def _given(post: Post, ready: int = -1) -> list[tuple[int, int]]:
-    """What the command gets: a descriptor of ours, and as which of its own. Called in the task's directory."""
-    outs = [pipe.writer for pipe in post.pipes]
-    pairs = [(post.stdin.reader, 0), (outs[0], 1), (outs[-1], 2)]
-    if ready >= 0:
-        pairs.append((ready, invoke.READY))
-    # High up, so that none is overwritten before its turn comes.
-    given = [(fcntl(fd, F_DUPFD_CLOEXEC, _HIGH), number) for fd, number in pairs]
-    if post.around.state:
-        for name, how, number in (
-            (sessionfile.BEFORE, os.O_RDONLY, invoke.BEFORE),
-            (sessionfile.START, os.O_RDWR, invoke.START),
-        ):
-            fd = os.open(name, how | os.O_NOFOLLOW | os.O_CLOEXEC)
-            given.append((fcntl(fd, F_DUPFD_CLOEXEC, _HIGH), number))
-            os.close(fd)
-    return given
 
 
 def _environment(post: Post) -> dict[str, str]:
     return {**post.around.env, "OUTLAST_TASK_ID": post.task_id, "PWD": post.around.cwd}
 
 
-def _become_command(post: Post, ready: int, joined: int) -> NoReturn:
+def _become_command(post: Post, given: Given, joined: int) -> NoReturn:
     """In the child: wait until the task is published, then turn into the command."""
     around = post.around
     # Before waiting: whoever kills the tree must find the command apart from its guards, and not deaf.
@@ -277,10 +289,11 @@ def _become_command(post: Post, ready: int, joined: int) -> NoReturn:
     signals.as_a_shell_expects()
     os.close(joined)
     try:
-        if os.read(ready, len(GO)) != GO:
-            raise OSError(0, "its guards died before it began")
-        for ours, theirs in _given(post):
+        for ours, theirs in given:
             os.dup2(ours, theirs)
+        if os.read(invoke.READY, len(GO)) != GO:
+            raise OSError(0, "its guards died before it began")
+        os.close(invoke.READY)
         os.chdir(around.cwd)
         os.umask(around.umask)
         _limit(0, around)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from outlast.model import Identity, Launch, Outcome, Surroundings
 
 
+_SAY_AGAIN_S = 0.01
+
 GO = b"g\n"  # supervisor to keeper, either to the command: the task is published, begin
 
 PLACE = b"p"  # supervisor to keeper: with it comes the place of a background task
@@ -89,10 +91,15 @@ class Post:
 
     def let_command_begin(self) -> None:
         """The task is published. Either guard may say so: the other can die before it does."""
-        try:
-            os.write(self.go, GO)
-        except OSError:
-            pass  # it has begun, or is gone, or the other guard will say it
+        while True:
+            try:
+                os.write(self.go, GO)
+                break
+            except BrokenPipeError:
+                break  # it has begun, or is gone
+            except OSError:
+                # No memory to write two bytes with. Without them it would end, with a code that is not its own.
+                select.select([], [], [], _SAY_AGAIN_S)
         os.close(self.go)
         self.go = -1
 

@@ -54,8 +54,9 @@ def start(line: int, what: int, *beside: int) -> NoReturn:
     caller = socket.socket(fileno=line)
     staged, published, around, given = request.understood(what, *beside)
     pending = request.LOCK in given  # then it is published already, and its lock is ours
+    warm = not published
     try:
-        if not published:
+        if warm:
             staged, published = staging.stage(
                 Home(staged), request.WARM_KIND, around
             )  # a warm one: nobody waits for it
@@ -72,6 +73,8 @@ def start(line: int, what: int, *beside: int) -> NoReturn:
     except (OSError, OutlastError, MemoryError) as error:
         if pending:
             _give_up(published, error)
+        if warm and published:
+            staging.remove(staged)
         _answer(caller, {"error": _why(error)})
         os._exit(1)
     _answer(caller, {"pid": supervisor.post.command.pid, "started": supervisor.post.started})
@@ -80,13 +83,8 @@ def start(line: int, what: int, *beside: int) -> NoReturn:
 
 def _abandon(pending: bool) -> NoReturn:
     """The caller is gone, or wants something else. The command sees the end of its pipe, and never was."""
-    try:
-        if not pending:
-            for name in os.listdir():
-                os.unlink(name)
-            os.rmdir(os.getcwd())  # by the name that it has now: the caller may have put it aside
-    except OSError:
-        pass  # the caller is there and does the same
+    if not pending:
+        staging.remove(os.getcwd())  # by the name that it has now: the caller may have put it aside
     os._exit(0)
 
 
@@ -153,7 +151,10 @@ def _prepare(
     supervisor = Supervisor(post, hand, keeper)
     supervisor.open_pumps()
     # The command is there and waits.
-    post.watch_command(int(_line(hand)))
+    pid = int(_line(hand))
+    if pid <= 0:
+        raise OSError(-pid, os.strerror(-pid))
+    post.watch_command(pid)
     os.close(post.stdin.reader)
     return supervisor
 
