@@ -107,6 +107,7 @@ def test_all_shows_every_session_and_every_age(cli: Cli) -> None:
     other = ran(cli, "--session", "other", "true")["task_id"]
     with Shell.open(home=cli.env["OUTLAST_HOME"], operator=True) as shell:
         old = shell.run("true").task_id
+        eventually(lambda: shell.show(old).closed)
         directory = os.path.dirname(shell.show(old).output_file)
         _age(shell, old, directory, hours=2)
     assert [task["task_id"] for task in listed(cli)] == [mine], "two hours are not recent"

@@ -46,6 +46,7 @@ class Registry:
         self._table: process.Table | None = None
         self._known: dict[str, tuple[str, Task]] = {}
         self._launches: dict[str, Launch] = {}
+        self._told: set[tuple[str, Entry]] = set()
 
     @property
     def index(self) -> Index:
@@ -161,8 +162,12 @@ class Registry:
     def _belongs(self, task_id: str, session: str | None) -> bool:
         if session is None:
             return True
-        row = self.index.row(task_id)
-        return row is not None and row.session == session
+        try:
+            return self.launch_of(task_id).session == session
+        except OutlastError:
+            # Damaged, or of a newer version: the index may know.
+            row = self.index.row(task_id)
+            return row is not None and row.session == session
 
     def _unknown(self, part: str, session: str | None) -> str:
         from difflib import get_close_matches
@@ -234,14 +239,21 @@ class Registry:
         directory = self.home.task(task_id)
         try:
             task = view.view(directory, self.launch_of(task_id), self._processes)
-            size = _size(directory) if task.closed else 0
+            if task.closed and not task.children:
+                self._tell_index(task, directory)
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise trouble(directory, error) from None
-        if task.closed and not task.children:
-            launchfile.erase_secrets(directory)  # of one whose guards died before they could
-            ended = task.ended_at or task.started_at
-            self.index.finish(task_id, ended, size, view.dump(task))
         return task
+
+    def _tell_index(self, task: Task, directory: str) -> None:
+        told = (task.task_id, self.index.file)
+        if told in self._told:
+            return  # by us, and it is the same index
+        launchfile.erase_secrets(directory)  # of one whose guards died before they could
+        self.index.finish(task.task_id, task.ended_at or task.started_at, _size(directory), view.dump(task))
+        if len(self._told) >= KNOWN_AT_MOST:
+            self._told.clear()
+        self._told.add(told)
 
     def _settle_quietly(self, task_id: str) -> None:
         try:

@@ -216,6 +216,11 @@ class Settling:
             self._lock = None
 
 
+def need_not_dump() -> None:
+    """In a task's directory: nothing that its command changes is kept, so its shell need not tell."""
+    os.unlink(BEFORE)
+
+
 def tidy() -> None:
     """In a task's directory: its session has what it needs."""
     for name in (BEFORE, START, AFTER):

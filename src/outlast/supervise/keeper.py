@@ -20,7 +20,7 @@ from outlast.model import NeverStarted
 from outlast.store import launchfile, sessionfile, status
 from outlast.supervise import invoke, signals
 from outlast.supervise.forks import fork_into
-from outlast.supervise.post import GO, heard
+from outlast.supervise.post import GO, REST_S, heard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class Keeper:
         process.become_subreaper()  # before anything that the command starts can become an orphan
         self._tell(b"%d\n" % self._post.command.pid)
         self._settle()
-        self._post.rehearse()
+        if not select.select([self._hand], [], [], REST_S)[0]:
+            self._post.rehearse()
         if not self._heard_go():
             if not self._post.is_published():
                 os._exit(1)  # the supervisor died before the task began; the command sees the end of its pipe

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _SAY_AGAIN_S = 0.01
+REST_S = 0.005  # what is not wanted after this long is not wanted at once: there is time for a rehearsal
 
 GO = b"g\n"  # supervisor to keeper, either to the command: the task is published, begin
 

@@ -27,7 +27,7 @@ from outlast.supervise import ENDED, EXISTS, invoke, request, signals
 from outlast.supervise.ending import end_trees
 from outlast.supervise.forks import fork_afresh, fork_into
 from outlast.supervise.keeper import CHILDLESS, DONE, Keeper
-from outlast.supervise.post import GO, PLACE, Pipe, Post, heard
+from outlast.supervise.post import GO, PLACE, REST_S, Pipe, Post, heard
 from outlast.supervise.post import Stdin as HeldStdin
 from outlast.supervise.pump import Pump
 
@@ -62,7 +62,7 @@ def start(line: int, what: int, *beside: int) -> NoReturn:
             )  # a warm one: nobody waits for it
             _answer(caller, [staged, published])
         supervisor = _prepare(staged, published, around, given, caller)
-        if not select.select([caller], [], [], 0)[0]:
+        if not select.select([caller], [], [], REST_S)[0]:
             supervisor.rehearse()
         place = request.await_begin(caller)
         if place is None:
@@ -281,6 +281,8 @@ class Supervisor:
         launch = self.post.launch
         for pump in self._pumps.values():
             pump.begin(output.bound_of(launch.output_limit, launch.split), launch.free_floor)
+        if launch.state and not launch.keeps:
+            sessionfile.need_not_dump()
 
     def look_back(self) -> None:
         """As a successor: go on where the one before us stopped."""
