@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -14,7 +15,7 @@ from outlast.errors import BadInput, StartFailed, UnknownTask
 from outlast.frozen import fields
 from outlast.process import stat_of
 from outlast.store import status
-from tests.conftest import eventually
+from tests.conftest import eventually, processes_of
 
 NAMES = {
     *("task_id", "kind", "status", "reason", "exit_code", "signal", "command", "description", "session", "cwd"),
@@ -654,3 +655,74 @@ def test_every_error_of_ours_has_a_code(shell):
     with pytest.raises(OutlastError) as caught:
         shell.show("nothing")
     assert caught.value.code == "unknown-task"
+
+
+# --- a warm task -----------------------------------------------------------------------------
+
+
+def staged(home):
+    return os.listdir(os.path.join(home, "staging"))
+
+
+def test_the_next_task_is_prepared_and_changes_nothing(shell, home):
+    """It is used, it is not listed, and what it runs in is what the launch says."""
+    for _ in range(2):
+        shell.run("true")
+    (name,) = eventually(lambda: staged(home))
+    assert [task.task_id for task in shell.list() if name.startswith(task.task_id)] == []
+    result = shell.run("echo $OUTLAST_TASK_ID $SECONDS $PWD; umask; ls /proc/$$/fd | tr '\\n' ' '")
+    assert name.startswith(result.task_id), "the prepared one was not used"
+    task_id, seconds, cwd = result.output.splitlines()[0].split()
+    assert (task_id, seconds, cwd) == (result.task_id, "0", os.getcwd())
+    assert result.output.splitlines()[2].split() == ["0", "1", "2"]
+
+
+def test_a_warm_task_is_not_used_for_what_is_unlike_it(shell, home, tmp_path):
+    for _ in range(2):
+        shell.run("true")
+    (name,) = eventually(lambda: staged(home))
+    other = shell.run("pwd; echo $A", cwd=tmp_path, env={"A": "b"})
+    assert other.output == f"{tmp_path}\nb\n"
+    assert not name.startswith(other.task_id)
+    assert shell.run("echo ${A-none}").output == "none\n"
+
+
+def test_a_warm_task_that_was_killed_or_removed_costs_nothing(shell, home):
+    for kill in (True, False):
+        for _ in range(2):
+            shell.run("true")
+        (name,) = eventually(lambda: staged(home))
+        path = os.path.join(home, "staging", name)
+        eventually(lambda: os.path.exists(os.path.join(path, "launch.json")))  # noqa: B023 # within its round
+        if kill:
+            for pid, what in processes_of(home).items():
+                if "/staging/" in what:
+                    os.kill(pid, signal.SIGKILL)
+            eventually(lambda: not [one for one in processes_of(home).values() if "/staging/" in one])
+        else:
+            os.rename(path, path + ".away")
+        assert shell.run("echo still").output == "still\n"
+
+
+def test_a_warm_task_leaves_with_its_host(home):
+    with Shell.open(home=home) as shell:
+        for _ in range(2):
+            shell.run("true")
+        eventually(lambda: staged(home))
+    eventually(lambda: not staged(home))
+    eventually(lambda: not processes_of(home))
+
+
+def test_a_fork_of_the_host_has_no_part_in_its_warm_task(home):
+    with Shell.open(home=home) as shell:
+        for _ in range(2):
+            shell.run("true")
+        (name,) = eventually(lambda: staged(home))
+        pid = os.fork()
+        if not pid:
+            with contextlib.suppress(BaseException):
+                shell.close()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert shell.run("echo mine").output == "mine\n"
+        assert any(name.startswith(task.task_id) for task in shell.list())

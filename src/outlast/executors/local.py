@@ -275,7 +275,8 @@ class LocalExecutor:
     def _chill(self) -> None:
         """Let go of what was prepared."""
         if self._warm is not None:
-            self._warm.close()  # its supervisor removes it
+            if self._warm_owner == os.getpid():  # in a fork it is our parent's
+                self._warm.close()  # its supervisor removes it
             self._warm = None
 
     def _announced(self, launch: Launch, prepared: Prepared, answer: dict[str, Any]) -> Task:
