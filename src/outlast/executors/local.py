@@ -287,6 +287,10 @@ class LocalExecutor:
             self._lines.pop(next(iter(self._lines))).close()
         return announced(prepared.published, launch, answer.get("pid"), answer.get("started", time.time()))
 
+    def adopt(self, nursery: Nursery) -> None:
+        """Use a nursery that was started before us."""
+        self._nursery = nursery
+
     def _nursery_of_ours(self) -> Nursery:
         from outlast.executors.nursery import Nursery  # looking at tasks needs none
 

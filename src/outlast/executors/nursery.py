@@ -63,6 +63,16 @@ class Nursery:
         self._owner = 0
         self._requests: socket.socket | None = None
 
+    @classmethod
+    def early(cls) -> Nursery:
+        """One that starts now: while its caller loads the rest of itself, it does the same."""
+        made = cls()
+        try:
+            made._start()
+        except (OSError, StartFailed):
+            pass  # it is tried again when it is needed, and told then
+        return made
+
     def prepare(self, staged: str, published: str, around: Surroundings, lock: int = -1) -> Prepared:
         """Have a supervisor forked that prepares a task in `staged`; does not wait for it.
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.conditions import UnderWay
+    from outlast.executors.nursery import Nursery
     from outlast.model import Slice, Task
     from outlast.shell import Shell
 
@@ -70,7 +71,7 @@ def parser() -> Parser:
     return made
 
 
-def run(words: Sequence[str]) -> int:
+def run(words: Sequence[str], nursery: Nursery) -> int:
     # The words stand in our own argument list; a `pkill -f` in the command must not find them there.
     process.rename_self("outlast", "outlast run")
     asked = parse(parser(), words)
@@ -93,6 +94,7 @@ def run(words: Sequence[str]) -> int:
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
         raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
     with open_shell(asked.session) as shell:
+        shell.executor.adopt(nursery)
         if asked.bg:
             return _background(shell, command, how, asked)
         return _Foreground(shell, asked).run(command, how)
