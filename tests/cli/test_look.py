@@ -126,6 +126,8 @@ def _age(shell: Shell, task_id: str, directory: str, hours: float) -> None:
     found = record.read(directory)
     record.write("guards", {**found["guards"], "started": found["guards"]["started"] - shift}, directory)
     record.write("outcome", {**found["outcome"], "ended": found["outcome"]["ended"] - shift}, directory)
+    registry = shell.executor.registry
+    registry.index._db.execute("UPDATE tasks SET ended = NULL, view = NULL WHERE id = ?", (task_id,))
     shell.show(task_id)
 
 

@@ -185,7 +185,7 @@ def test_a_stopped_host_holds_nothing_up(shell: Shell, home: str) -> None:
     with subprocess.Popen(python(_HOST, home), stdout=subprocess.PIPE) as host:
         assert host.stdout
         task_id = host.stdout.readline().decode().strip()
-        eventually(lambda: is_waiting(host.pid))
+        eventually(lambda: len(shell.list()) == 2 and is_waiting(host.pid))
         stop(process.identity(host.pid))
         ended = closed(shell, shell.show(task_id))
         assert (ended.exit_code, output(ended)) == (4, numbers(9))

@@ -46,7 +46,6 @@ class Registry:
         self._table: process.Table | None = None
         self._known: dict[str, tuple[str, Task]] = {}
         self._launches: dict[str, Launch] = {}
-        self._told: set[tuple[str, Entry]] = set()
 
     @property
     def index(self) -> Index:
@@ -246,14 +245,11 @@ class Registry:
         return task
 
     def _tell_index(self, task: Task, directory: str) -> None:
-        told = (task.task_id, self.index.file)
-        if told in self._told:
-            return  # by us, and it is the same index
+        row = self.index.row(task.task_id)
+        if row is not None and row.view is not None:
+            return  # it knows
         launchfile.erase_secrets(directory)  # of one whose guards died before they could
         self.index.finish(task.task_id, task.ended_at or task.started_at, _size(directory), view.dump(task))
-        if len(self._told) >= KNOWN_AT_MOST:
-            self._told.clear()
-        self._told.add(told)
 
     def _settle_quietly(self, task_id: str) -> None:
         try:

@@ -218,7 +218,10 @@ class Settling:
 
 def need_not_dump() -> None:
     """In a task's directory: nothing that its command changes is kept, so its shell need not tell."""
-    os.unlink(BEFORE)
+    try:
+        os.unlink(BEFORE)
+    except OSError:
+        pass  # then it tells, and nobody listens
 
 
 def tidy() -> None:

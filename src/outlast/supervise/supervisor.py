@@ -281,8 +281,6 @@ class Supervisor:
         launch = self.post.launch
         for pump in self._pumps.values():
             pump.begin(output.bound_of(launch.output_limit, launch.split), launch.free_floor)
-        if launch.state and not launch.keeps:
-            sessionfile.need_not_dump()
 
     def look_back(self) -> None:
         """As a successor: go on where the one before us stopped."""
@@ -309,6 +307,8 @@ class Supervisor:
             launchfile.erase_secrets()
             Queue(_home(self.post.published)).leave(self.post.published)
             self._bell.ring()
+        if self.post.launch.state and not self.post.launch.keeps:
+            sessionfile.need_not_dump()
         # From here on there is a task, and nothing that happens to the keeper can take it back.
         self.post.let_command_begin()
         try:
