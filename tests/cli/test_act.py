@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import signal
 import time
 from pathlib import Path
@@ -193,6 +194,9 @@ def aged(cli: Cli, hours: float) -> str:
     eventually(lambda: cli.json("show", task["task_id"])["closed"])
     outcome = record.read(directory)["outcome"]
     record.write("outcome", {**outcome, "ended": outcome["ended"] - hours * 3600}, directory)
+    with sqlite3.connect(os.path.join(cli.env["OUTLAST_HOME"], "index.sqlite")) as index:
+        index.execute("UPDATE tasks SET ended = NULL, view = NULL WHERE id = ?", (task["task_id"],))
+    index.close()
     cli("show", task["task_id"], check=0)
     return str(task["task_id"])
 

@@ -80,7 +80,7 @@ def test_watching_on_a_terminal(cli: Cli, terminal: Terminal, tmp_path: Path) ->
     eventually(lambda: "--watch" in terminal.screen() and "Done" not in terminal.screen(), what="the screen is back")
     terminal.type(f"stty -a > {tmp_path}/modes; echo over")  # what is typed is seen again
     terminal.shows("over")
-    modes = (tmp_path / "modes").read_text().split()
+    modes = eventually(lambda: (tmp_path / "modes").exists() and (tmp_path / "modes").read_text().split())
     assert {"icanon", "echo"} <= {mode.rstrip(";") for mode in modes}
 
 
