@@ -185,13 +185,7 @@ class Queue:
         return None
 
     def _held_by_us(self, number: int) -> int | None:
-        fd = self._open(os.path.join(self._places, str(number)))
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return fd
-        except BlockingIOError:
-            os.close(fd)
-            return None
+        return _held_or_closed(self._open(os.path.join(self._places, str(number))))
 
     def sign(self, fd: int, session: str, task_id: str) -> None:
         """Say in a place that we hold for whom it is."""
@@ -476,6 +470,11 @@ def _lock_of(directory: str) -> int | None:
         fd = os.open(os.path.join(directory, status.LOCK), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return None
+    return _held_or_closed(fd)
+
+
+def _held_or_closed(fd: int) -> int | None:
+    """The descriptor with its lock held by us; None, and closed, if somebody else holds it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return fd
