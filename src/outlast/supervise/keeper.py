@@ -289,12 +289,14 @@ def _become_command(post: Post, given: Given, joined: int) -> NoReturn:
     os.setsid()
     signals.as_a_shell_expects()
     os.close(joined)
+    ready = next(ours for ours, theirs in given if theirs == invoke.READY)
     try:
-        for ours, theirs in given:
-            os.dup2(ours, theirs)
-        if os.read(invoke.READY, len(GO)) != GO:
+        # First of all: until there is a task, nobody could be told what goes wrong.
+        if os.read(ready, len(GO)) != GO:
             raise OSError(0, "its guards died before it began")
-        os.close(invoke.READY)
+        for ours, theirs in given:
+            if ours != ready:
+                os.dup2(ours, theirs)
         os.chdir(around.cwd)
         os.umask(around.umask)
         _limit(0, around)
