@@ -13,6 +13,7 @@ import socket
 
 from outlast.frozen import fields
 from outlast.model import Stdin, Surroundings
+from outlast.supervise import ENDED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,9 +65,9 @@ def begin(line: socket.socket, place: int = -1) -> dict[str, Any] | None:
 
 
 def answer(line: socket.socket) -> Any:
-    """What the supervisor says next; None if it died before it could."""
+    """What the supervisor says next; None if it could not: it died, or the system would not send it."""
     said = _read(line)
-    return json.loads(said) if said else None
+    return json.loads(said) if said not in (b"", ENDED) else None
 
 
 def _read(line: socket.socket) -> bytes:
