@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import select
-import signal
 import sqlite3
 import threading
 import time
@@ -13,6 +12,7 @@ import time
 from outlast import process
 from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, StartFailed, named
 from outlast.frozen import fields, frozen
+from outlast.lean import signal
 from outlast.model import Ended, Exited, Pending, Receipt, Running, surroundings
 from outlast.store import launchfile, output, record, sessionfile, status
 from outlast.store.hold import Hold
@@ -27,10 +27,10 @@ from outlast.watch import Deadline, Watch, until
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from socket import socket
     from typing import Any
 
     from outlast.executors.nursery import Nursery, Prepared
+    from outlast.lean.socket import socket
     from outlast.model import Guards, Launch, Slice, Status, Surroundings, Task
     from outlast.settings import Settings
     from outlast.store.index import Entry

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import threading
 
 from outlast.errors import StartFailed
+from outlast.lean import socket
 from outlast.supervise import request
 
 TYPE_CHECKING = False
@@ -98,11 +98,11 @@ class Nursery:
             if self._requests is None or self._owner != os.getpid():
                 self._start()
             try:
-                socket.send_fds(self._connected(), [_FORK], fds)
+                socket.send_fds(self._connected(), _FORK, fds)
             except OSError:
                 self._stop()  # somebody ended it; nothing was lost, there was nothing in it
                 self._start()
-                socket.send_fds(self._connected(), [_FORK], fds)
+                socket.send_fds(self._connected(), _FORK, fds)
 
     def _connected(self) -> socket.socket:
         assert self._requests is not None

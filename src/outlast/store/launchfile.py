@@ -10,11 +10,11 @@ input         what it gets to read if that was given as text: only while it is p
 
 from __future__ import annotations
 
-import json
 import os
 
 from outlast.errors import NewerTask
 from outlast.frozen import fields, replaced
+from outlast.lean import json
 from outlast.model import Launch, Stdin
 from outlast.store.home import FORMAT
 from outlast.store.status import trouble

@@ -11,11 +11,11 @@ looks again.
 
 from __future__ import annotations
 
-import json
 import os
 from binascii import crc32
 
 from outlast.errors import DamagedTask
+from outlast.lean import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

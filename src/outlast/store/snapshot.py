@@ -11,12 +11,12 @@ Everything in here is pure.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import zlib
 
 from outlast.frozen import frozen
+from outlast.lean import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import select
-import socket
 import time
 from fcntl import F_DUPFD_CLOEXEC, fcntl
 
 from outlast import process
 from outlast.errors import OutlastError
+from outlast.lean import socket
 from outlast.model import NeverStarted
 from outlast.store import launchfile, sessionfile, status
 from outlast.supervise import invoke, signals
@@ -84,12 +84,11 @@ class Keeper:
         said = b""
         while not said.endswith(GO):
             try:
-                said, fds, _, _ = socket.recv_fds(self._hand, 16, 1)
+                said, fds = socket.recv_fds(self._hand, 16, 1)
             except ConnectionResetError:
                 return False
-            for fd in fds:
-                os.set_inheritable(fd, False)
-                self._post.place = fd
+            if fds:
+                self._post.place = fds[0]
             if not said:
                 return False
         return True

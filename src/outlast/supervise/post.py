@@ -9,12 +9,12 @@ from __future__ import annotations
 import fcntl
 import os
 import select
-import socket
 import time
 
 from outlast import process
 from outlast.errors import OutlastError
 from outlast.frozen import frozen
+from outlast.lean import socket
 from outlast.model import Guards
 from outlast.store import launchfile, record, status
 

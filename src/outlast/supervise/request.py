@@ -7,11 +7,10 @@ Variables and input may hold secrets, so they are handed over in memory, not on 
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 
 from outlast.frozen import fields
+from outlast.lean import json, socket
 from outlast.model import Stdin, Surroundings
 from outlast.supervise import ENDED
 
@@ -40,7 +39,7 @@ def wanted(staged: str, published: str, around: Surroundings, lock: int = -1) ->
 def understood(request: int, *beside: int) -> tuple[str, str, Surroundings, dict[str, int]]:
     """What to prepare where, and what goes with it."""
     with open(request, "rb") as file:
-        staged, published, values, names = json.load(file)
+        staged, published, values, names = json.loads(file.read())
     values["stdin"] = Stdin(**values["stdin"])
     return staged, published, Surroundings(**values), dict(zip(names, beside, strict=True))
 
@@ -57,7 +56,7 @@ def in_memory(data: bytes) -> int:
 def begin(line: socket.socket, place: int = -1) -> dict[str, Any] | None:
     """Have a prepared task begin: what its supervisor answers; None if it died before it could."""
     try:
-        socket.send_fds(line, [BEGIN], [place] if place >= 0 else [])
+        socket.send_fds(line, BEGIN, [place] if place >= 0 else [])
     except OSError:
         pass  # it is dead, or has refused; then it said why before
     found: dict[str, Any] | None = answer(line)
@@ -84,9 +83,7 @@ def _read(line: socket.socket) -> bytes:
 def await_begin(line: socket.socket) -> int | None:
     """In a supervisor: wait for the word. The place, -1 without one; None if nobody wants the task any more."""
     try:
-        said, places, _, _ = socket.recv_fds(line, 16, 1)
+        said, places = socket.recv_fds(line, 16, 1)
     except OSError:
         return None
-    for fd in places:
-        os.set_inheritable(fd, False)
     return (places[0] if places else -1) if said else None

@@ -9,16 +9,14 @@ nursery, never from a caller.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import select
-import signal
-import socket
 import time
 
 from outlast import process
 from outlast.errors import OutlastError
 from outlast.frozen import replaced
+from outlast.lean import json, signal, socket
 from outlast.model import Exited, Stdin, surroundings
 from outlast.store import bell, launchfile, output, record, sessionfile, staging, status
 from outlast.store.home import Home
@@ -296,7 +294,7 @@ class Supervisor:
         self._caller = caller
         if self.post.place >= 0:
             # Before it begins: while the keeper lives, its place is taken, also if we are not there any more.
-            socket.send_fds(self._hand, [PLACE], [self.post.place])
+            socket.send_fds(self._hand, PLACE, [self.post.place])
         self.post.start_clock()
         self._set_limit()
         self.sign_on()
