@@ -1,4 +1,4 @@
-"""JSON as the standard library writes and reads it, without what can be configured about it."""
+"""JSON in the shortest form. What the standard library lets one choose cannot be chosen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ __all__ = ("dumps", "loads")
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from json import dumps, loads
+    from typing import Any
+
+    def dumps(value: object) -> str: ...
+    def loads(text: str | bytes) -> Any: ...
+
 else:
 
     class _As:
@@ -20,7 +24,7 @@ else:
         raise TypeError(f"a {type(value).__name__} cannot be written as JSON")
 
     _scan = _json.make_scanner(_As)
-    _encode = _json.make_encoder(None, _refuse, _json.encode_basestring_ascii, None, ": ", ", ", False, False, True)
+    _encode = _json.make_encoder(None, _refuse, _json.encode_basestring_ascii, None, ":", ",", False, False, True)
 
     def dumps(value):
         # The encoder is for what has parts.

@@ -46,7 +46,7 @@ def reserve(directory: str = ".") -> None:
 def write(slot: str, value: object, directory: str = ".") -> None:
     """Put `value` into its slot. Cannot fail for want of space."""
     start, size = SLOTS[slot]
-    text = json.dumps(value, separators=(",", ":")).encode()
+    text = json.dumps(value).encode()
     line = b"%08x %s" % (crc32(text), text)
     if len(line) >= size:
         raise ValueError(f"{slot} takes {size - 10} bytes, not {len(text)}")
