@@ -19,6 +19,7 @@ from outlast.lean import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 NAME = "record"
@@ -57,13 +58,13 @@ def write(slot: str, value: object, directory: str = ".") -> None:
         os.close(fd)
 
 
-def read(directory: str = ".") -> dict[str, Any]:
-    """Every slot that was written, by name."""
+def read(directory: str = ".", slots: Iterable[str] = SLOTS) -> dict[str, Any]:
+    """Every slot (of these) that was written, by name."""
     fd = os.open(os.path.join(directory, NAME), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         for _ in range(_TORN_READS):
             try:
-                return parse(os.pread(fd, SIZE, 0))
+                return parse(os.pread(fd, SIZE, 0), slots)
             except ValueError:
                 continue
     finally:
@@ -72,12 +73,13 @@ def read(directory: str = ".") -> dict[str, Any]:
     raise DamagedTask(f"The record of {name} is damaged; `outlast clean` removes it.")
 
 
-def parse(page: bytes) -> dict[str, Any]:
+def parse(page: bytes, slots: Iterable[str] = SLOTS) -> dict[str, Any]:
     """The slots of one page; ValueError if one is torn or damaged."""
     if len(page) != SIZE:
         raise ValueError("not a whole record")
     found = {}
-    for name, (start, size) in SLOTS.items():
+    for name in slots:
+        start, size = SLOTS[name]
         line = page[start : start + size].strip(b" \n\0")
         if line:
             check, _, text = line.partition(b" ")

@@ -46,6 +46,7 @@ class Registry:
         self._table: process.Table | None = None
         self._known: dict[str, tuple[str, Task]] = {}
         self._launches: dict[str, Launch] = {}
+        self._over: dict[str, Task] = {}  # that were just looked at
 
     @property
     def index(self) -> Index:
@@ -179,6 +180,9 @@ class Registry:
 
     def get(self, task_id: str) -> Task:
         """One task as it is now."""
+        over = self._over.get(task_id)
+        if over is not None and os.path.isdir(self.home.task(task_id)):
+            return over  # nothing about it can change any more, but that it is removed
         self._table = None
         return self._settle(task_id)
 
@@ -240,6 +244,9 @@ class Registry:
             task = view.view(directory, self.launch_of(task_id), self._processes)
             if task.closed and not task.children:
                 self._tell_index(task, directory)
+                self._over[task_id] = task
+                if len(self._over) > LAUNCHES_AT_MOST:
+                    self._over.pop(next(iter(self._over)))
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise trouble(directory, error) from None
         return task
