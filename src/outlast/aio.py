@@ -46,9 +46,10 @@ class AsyncShell:
         policy: str | None = None,
         *,
         operator: bool = False,
+        early: bool = True,
     ) -> AsyncShell:
         """As `Shell.open`."""
-        return cls(Shell.open(home, session, policy, operator=operator))
+        return cls(Shell.open(home, session, policy, operator=operator, early=early))
 
     async def __aenter__(self) -> AsyncShell:
         return self

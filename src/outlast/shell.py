@@ -101,12 +101,20 @@ class Shell:
         policy: str | None = None,
         *,
         operator: bool = False,
+        early: bool = True,
     ) -> Shell:
-        """Open the state directory `home` as `session`. An operator reaches every session's tasks."""
+        """Open the state directory `home` as `session`. An operator reaches every session's tasks.
+
+        What it takes to run a command is started at once, so that the first one need not wait
+        for it; if not `early`, by the first command.
+        """
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
         path = os.path.abspath(os.fspath(home)) if home is not None else default_home(os.environ)
-        return cls(path, session, policy, operator)
+        shell = cls(path, session, policy, operator)
+        if early:
+            shell.executor.get_ready()
+        return shell
 
     def __enter__(self) -> Shell:
         return self

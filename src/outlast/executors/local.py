@@ -287,6 +287,12 @@ class LocalExecutor:
             self._lines.pop(next(iter(self._lines))).close()
         return announced(prepared.published, launch, answer.get("pid"), answer.get("started", time.time()))
 
+    def get_ready(self) -> None:
+        """Start what the first task will need."""
+        from outlast.executors.nursery import Nursery
+
+        self.adopt(Nursery.early())
+
     def adopt(self, nursery: Nursery) -> None:
         """Use a nursery that was started before us."""
         self._nursery = nursery
