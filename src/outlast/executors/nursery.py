@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from outlast.model import Surroundings
+    from outlast.model import Surroundings, Terms
 
 _SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "supervise", "nursery.py")
 _FORK = b"f"
@@ -37,9 +37,9 @@ class Prepared:
             self.staged, self.published = told
         return True
 
-    def begin(self, place: int = -1) -> dict[str, Any] | None:
+    def begin(self, terms: Terms, place: int = -1) -> dict[str, Any] | None:
         """What is to run is written down: begin. What the supervisor answers; None if it died before it could."""
-        return request.begin(self._line, place)
+        return request.begin(self._line, terms, place)
 
     def keep_line(self) -> socket.socket:
         """The supervisor says there when the task has ended."""

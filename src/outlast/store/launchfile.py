@@ -23,7 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from outlast.model import Surroundings
 
 _LAUNCH = "launch.json"
 _COMMAND = "command"
@@ -83,12 +82,6 @@ def _parse(text: bytes, command: bytes, name: str) -> tuple[Launch, float]:
     values["stdin"] = Stdin(file=stdin["file"], open=stdin["open"], text=b"" if stdin["text"] else None)
     values["after"] = tuple(values.get("after", ()))
     return Launch(**values), created
-
-
-def rehearse(around: Surroundings) -> None:
-    """As if there were something to read."""
-    values: dict[str, Any] = {**dict.fromkeys(Launch.__match_args__, 0), "after": (), **fields(around)}
-    _parse(_dump(Launch(**values), 0.0), b"true", "")
 
 
 def after_of(directory: str) -> tuple[tuple[str, ...], str]:

@@ -63,8 +63,8 @@ class Registry:
 
     # --- make ----------------------------------------------------------------------------
 
-    def enter(self, staged: str, published: str, launch: Launch, state_limit: int) -> Entry | None:
-        """Write down what a staged task is to run, and its share of the disk; None if its id is taken."""
+    def enter(self, staged: str, published: str, launch: Launch, state_limit: int) -> tuple[Entry, Launch] | None:
+        """Write down what a staged task is to run, with its share of the disk; None if its id is taken."""
         if self._index is not None and self._index.makeshift:
             self.close()  # perhaps there is space for a real one again
         created = time.time()
@@ -77,7 +77,7 @@ class Registry:
             return None  # somebody is just preparing a task under this id
         except sqlite3.Error as error:
             raise StartFailed(f"The task cannot be prepared in {self.home.path}: {error}.") from None
-        return self.index.file
+        return self.index.file, entered
 
     def _share(self, task_id: str, launch: Launch, created: float, total: int) -> int:
         """Enter the task and its share of what all may keep."""

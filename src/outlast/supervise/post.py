@@ -15,12 +15,12 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.frozen import frozen
 from outlast.lean import socket
-from outlast.model import Guards
+from outlast.model import Guards, terms
 from outlast.store import launchfile, record, status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.model import Identity, Launch, Outcome, Surroundings
+    from outlast.model import Identity, Outcome, Surroundings, Terms
 
 
 _SAY_AGAIN_S = 0.01
@@ -71,14 +71,18 @@ class Post:
         self.started_monotonic = 0.0
         self.recoveries = 0
         self._over = False
-        self._launch: Launch | None = None
+        self._terms: Terms | None = None
 
     @property
-    def launch(self) -> Launch:
-        """What runs; on disk before the task is published."""
-        if self._launch is None:
-            self._launch, _ = launchfile.read()
-        return self._launch
+    def terms(self) -> Terms:
+        """What was said when it began; on disk, for those who came later."""
+        if self._terms is None:
+            self._terms = terms(launchfile.read()[0])
+        return self._terms
+
+    @terms.setter
+    def terms(self, said: Terms) -> None:
+        self._terms = said
 
     def watch_command(self, pid: int) -> None:
         self.command, self.command_fd = process.identity(pid), os.pidfd_open(pid)

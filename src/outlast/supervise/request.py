@@ -11,14 +11,13 @@ import os
 
 from outlast.frozen import fields
 from outlast.lean import json, socket
-from outlast.model import Stdin, Surroundings
+from outlast.model import Stdin, Surroundings, Terms
 from outlast.supervise import ENDED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-BEGIN = b"b"
 WARM_KIND = "bash"
 MOST_DESCRIPTORS = 4  # line, request, and one each of the following
 TEXT, LOCK = "text", "lock"  # the command's input; the lock of a task that was pending
@@ -53,10 +52,11 @@ def in_memory(data: bytes) -> int:
     return fd
 
 
-def begin(line: socket.socket, place: int = -1) -> dict[str, Any] | None:
+def begin(line: socket.socket, terms: Terms, place: int = -1) -> dict[str, Any] | None:
     """Have a prepared task begin: what its supervisor answers; None if it died before it could."""
     try:
-        socket.send_fds(line, BEGIN, [place] if place >= 0 else [])
+        # Said, not read from what is on disk: somebody waits.
+        socket.send_fds(line, json.dumps(fields(terms)).encode(), [place] if place >= 0 else [])
     except OSError:
         pass  # it is dead, or has refused; then it said why before
     found: dict[str, Any] | None = answer(line)
@@ -80,10 +80,10 @@ def _read(line: socket.socket) -> bytes:
         return line.recv(65536)
 
 
-def await_begin(line: socket.socket) -> int | None:
-    """In a supervisor: wait for the word. The place, -1 without one; None if nobody wants the task any more."""
+def await_begin(line: socket.socket) -> tuple[Terms, int] | None:
+    """In a supervisor: wait for the word. Its terms and place (-1: none); None if nobody wants the task any more."""
     try:
-        said, places = socket.recv_fds(line, 16, 1)
+        said, places = socket.recv_fds(line, 4096, 1)
     except OSError:
         return None
-    return (places[0] if places else -1) if said else None
+    return (Terms(**json.loads(said)), places[0] if places else -1) if said else None
