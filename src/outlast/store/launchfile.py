@@ -81,13 +81,13 @@ def _parse(text: bytes, command: bytes, name: str) -> tuple[Launch, float]:
     stdin = values.pop("stdin")
     values["command"], values["env"] = os.fsdecode(command), {}
     values["stdin"] = Stdin(file=stdin["file"], open=stdin["open"], text=b"" if stdin["text"] else None)
-    values["after"] = tuple(values.get("after", ()))
+    values.update({several: tuple(values.get(several, ())) for several in ("after", "held_back")})
     return Launch(**values), created
 
 
 def rehearse(around: Surroundings) -> None:
     """As if there were something to read."""
-    values: dict[str, Any] = {**dict.fromkeys(Launch.__match_args__, 0), "after": (), **fields(around)}
+    values: dict[str, Any] = {**dict.fromkeys(Launch.__match_args__, 0), "after": (), "held_back": (), **fields(around)}
     _parse(_dump(Launch(**values), 0.0), b"true", "")
 
 
