@@ -52,12 +52,17 @@ class Mask:
         return len(data) - _spans(data.decode("latin-1"), 0, 0, self._as_bytes, False)[1]
 
     def inside(self, before: bytes, after: bytes) -> int:
-        """How many bytes of `after` belong to a secret that began before it."""
+        """How many bytes of `after` belong to a secret that began, or whose literal began, before it."""
         if not self.on or not before:
             return 0
-        spans, _ = _spans((before + after).decode("latin-1"), 0, 0, self._as_bytes, True)
         border = len(before)
-        return next((end - border for start, end in spans if start < border < end), 0)
+        spans, _ = _spans((before + after).decode("latin-1"), 0, 0, self._as_bytes, True)
+        start, end = next(((start, end) for start, end in spans if end > border), (0, border))
+        if start >= border:
+            seen, _ = _spans(after.decode("latin-1"), 0, 0, self._as_bytes, True)
+            if any(one[1] == end - border for one in seen):
+                return 0
+        return end - border
 
 
 OFF = Mask(on=False)
@@ -151,7 +156,7 @@ def _spans(text: str, shown: int, fence: int, values: tuple[str, ...], final: bo
     """What is secret in a text from `shown` on, and up to where that is certain."""
     spans: list[Span] = []
     best: Span | None = None
-    at = shown
+    at, stops = shown, dict[str, int]()
     for where, begun, what in sorted(_candidates(text, shown, fence, values, final), key=_order):
         if best is not None and where > at:
             spans.append(best)
@@ -160,7 +165,7 @@ def _spans(text: str, shown: int, fence: int, values: tuple[str, ...], final: bo
         if where < at or begun < fence:
             continue
         at = where
-        found = _look(text, where, what, final)
+        found = _look(text, where, what, None if final else stops)
         if found is None:
             return spans, where
         if found and (best is None or found[1] > best[1]):
@@ -195,23 +200,30 @@ def _candidates(text: str, shown: int, fence: int, values: tuple[str, ...], fina
             begun = text.find(value[0], begun + 1)
 
 
-def _look(text: str, where: int, what: Format | int | None, final: bool) -> Span | tuple[()] | None:
-    """The secret that begins here; nothing if there is none; None if that is not known yet."""
+def _look(
+    text: str, where: int, what: Format | int | None, stops: dict[str, int] | None
+) -> Span | tuple[()] | None:
+    """The secret that begins here; nothing if there is none; None if that is not known yet.
+
+    Without `stops` no more text will come.
+    """
     if what is None:
         return None
     if isinstance(what, int):
         return where, where + what
-    return _token(text, where, what, final)
-
-
-def _token(text: str, where: int, format: Format, final: bool) -> Span | tuple[()] | None:
-    end = where + format.longest
-    if not final and len(text) < end and _goes_on(text, where, format.goes_on):
+    end = where + what.longest
+    if stops is not None and len(text) < end and _goes_on(text, where, what.goes_on, stops):
         return None
-    found = compiled(format.pattern).match(text, where, end)
+    found = compiled(what.pattern).match(text, where, end)
     return found.span(found.re.groups) if found else ()
 
 
-def _goes_on(text: str, where: int, pattern: str) -> bool:
+def _goes_on(text: str, where: int, pattern: str, stops: dict[str, int]) -> bool:
+    """Whether all from here to the end of the text may be one token. `stops` has what was found out before."""
+    if where <= stops.get(pattern, -1):
+        return False
     found = compiled(pattern).match(text, where)
-    return found is not None and found.end() == len(text)
+    end = found.end() if found else where
+    if end < len(text) and pattern.startswith("["):
+        stops[pattern] = end  # a run of letters ends there from wherever one looks
+    return end == len(text)

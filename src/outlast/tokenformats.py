@@ -45,7 +45,7 @@ def _plain(name: str, literals: str, letters: str, least: int, most: int = 0, be
 
 _ALNUM = "A-Za-z0-9"
 _WORD = "A-Za-z0-9_-"
-_APART = "(?<![A-Za-z0-9_-])"
+_APART = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt]))"  # or behind a line end as JSON writes it
 _HAS_DIGIT = r"(?=[A-Za-z._~+/=-]{0,80}+[0-9])"
 _LINE_END = r"(?:\r?\n|\\r\\n|\\n|[ \t])"
 _KEY_HEADER = r"[A-Za-z][A-Za-z-]{1,30}+: [^\r\n\\]{0,200}+"
@@ -83,13 +83,14 @@ FORMATS = (
         rf"[{_WORD}]{{10,6000}}+\.[{_WORD}]{{10,6000}}+\.[{_WORD}]{{10,2000}}+",
         rf"[.{_WORD}]*+",
         LONGEST,
+        _APART,
     ),
     Format(
         "private key",
         ("PRIVATE KEY-----", "PRIVATE KEY BLOCK-----"),
         rf"(?:{_LINE_END})*+((?:(?:{_KEY_HEADER}|{_KEY_LINE})(?:{_LINE_END})*+){{1,400}}+"
         rf"(?:[A-Za-z0-9+/]{{1,15}}+={{0,2}}+(?={_LINE_END}*+-))?(?:=[A-Za-z0-9+/]{{4}})?)",
-        r"(?:\s|\\|[A-Za-z][A-Za-z-]{1,30}+: [^\r\n\\]{0,200}+|[A-Za-z0-9+/=]|[A-Za-z][A-Za-z-]{1,30}+:?\Z)*+",
+        r"(?:\s|\\|[A-Za-z][A-Za-z-]{1,30}+: [^\r\n\\]{0,200}+|[A-Za-z][A-Za-z-]{1,30}+:?\Z|[A-Za-z0-9+/=])*+",
         LONGEST,
     ),
     Format(
