@@ -200,9 +200,7 @@ def _candidates(text: str, shown: int, fence: int, values: tuple[str, ...], fina
             begun = text.find(value[0], begun + 1)
 
 
-def _look(
-    text: str, where: int, what: Format | int | None, stops: dict[str, int] | None
-) -> Span | tuple[()] | None:
+def _look(text: str, where: int, what: Format | int | None, stops: dict[str, int] | None) -> Span | tuple[()] | None:
     """The secret that begins here; nothing if there is none; None if that is not known yet.
 
     Without `stops` no more text will come.

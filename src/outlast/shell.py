@@ -455,11 +455,13 @@ class Shell:
 
     def live(self, task: Task, at: dict[str, int], raw: bool = False) -> showing.Live:
         """How slices are shown that begin at these places; a place inside of a secret moves to its end."""
-        mask = OFF if raw else self.mask_for(task)
+        live = showing.Live(OFF if raw else self.mask_for(task))
         for stream, place in at.items():
             source = self.executor.source(task.task_id, stream)
-            at[stream] += reading.inside_secret(source, place, source.end(), mask) if place else 0
-        return showing.Live(mask)
+            if place and (secret := reading.inside_secret(source, place, source.end(), live.mask)):
+                live.begin_inside(stream, place, place + secret)
+                at[stream] += secret
+        return live
 
     @property
     def mask(self) -> Mask:

@@ -131,13 +131,20 @@ class Live:
     """
 
     def __init__(self, mask: Mask) -> None:
-        self._mask = mask
+        self.mask = mask
         self._streams: dict[str, BytesStream] = {}
         self._at: dict[str, int] = {}
+        self._first: list[Slice] = []
+
+    def begin_inside(self, stream: str, start: int, end: int) -> None:
+        """The first place is inside of a secret, which ends there."""
+        self._first.append(Slice(stream, start, MASK.encode(), 0, end))
 
     def take(self, pieces: Iterable[Slice]) -> Iterator[Slice]:
+        while self._first:
+            yield self._first.pop(0)
         for piece in pieces:
-            if not self._mask.on:
+            if not self.mask.on:
                 yield piece
                 continue
             if piece.dropped:
@@ -145,7 +152,7 @@ class Live:
             yield from self._masked(piece)
 
     def _masked(self, piece: Slice) -> Iterator[Slice]:
-        stream = self._streams.setdefault(piece.stream, self._mask.bytes_stream())
+        stream = self._streams.setdefault(piece.stream, self.mask.bytes_stream())
         start = self._at.get(piece.stream, piece.start) if not piece.dropped else piece.start
         data = stream.feed(piece.data)
         self._at[piece.stream] = end = piece.next - stream.held

@@ -8,7 +8,7 @@ from outlast import asking, reading
 from outlast.errors import BadInput, named
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, whole, write
-from outlast.masking import OFF
+from outlast.masking import MASK, OFF
 from outlast.model import STREAMS, Cursor
 from outlast.reading import Selection
 from outlast.sieve import Sieve
@@ -145,14 +145,14 @@ class _Printing:
         return self._selection.cursor or Cursor()
 
     def _outside_secrets(self, place: Cursor) -> Cursor:
-        sources = {stream: self._shell.executor.source(self._task.task_id, stream) for stream in self._streams}
-        starts = {stream: place.at(stream) for stream in self._streams}
-        ends = {
-            stream: start + reading.inside_secret(sources[stream], start, sources[stream].end(), self._mask)
-            for stream, start in starts.items()
-            if start
-        }
-        return Cursor(**{stream: ends.get(stream, place.at(stream)) for stream in STREAMS})
+        """The place, or where the secret ends that it is inside of."""
+        at = {stream: place.at(stream) for stream in STREAMS}
+        for stream in self._streams:
+            source = self._shell.executor.source(self._task.task_id, stream)
+            if secret := reading.inside_secret(source, at[stream], source.end(), self._mask):
+                at[stream] += secret
+                self._write(stream, self._lines[stream].masked())
+        return Cursor(**at)
 
     def _pieces(self, place: Cursor) -> Iterator[Slice]:
         if self._asked.follow:
@@ -207,6 +207,10 @@ class _Lines:
 
     def feed(self, data: bytes) -> str:
         return self._range.take(self._sieve.feed(self._veil.feed(self._cleaner.feed(data))))
+
+    def masked(self) -> str:
+        """What stands for the rest of a secret."""
+        return self._range.take(self._sieve.feed(MASK))
 
     def finish(self, whole: bool = True) -> str:
         """The rest; if more may come, without what may be the beginning of a secret."""
