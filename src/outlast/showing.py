@@ -99,13 +99,11 @@ def task(seen: Seen, mask: Mask) -> Seen:
     """A task (or a result, or a receipt) as it is shown."""
     if not mask.on:
         return seen
-    values = seen.__dict__
-    changed = {}
-    for name in _TEXTS:
-        text = values.get(name)
-        if text and (shown := mask.text(text)) != text:
-            changed[name] = shown
-    return replaced(seen, **changed) if changed else seen
+    texts = {name: text for name in _TEXTS if (text := seen.__dict__.get(name))}
+    everything = "\n".join(texts.values())
+    if mask.text(everything) == everything:  # one look at all: mostly there is nothing, and lists are long
+        return seen
+    return replaced(seen, **{name: mask.text(text) for name, text in texts.items()})
 
 
 def error(raised: OutlastError, mask: Mask) -> None:
