@@ -37,8 +37,8 @@ def _words(text: str) -> frozenset[str]:
 # Parts of a name, wherever they stand in it: PGPASSWORD, clientSecret.
 _ANYWHERE = _words("PASSWORD PASSWD PASSPHRASE SECRET CREDENTIAL APIKEY ACCESSKEY PRIVATEKEY AUTHTOKEN")
 # Words of a name, between underscores: not TOKENIZERS_PARALLELISM, not KEYBOARD.
-_WORDS = _words("TOKEN PASS PWD COOKIE DSN JWT PAT")
-_LAST = _words("KEY AUTH")  # only as the last one: not SSH_AUTH_SOCK
+_WORDS = _words("TOKEN COOKIE JWT")
+_LAST = _words("KEY AUTH PASS PWD PAT DSN")  # only as the last one: not SSH_AUTH_SOCK
 # What a name that ends so tells is about a secret, and none.
 _ABOUT = _words(
     "FILE PATH DIR URL URI NAME NAMES ID IDS TYPE TTL LIMIT COUNT SIZE LENGTH LEN HEADER EXPIRY EXPIRES TIMEOUT "

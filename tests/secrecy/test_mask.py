@@ -57,7 +57,7 @@ EVERYDAY = [
     "npm_config_registry=https://registry.example npm_lifecycle_event=test",
     "hf_hub_download and hf_xet; sk-toggleable__control sk-estimator; whsec and ghp_ alone",
     "the bearer authentication-responsibilities scheme; Authorization: required for this",
-    "-----BEGIN CERTIFICATE-----\nMIIDdzCCAl+gAwIBAgIEAgAAuTANBgkqhkiG9w0BAQUFADBaMQswCQYDVQQGEwJJ\n-----END CERTIFICATE-----",
+    "-----BEGIN CERTIFICATE-----\nMIIDdzCCAl+gAwIBAgIEAgAAuTANBgkqhkiG9w0BAQ\n-----END CERTIFICATE-----",
     "-----BEGIN PUBLIC KEY-----\nMFwwDQYJKoZIhvcNAQEBBQADSwAwSAJBAK==\n-----END PUBLIC KEY-----",
     "grep -r 'BEGIN RSA PRIVATE KEY-----' . # finds keys",
     "eyJ is how they begin; eyJhbGciOiJub25lIn0 alone is a header",
@@ -122,7 +122,8 @@ TEXTS = st.lists(st.tuples(PIECES, st.sampled_from([1, 2, 9, 5000])), max_size=9
 
 
 def fed(text: str, sizes: list[int]) -> str:
-    stream, out, at = MASKING.stream(), [], 0
+    out: list[str] = []
+    stream, at = MASKING.stream(), 0
     while at < len(text):
         size = sizes[len(out) % len(sizes)]
         out.append(stream.feed(text[at : at + size]))
