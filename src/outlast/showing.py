@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Seen = TypeVar("Seen", bound=Task)
 
 _TEXTS = ("command", "description", "error", "cwd", "matched")
-_DECLARED = re.compile(rb"^declare -[A-Za-z-]+ ([A-Za-z_]\w*)=.*$", re.MULTILINE)
+_DECLARED = rb"^declare -[A-Za-z-]+ ([A-Za-z_]\w*)=.*$"
 
 
 class Showing:
@@ -87,7 +87,7 @@ class Showing:
 def secrets_of(state: Snapshot) -> dict[str, str]:
     """The variables of a session whose names look secret."""
     found = {}
-    for line in _DECLARED.finditer(state.script):
+    for line in re.finditer(_DECLARED, state.script, re.MULTILINE):
         name = line[1].decode()
         value = snapshot.value_of(line[0]) if looks_secret(name) else None
         if value:
