@@ -48,6 +48,7 @@ def environs_of_ours(home: str) -> dict[str, bytes]:
 @pytest.mark.parametrize("session", [None, "work"])
 def test_a_command_sees_none_of_them_and_neither_does_the_disk(home, canaries, session):
     with Shell.open(home, session=session) as shell:
+        assert not leaks(raw(shell, shell.start(PRINT_ALL).task_id))  # before there is any state
         assert not leaks(raw(shell, shell.run(PRINT_ALL).task_id))
         assert not leaks(raw(shell, shell.start(PRINT_ALL).task_id))
         assert not leaks(raw(shell, shell.run(PRINT_ALL, shell="/bin/sh").task_id))
