@@ -60,7 +60,7 @@ class Mask:
         start, end = next(((start, end) for start, end in spans if end > border), (0, border))
         if start >= border:
             seen, _ = _spans(after.decode("latin-1"), 0, 0, self._as_bytes, True)
-            if any(one[1] == end - border for one in seen):
+            if (start - border, end - border) in seen:
                 return 0
         return end - border
 

@@ -135,7 +135,10 @@ LITERALS = tuple((literal, format) for format in FORMATS for literal in format.l
 LONGEST_LITERAL = max(len(literal) for literal, _ in LITERALS)
 
 _MUCH = 1 << 14  # characters from which on one search for all at once is faster than one for each
-_COMMON = ("://", "SK", ":AA", "eyJ", "sk-")  # found in so many texts that they are no sign of anything
+_URL = "://"  # is in so many texts that it is no sign of anything
+# What has to follow these, or be all that has come so far, before they are one.
+_COMMON = {"SK": "[0-9a-f]", ":AA": r"[\w-]", "eyJ": r"[\w-]", "sk-": "[A-Za-z0-9]"}
+_FOLLOWS = 8
 
 _COMPILED: dict[str, Pattern[str]] = {}
 
@@ -154,7 +157,7 @@ def compiled(pattern: str) -> Pattern[str]:
 def present(text: str) -> list[tuple[str, Format]]:
     """The literals that are in a text, each with its format."""
     if len(text) >= _MUCH and not _has_rare(text):
-        return [pair for pair in LITERALS if pair[0] in _COMMON and pair[0] in text]
+        return [pair for pair in LITERALS if pair[0] == _URL and _URL in text]
     return [pair for pair in LITERALS if pair[0] in text]
 
 
@@ -167,10 +170,12 @@ def _has_rare(text: str) -> bool:
         except ImportError:
             _RARE.append(lambda data: True)
         else:
-            literals = [re2.escape(literal) for literal, _ in LITERALS if literal not in _COMMON]
             options = re2.Options()
             options.never_capture = True
-            _RARE.append(re2.compile("|".join(literals), options).search)
+            rare = [literal for literal, _ in LITERALS if literal != _URL and literal not in _COMMON]
+            patterns = [re2.escape(literal) for literal in rare]
+            patterns += [f"{one}(?:{more}{{{_FOLLOWS}}}|{more}*\\z)" for one, more in _COMMON.items()]
+            _RARE.append(re2.compile("|".join(patterns), options).search)
     return bool(_RARE[0](text.encode("utf-8", "replace")))
 
 

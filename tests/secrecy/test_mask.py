@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from outlast import tokenformats
 from outlast.masking import LOOK_BACK, MASK, OFF, Mask, searched_for
 from outlast.tokenformats import LITERALS, LONGEST
 from tests.secrecy import HEX, TOKENS, key_block, letters, told
@@ -227,3 +228,18 @@ def test_eight_times_the_text_takes_about_eight_times_as_long(kind):
     text = HOSTILE[kind] * (8 * few // len(HOSTILE[kind]))
     small, large = cost(text[:few]), cost(text)
     assert large < 8 * 4 * max(small, 0.002), f"{small * 1000:.2f} ms, then {large * 1000:.2f} ms"
+
+
+def test_much_text_at_once_is_masked_as_little_is(monkeypatch):
+    chosen = random.Random(3)
+    for _ in range(40):
+        text = "".join(chosen.choices(["word ", "x", "\n", "12 ", "a-b "], k=9000))
+        for kind in chosen.sample(list(TOKENS), chosen.choice([0, 1, 2])):
+            at = chosen.randrange(len(text))
+            text = f"{text[:at]} {told(kind)} {text[at:]}"
+        text += " " + told(chosen.choice(list(TOKENS)))[: chosen.choice([0, 5, 12, 99])]
+        whole = MASKING.text(text)
+        assert fed(text, [17_000]) == whole
+        with monkeypatch.context() as plain:
+            plain.setattr(tokenformats, "_MUCH", 1 << 40)
+            assert MASKING.text(text) == whole
