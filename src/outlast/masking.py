@@ -170,10 +170,7 @@ def _spans(text: str, shown: int, fence: int, values: tuple[str, ...], final: bo
             return spans, where
         if found and (best is None or found[1] > best[1]):
             best = found
-    if best is not None:
-        spans.append(best)
-        at = best[1]
-    return spans, len(text)
+    return [*spans, best] if best is not None else spans, len(text)
 
 
 def _order(candidate: Candidate) -> int:
