@@ -13,8 +13,7 @@ from contextlib import contextmanager
 
 from outlast import asking, conditions
 from outlast.errors import OutlastError
-from outlast.frozen import fields
-from outlast.model import STREAMS, Waited
+from outlast.model import STREAMS
 from outlast.shell import Patience, Shell, refuse_to_wait, shorter
 from outlast.store.hold import Hold
 from outlast.watch import Deadline
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.conditions import Condition, UnderWay
-    from outlast.model import Cursor, Receipt, Result, Slice, Task
+    from outlast.model import Cursor, Receipt, Result, Slice, Task, Waited
     from outlast.shell import Patience
     from outlast.watch import Watch
 
@@ -168,11 +167,13 @@ class AsyncShell:
         timeout: float | None = None,
         to_end_of: str = "output",
         leave: Condition | None = None,
+        raw: bool = False,
     ) -> AsyncIterator[Slice]:
         """As `Shell.follow`."""
         task = await self.show(task_id)
         place = asking.cursor(cursor)
         at = {stream: place.at(stream) for stream in (STREAMS if task.split else STREAMS[:1])}
+        live = await asyncio.to_thread(self._shell.live, task, at, raw)
         executor = self._shell.executor
         over = executor.is_closed if to_end_of == "output" else executor.has_ended
         deadline = Deadline(timeout)
@@ -183,7 +184,9 @@ class AsyncShell:
                 change = ring.next_change()
                 ended = over(task.task_id)
                 left = leave is not None and leave.look(ended)
-                for piece in self._shell.fresh(task.task_id, at):
+                for piece in live.take(self._shell.fresh(task.task_id, at)):
+                    yield piece
+                for piece in live.finish() if ended else ():
                     yield piece
                 if ended or left or deadline.over:
                     return
@@ -213,7 +216,7 @@ class AsyncShell:
             else:
                 met = await self._await_condition(task_id, condition, Deadline(patience))
             task = await self.show(task_id)
-        return Waited(**fields(task), met=met, matched=condition.matched if condition else None)
+        return await asyncio.to_thread(self._shell.waited, task, met, condition)
 
     async def _await_condition(self, task_id: str, condition: Condition, deadline: Deadline) -> bool:
         await asyncio.to_thread(self._shell.begin, condition, task_id)

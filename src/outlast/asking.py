@@ -35,6 +35,7 @@ def request(
     name: str | None = None,
     after: Sequence[str] = (),
     after_failed: str = SKIP,
+    pass_secrets: Sequence[str] = (),
 ) -> Request:
     """A request that makes sense; whether it can run is seen later."""
     _check_command(command)
@@ -52,7 +53,18 @@ def request(
         name=task_name(name) if name is not None else "",
         after=_ids(after),
         after_failed=_after_failed(after_failed),
+        pass_secrets=_names(pass_secrets),
     )
+
+
+def _names(variables: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(variables, str) or not all(isinstance(one, str) for one in variables) or not _are_names(variables):
+        raise BadInput("What to pass on is a list of names of variables; give a value with env, or --env NAME=VALUE.")
+    return tuple(variables)
+
+
+def _are_names(variables: Sequence[str]) -> bool:
+    return all(one and "=" not in one for one in variables)
 
 
 def _ids(after: Sequence[str]) -> tuple[str, ...]:

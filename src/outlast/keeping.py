@@ -22,7 +22,7 @@ _MINE = (b"OLDPWD", b"SHLVL")  # change by themselves and tell nobody anything
 _USUAL = snapshot.AT_START | frozenset(_MINE)
 
 
-def show(sessions: Sessions, name: str) -> SessionState:
+def show(sessions: Sessions, name: str, scope: str | None = None) -> SessionState:
     """What a session remembers."""
     try:
         found = sessions.read(name)
@@ -31,7 +31,7 @@ def show(sessions: Sessions, name: str) -> SessionState:
             f"The state of session {named(name)} is damaged ({error}); the next command sets it aside and begins anew."
         ) from None
     except OSError:
-        raise unknown(sessions, name) from None
+        raise unknown(sessions, name, scope) from None
     state, beginning = found.state(), sessions.beginning(name)
     texts = {kind: _texts(state, kind) for kind in (ALIAS, TRAP)}
     return SessionState(
@@ -68,15 +68,15 @@ def _names(state: State, kind: str) -> list[str]:
     return sorted(os.fsdecode(name) for one, name in state if one == kind)
 
 
-def reset(sessions: Sessions, name: str, environ: Mapping[str, str]) -> None:
+def reset(sessions: Sessions, name: str, environ: Mapping[str, str], scope: str | None = None) -> None:
     """Let a session begin anew with the caller's variables and directory. What runs goes on."""
     try:
         sessions.reset(name, first_snapshot(environ, name))
     except (FileNotFoundError, NotADirectoryError):
-        raise unknown(sessions, name) from None
+        raise unknown(sessions, name, scope) from None
 
 
-def copy(sessions: Sessions, name: str, target: str) -> None:
+def copy(sessions: Sessions, name: str, target: str, scope: str | None = None) -> None:
     """A new session in the state of another."""
     try:
         sessions.copy(name, target)
@@ -85,10 +85,10 @@ def copy(sessions: Sessions, name: str, target: str) -> None:
             f"There is a session {named(target)} already; remove it first, or give another name."
         ) from None
     except (FileNotFoundError, NotADirectoryError, snapshot.Damaged):
-        raise unknown(sessions, name) from None
+        raise unknown(sessions, name, scope) from None
 
 
-def remove(sessions: Sessions, name: str, tasks: Iterable[Task]) -> None:
+def remove(sessions: Sessions, name: str, tasks: Iterable[Task], scope: str | None = None) -> None:
     """Forget a session that nothing runs in."""
     running = [task.task_id for task in tasks if not task.finished]
     if running:
@@ -100,14 +100,14 @@ def remove(sessions: Sessions, name: str, tasks: Iterable[Task]) -> None:
     try:
         sessions.remove(name)
     except (FileNotFoundError, NotADirectoryError):
-        raise unknown(sessions, name) from None
+        raise unknown(sessions, name, scope) from None
 
 
-def unknown(sessions: Sessions, name: str) -> UnknownSession:
-    """There is no such session; which are near."""
+def unknown(sessions: Sessions, name: str, scope: str | None = None) -> UnknownSession:
+    """There is no such session; which are near, if others are the asker's business."""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, sessions.names(), n=3, cutoff=0.5)
+    near = get_close_matches(name, sessions.names(), n=3, cutoff=0.5) if scope is None else []
     hint = f"near it are {', '.join(near)}" if near else "`outlast session list` lists them"
     return UnknownSession(f"There is no session {named(name)} with a state; {hint}.")
 

@@ -53,6 +53,7 @@ class Request:
     name: str = ""
     after: tuple[str, ...] = ()
     after_failed: str = "skip"
+    pass_secrets: tuple[str, ...] = ()
 
 
 @frozen
@@ -92,6 +93,7 @@ class Launch:
     state: str = ""  # the session whose state it begins with; none: only `env` and `cwd`
     snapshot: str = ""  # which state of it that is
     keeps: bool = False  # what it changes is there for the next
+    held_back: tuple[str, ...] = ()  # names of secret variables that the caller has and it has not
 
 
 @frozen
@@ -260,6 +262,7 @@ class Task:
     limit: float | None
     children: tuple[int, ...]
     waits_for: tuple[str, ...]
+    held_back: tuple[str, ...]
     split: bool
     closed: bool
     output_file: str

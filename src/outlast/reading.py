@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from outlast.errors import BadInput, named
 from outlast.frozen import fields, frozen
+from outlast.masking import LOOK_BACK, MASK, OFF
 from outlast.model import START, STREAMS, Cursor, Result, Slice
 from outlast.sieve import Sieve
 from outlast.text import Cleaner, HeadTail
@@ -16,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from outlast.masking import Mask
     from outlast.model import Task
     from outlast.store.output import Source
 
@@ -70,13 +72,13 @@ def check(selection: Selection, split: bool) -> None:
     Sieve(selection.filter, selection.exclude, selection.ignore_case)
 
 
-def read(task: Task, selection: Selection, source: Callable[[str], Source], budget: int) -> Result:
+def read(task: Task, selection: Selection, source: Callable[[str], Source], budget: int, mask: Mask = OFF) -> Result:
     """The wanted part of a task's output, as text."""
     check(selection, task.split)
     streams = STREAMS if task.split else STREAMS[:1]
     wanted = [stream for stream in streams if selection.stream in (None, stream)]
     share = budget // len(wanted)
-    found = {stream: _piece(task, source(stream), stream, selection, share) for stream in wanted}
+    found = {stream: _piece(task, source(stream), stream, selection, share, mask) for stream in wanted}
     pieces = found.values()
     start = selection.cursor or START
     return Result(
@@ -98,22 +100,25 @@ def _joined(texts: list[str]) -> str:
     return first
 
 
-def _piece(task: Task, source: Source, stream: str, selection: Selection, budget: int) -> Piece:
-    cleaner, kept = Cleaner(), HeadTail(budget)
+def _piece(task: Task, source: Source, stream: str, selection: Selection, budget: int, mask: Mask) -> Piece:
+    cleaner, kept, veil = Cleaner(), HeadTail(budget), mask.stream()
     sieve = Sieve(selection.filter, selection.exclude, selection.ignore_case)
     picker = LineRange(selection.lines)
     # Fixed now: a task that prints faster than we read must not keep us for ever.
     end = source.end()
     start = source.tail(selection.tail, end) if selection.tail is not None else (selection.cursor or START).at(stream)
-    place, dropped = start, 0
-    for piece in settled(task, source, start, end, bool(selection.filter or selection.exclude)):
+    if secret := inside_secret(source, start, end, mask):
+        kept.add(picker.take(sieve.feed(MASK)))
+    place, dropped = start + secret, 0
+    for piece in settled(task, source, place, end, bool(selection.filter or selection.exclude), mask):
         if piece.dropped:
-            rest = sieve.feed(cleaner.finish()) + sieve.finish()
+            rest = sieve.feed(veil.feed(cleaner.finish()) + veil.finish()) + sieve.finish()
             kept.add(picker.take(rest + gap(piece.dropped)))
             dropped += piece.dropped
-        kept.add(picker.take(sieve.feed(cleaner.feed(piece.data))))
+        # Masked before it is filtered: whether a filter lets a line through must not tell a secret.
+        kept.add(picker.take(sieve.feed(veil.feed(cleaner.feed(piece.data)))))
         place = piece.next
-    kept.add(picker.take(sieve.feed(cleaner.finish()) + sieve.finish()))
+    kept.add(picker.take(sieve.feed(veil.feed(cleaner.finish()) + veil.finish()) + sieve.finish()))
     cut = kept.cut(where=task.output_file)
     return Piece(cut.text, cut.truncated, dropped, sieve.hidden, place)
 
@@ -123,12 +128,27 @@ def gap(dropped: int) -> str:
     return f"\n[outlast: {dropped} bytes were dropped here]\n"
 
 
-def settled(task: Task, source: Source, start: int, end: int, by_lines: bool) -> Iterator[Slice]:
+def inside_secret(source: Source, start: int, end: int, mask: Mask) -> int:
+    """How many bytes from `start` on belong to a secret that begins before it: a cursor can be anywhere."""
+    if not mask.on or not start:
+        return 0
+    first = max(0, start - LOOK_BACK)
+    before = source.read(first, start - first)
+    if before.start != first or before.next != start:
+        return 0  # what was before is dropped
+    after = source.read(start, min(LOOK_BACK, max(0, end - start)))
+    return mask.inside(before.data, after.data) if after.start == start else 0
+
+
+def settled(task: Task, source: Source, start: int, end: int, by_lines: bool, mask: Mask = OFF) -> Iterator[Slice]:
     """The bytes from `start` to `end` whose meaning cannot change any more.
 
-    While a task prints, the last of them can be half a character, half an escape sequence
-    or, where lines are matched `by_lines`, half a line. Those are for the next read.
+    While a task prints, the last of them can be half a character, half an escape sequence, half a
+    secret or, where lines are matched `by_lines`, half a line. Those are for the next read.
     """
+    if mask.on and not task.closed:
+        first = max(start, end - 2 * LOOK_BACK)
+        end -= mask.unfinished(source.read(first, end - first).data) if first < end else 0
     if by_lines and not task.closed:
         end = _end_of_last_line(source, end)
     for piece in source.chunks(start, end):

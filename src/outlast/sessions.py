@@ -14,6 +14,7 @@ import time
 from outlast.errors import BadInput, named
 from outlast.frozen import frozen
 from outlast.model import Grant, Launch
+from outlast.secrets import apart
 from outlast.store import snapshot
 
 TYPE_CHECKING = False
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from outlast.model import Request
+    from outlast.secrets import Apart
     from outlast.settings import Settings
     from outlast.store.sessionfile import Sessions
     from outlast.store.snapshot import Snapshot
@@ -64,15 +66,19 @@ def prepare(grant: Grant, settings: Settings, environ: Mapping[str, str], place:
     """What exactly will run for a grant: in a session's state, or with the caller's variables and directory."""
     request = grant.request
     shell = _shell(request.shell or settings.shell, environ)
-    mark = ""
+    variables = _apart(environ, settings, request)
+    mark, held = "", variables.held
     if place is None:
-        cwd, env = _directory(request.cwd), environment(environ, request.env, request.session)
+        inherited = {**variables.open, **variables.passed, **variables.asked}
+        cwd, env = _directory(request.cwd), environment(inherited, request.env, request.session)
     else:
         here = _directory(request.cwd) if request.cwd else ""
-        found = place.sessions.snapshot(place.name, lambda: first_snapshot(environ, request.session, here))
+        found = place.sessions.snapshot(place.name, lambda: first_snapshot(variables.open, request.session, here))
         mark = found.mark
         cwd = here or _nearest(found.directory, environ)
-        env = _overlay(found, request) if is_bash(shell) else _exported(found, request)
+        given = {**_not_in(found, variables.passed), **variables.asked, **request.env}
+        env = _overlay(found, request, given) if is_bash(shell) else _exported(found, request, given)
+        held = frozenset(_not_in(found, dict.fromkeys(held, "")))
     _check_stdin(request, cwd)
     kept = place if place and is_bash(shell) else None
     return Launch(
@@ -100,7 +106,23 @@ def prepare(grant: Grant, settings: Settings, environ: Mapping[str, str], place:
         state=kept.name if kept else "",
         snapshot=mark if kept else "",
         keeps=kept is not None and kept.keeps,
+        held_back=tuple(sorted(held - request.env.keys())),
     )
+
+
+def _apart(environ: Mapping[str, str], settings: Settings, request: Request) -> Apart:
+    missing = [name for name in request.pass_secrets if "*" not in name and name not in environ]
+    if missing:
+        raise BadInput(
+            f"The variable {named(missing[0])} is not set here, so it cannot be passed on; "
+            "set it, or give its value with env (--env NAME=VALUE)."
+        )
+    return apart(environ, settings, request.pass_secrets)
+
+
+def _not_in(found: Snapshot, variables: Mapping[str, str]) -> dict[str, str]:
+    """Those that a session has none of its own of: what a command of it set by hand stays."""
+    return {name: value for name, value in variables.items() if b" %s=" % os.fsencode(name) not in found.script}
 
 
 def _rlimits() -> dict[str, tuple[int, int]]:
@@ -125,10 +147,10 @@ def first_snapshot(environ: Mapping[str, str], session: str, fallback: str = "")
     return snapshot.compose(state, generation=0, task="", made=time.time(), environ=env, first=True)
 
 
-def _overlay(found: Snapshot, request: Request) -> dict[str, str]:
+def _overlay(found: Snapshot, request: Request, given: Mapping[str, str]) -> dict[str, str]:
     """For bash, which gets its variables from the snapshot: only what the snapshot cannot give it."""
     env = {**found.environ, "OUTLAST_SESSION": request.session}
-    for name, value in request.env.items():
+    for name, value in given.items():
         plain = name.isidentifier() and name.isascii() and name not in _GIVEN
         env[snapshot.OVERLAY + name if plain else name] = value
     if wants_colour(request.env):
@@ -136,12 +158,12 @@ def _overlay(found: Snapshot, request: Request) -> dict[str, str]:
     return env
 
 
-def _exported(found: Snapshot, request: Request) -> dict[str, str]:
+def _exported(found: Snapshot, request: Request, given: Mapping[str, str]) -> dict[str, str]:
     """For another shell: the variables that the session exports."""
     env = {**snapshot.exported(found.state()), **found.environ, "OUTLAST_SESSION": request.session}
     if wants_colour(request.env):
         env = {name: value for name, value in env.items() if name not in _NO_COLOUR}
-    return {**env, **request.env}
+    return {**env, **given}
 
 
 def _nearest(path: str, environ: Mapping[str, str]) -> str:

@@ -74,6 +74,18 @@ class Settings:
     session: str = "default"
     """The session that commands belong to."""
 
+    hold_secrets: bool = True
+    """Whether secret variables of the caller are held back from commands."""
+
+    pass_secrets: str = ""
+    """The names of those that commands get nevertheless, between blanks; `*` stands for anything."""
+
+    secret_names: str = ""
+    """Variables that are secret though they do not look like it, between blanks; `*` stands for anything."""
+
+    mask_secrets: bool = True
+    """Whether secrets are masked in what is shown."""
+
 
 # The smallest sensible values; everything below is a typing mistake.
 _LEAST = {

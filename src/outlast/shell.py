@@ -16,7 +16,7 @@ import sqlite3
 import sys
 import threading
 
-from outlast import asking, conditions, keeping, reading
+from outlast import asking, conditions, keeping, reading, secrets, showing
 from outlast.errors import (
     AlreadyEnded,
     AmbiguousTask,
@@ -30,6 +30,7 @@ from outlast.errors import (
 )
 from outlast.executors.local import LocalExecutor
 from outlast.frozen import fields
+from outlast.masking import OFF
 from outlast.model import STREAMS, Waited
 from outlast.permissions import POLICIES, decide
 from outlast.reading import Selection
@@ -47,9 +48,11 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from outlast.conditions import Condition, UnderWay
+    from outlast.masking import Mask
     from outlast.model import Cursor, Grant, Launch, Receipt, Result, SessionState, Slice, Stdin, Task
 
     Verb = TypeVar("Verb", bound=Callable[..., Any])
+    Seen = TypeVar("Seen", bound=Task)
 
 READY_WAIT_S = 30.0  # how long a start waits for `ready` if nobody said
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
@@ -68,6 +71,9 @@ def _telling(verb: Verb) -> Verb:
             raise SystemRefused(f"The system refused what is needed: {error.strerror}{what}; try again.") from None
         except sqlite3.Error as error:
             raise SystemRefused(f"The index of the state directory cannot be used: {error}; try again.") from None
+        except OutlastError as error:
+            showing.error(error, args[0].mask)
+            raise
 
     told.__name__, told.__doc__ = verb.__name__, verb.__doc__
     told.__wrapped__ = verb  # type: ignore[attr-defined] # for `help` and `inspect.signature`
@@ -83,6 +89,7 @@ class Shell:
         self.policy = policy or "yolo"
         if self.policy not in POLICIES:
             raise BadInput(f"There is no policy {named(self.policy)}; known are {', '.join(POLICIES)}.")
+        self.operator = operator
         self._scope = None if operator else self.session
         self.executor = LocalExecutor(home, self.settings)
         self.named = session is not None or self.session != Settings().session
@@ -90,6 +97,7 @@ class Shell:
         self._state = self.session if self.named else ""  # of its own, from the first `run` on
         self._owner = os.getpid()
         self._guard = threading.Lock()
+        self._showing = showing.Showing(self.settings)
         self._asked: tuple[Grant, Launch] | None = None  # the last launch, and
         self._asked_before: tuple[Grant, Launch] | None = None
 
@@ -149,6 +157,7 @@ class Shell:
         name: str | None = None,
         after: Sequence[str] = (),
         after_failed: str = asking.SKIP,
+        pass_secrets: Sequence[str] = (),
         startup_wait: float | None = None,
         ready: str | None = None,
         hold: Hold | None = None,
@@ -158,6 +167,8 @@ class Shell:
         It begins with the session's state and does not change it. It is pending while `max_running` others run,
         and until all tasks in `after` completed. If one of them fails, it ends unrun; with `after_failed="run"` it
         runs when all have ended. A `name` makes a second start of the same command in the same directory one task.
+
+        Secret variables of the caller are held back from it, but for those named in `pass_secrets`.
 
         With `startup_wait` or `ready` it returns when the command has ended, when a line of
         its output matches `ready`, or when that time has passed, and is a `Waited`. While
@@ -176,6 +187,7 @@ class Shell:
             name=name,
             after=after,
             after_failed=after_failed,
+            pass_secrets=pass_secrets,
             hold=hold,
         )
         self.warm_up()
@@ -203,9 +215,12 @@ class Shell:
         )
         grant = decide(request, self.policy)
         launch = self._prepared(grant, keeps)
-        started = self.executor.start_or_find(launch, hold)
+        task, new = self.executor.start_or_find(launch, hold)
         self._asked, self._asked_before = (grant, launch), self._asked
-        return started
+        self._showing.learn(request.env)
+        if launch.state:
+            self._showing.learn_state(launch.state, self.sessions.known(launch.state))
+        return self._shown(task), new
 
     def _prepared(self, grant: Grant, keeps: bool) -> Launch:
         """What exactly runs for a grant now, in this session's state."""
@@ -213,7 +228,9 @@ class Shell:
             if keeps and not self._state:
                 self._begin_own_state()
             place = Place(self.sessions, self._state, keeps) if self._state else None
-            return prepare(grant, self.settings, os.environ, place)
+            environ = dict(os.environ)
+            self._showing.notice(environ)
+            return prepare(grant, self.settings, environ, place)
         except OSError as error:
             where = os.path.dirname(self.sessions.path)
             raise StartFailed(f"The task cannot be prepared in {where}: {error.strerror}.") from None
@@ -244,6 +261,7 @@ class Shell:
     def release(self, task_id: str, ours: bool = True) -> None:
         """Nobody waits for this one any more: it goes on in the background, and changes nothing in its session."""
         if ours:
+            self._own(task_id)
             self.executor.release(task_id)
 
     def _all_found(self, ids: Sequence[str]) -> Sequence[str]:
@@ -335,6 +353,7 @@ class Shell:
     @_telling
     def await_begin(self, task_id: str, patience: float | None) -> bool:
         """Block until the task is not pending; False if `patience` ran out first."""
+        self._own(task_id)
         with self.executor.watch(task_id) as watch:
             return until(watch, lambda: self.executor.has_begun(task_id), Deadline(patience))
 
@@ -351,6 +370,7 @@ class Shell:
 
     def end_for_limit(self, task_id: str) -> Receipt:
         """The default limit struck while somebody waited."""
+        self._own(task_id)
         limit = self.settings.foreground_limit_s
         rule = f"default limit of {limit:g} s in the foreground"
         return self.executor.signal([task_id], self.settings.kill_grace_s, "limit", rule)[0]
@@ -377,7 +397,7 @@ class Shell:
 
         `new` reads on from where `reader` (by default this session) stopped.
         """
-        task = self.executor.status(self._find(task_id))
+        task = self._shown(self.executor.status(self._find(task_id)))
         directory = os.path.dirname(task.output_file)
         who = reader or f"session {self.session}"
         if new:
@@ -397,7 +417,9 @@ class Shell:
         if budget < 1:
             raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")
         try:
-            result = reading.read(task, selection, lambda one: self.executor.source(task.task_id, one), budget)
+            result = reading.read(
+                task, selection, lambda one: self.executor.source(task.task_id, one), budget, self.mask_for(task)
+            )
             if new:
                 places.move(directory, who, asking.cursor(result.cursor))
         except OSError as error:
@@ -412,12 +434,17 @@ class Shell:
         timeout: float | None = None,
         to_end_of: str = "output",
         leave: Condition | None = None,
+        raw: bool = False,
     ) -> Iterator[Slice]:
-        """The task's bytes as they come, to the end of its output (or of its command), or until `leave` is true."""
+        """The task's bytes as they come, to the end of its output (or of its command), or until `leave` is true.
+
+        Secrets are masked, and what may be the beginning of one comes with what follows; not if it is `raw`.
+        """
         task = self.executor.status(self._find(task_id))
         place = asking.cursor(cursor)
         streams = STREAMS if task.split else STREAMS[:1]
         at = {stream: place.at(stream) for stream in streams}
+        live = self.live(task, at, raw)
         over = self.executor.is_closed if to_end_of == "output" else self.executor.has_ended
         deadline = Deadline(timeout)
         if leave:
@@ -427,13 +454,45 @@ class Shell:
                 watch.arm()
                 ended = over(task.task_id)
                 left = leave is not None and leave.look(ended)
-                yield from self.fresh(task.task_id, at)
+                yield from live.take(self.fresh(task.task_id, at))
+                if ended:
+                    yield from live.finish()
                 if ended or left or deadline.over:
                     return
                 watch.wait(shorter(deadline.left(), leave.patience() if leave else None))
 
+    def live(self, task: Task, at: dict[str, int], raw: bool = False) -> showing.Live:
+        """How slices are shown that begin at these places; a place inside of a secret moves to its end."""
+        live = showing.Live(OFF if raw else self.mask_for(task))
+        for stream, place in at.items():
+            source = self.executor.source(task.task_id, stream)
+            if place and (secret := reading.inside_secret(source, place, source.end(), live.mask)):
+                live.begin_inside(stream, place, place + secret)
+                at[stream] += secret
+        return live
+
+    @property
+    def mask(self) -> Mask:
+        """What is masked in all that is shown."""
+        return self._showing.mask
+
+    def mask_for(self, task: Task) -> Mask:
+        """The mask for a task's output: with what its session's commands have set."""
+        for name in {task.session, self._state} - {""}:
+            if not self._showing.knows(name):
+                self._showing.knows_nothing_of(name)
+                try:
+                    self._showing.learn_state(name, self.sessions.read(name))
+                except (OSError, ValueError):
+                    continue  # it has no state
+        return self.mask
+
+    def _shown(self, task: Seen) -> Seen:
+        return showing.task(task, self.mask)
+
     def fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
-        """What there is to read now, moving `at` along; bounded, so that a flood cannot hide the end."""
+        """What there is to read now, moving `at` along; bounded, so that a flood cannot hide the end. Not masked."""
+        self._own(task_id)
         try:
             for stream, place in at.items():
                 source = self.executor.source(task_id, stream)
@@ -475,7 +534,12 @@ class Shell:
             else:
                 met = self._await_condition(task_id, condition, patience)
             task = self.executor.status(task_id)
-        return Waited(**fields(task), met=met, matched=condition.matched if condition else None)
+        return self.waited(task, met, condition)
+
+    def waited(self, task: Task, met: bool, condition: Condition | None) -> Waited:
+        """What a wait found out, as it is shown."""
+        self.mask_for(task)
+        return self._shown(Waited(**fields(task), met=met, matched=condition.matched if condition else None))
 
     def _await_condition(self, task_id: str, condition: Condition, patience: float | None) -> bool:
         deadline = Deadline(patience)
@@ -490,6 +554,7 @@ class Shell:
 
     def begin(self, condition: Condition, task_id: str) -> None:
         """Show a condition the output that it may look at."""
+        self._own(task_id)
         streams = STREAMS if self.executor.status(task_id).split else STREAMS[:1]
         condition.begin({stream: self.executor.source(task_id, stream) for stream in streams})
 
@@ -505,6 +570,7 @@ class Shell:
     @_telling
     def await_end(self, task_id: str, patience: float | None) -> bool:
         """Block until the task ended; False if `patience` ran out first."""
+        self._own(task_id)
         with self.executor.watch(task_id) as watch:
             return until(watch, lambda: self.executor.has_ended(task_id), Deadline(patience), ends_only=True)
 
@@ -522,7 +588,8 @@ class Shell:
             if task.finished and not task.children:
                 raise AlreadyEnded(f"{task_id} has ended already ({describe_end(task)}); there is nothing left to end.")
         rule = f"kill by process {os.getpid()} of user {os.getuid()}"
-        return self.executor.signal(found, float("inf") if patience is None else patience, "kill", rule)
+        receipts = self.executor.signal(found, float("inf") if patience is None else patience, "kill", rule)
+        return [self._shown(receipt) for receipt in receipts]
 
     @_telling
     def send(self, task_id: str, text: str | bytes = "", *, eof: bool = False) -> None:
@@ -535,7 +602,7 @@ class Shell:
     def show(self, task_id: str) -> Task:
         """What is known of a task now."""
         self.executor.advance()
-        return self.executor.status(self._find(task_id))
+        return self._shown(self.executor.status(self._find(task_id)))
 
     @_telling
     def list(self, *, status: str | None = None, kind: str | None = None, session: str | None = None) -> list[Task]:
@@ -544,12 +611,14 @@ class Shell:
         if wanted is not None and wanted not in _STATUSES:
             raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
         self.executor.advance()
-        tasks = self.executor.registry.tasks(self._scope or session)
-        return [task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind)]
+        tasks, mask = self.executor.registry.tasks(self._scope or session), self.mask
+        found = (task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind))
+        return [showing.task(task, mask) for task in found]
 
     @_telling
     def line_counts(self, task: Task) -> tuple[int, int]:
         """How many lines of stdout and of stderr are kept."""
+        self._own(task.task_id)
         return self.executor.registry.line_counts(task)
 
     @_telling
@@ -584,24 +653,25 @@ class Shell:
 
     @_telling
     def session_state(self, name: str | None = None) -> SessionState:
-        """What a session (by default this one) remembers."""
-        return keeping.show(self.sessions, self._reached(name))
+        """What a session (by default this one) remembers; secrets are masked."""
+        return showing.session(keeping.show(self.sessions, self._reached(name), self._scope), self.mask)
 
     @_telling
     def reset_session(self, name: str | None = None) -> None:
         """Let a session begin anew, with this process' variables and directory."""
-        keeping.reset(self.sessions, self._reached(name), os.environ)
+        environ = secrets.apart(dict(os.environ), self.settings).open
+        keeping.reset(self.sessions, self._reached(name), environ, self._scope)
 
     @_telling
     def copy_session(self, name: str, target: str) -> None:
-        """A new session in the state of another."""
-        keeping.copy(self.sessions, self._reached(name), asking.session_name(target))
+        """A new session in the state of another; only an operator reaches two."""
+        keeping.copy(self.sessions, self._reached(name), self._reached(target), self._scope)
 
     @_telling
     def remove_session(self, name: str | None = None) -> None:
         """Forget a session; refused while tasks of it run."""
         found = self._reached(name)
-        keeping.remove(self.sessions, found, self.executor.registry.tasks(found))
+        keeping.remove(self.sessions, found, self.executor.registry.tasks(found), self._scope)
 
     def _reached(self, name: str | None) -> str:
         if name is None:
@@ -614,6 +684,11 @@ class Shell:
         if not isinstance(part, str):
             raise BadInput(f"A task id is text, not {type(part).__name__}.")
         return self.executor.registry.find(part, self._scope)
+
+    def _own(self, task_id: str) -> None:
+        """For what takes whole ids only, and is called often."""
+        if self._scope is not None and not self.executor.registry.belongs(task_id, self._scope):
+            self._find(task_id)  # which says what is wrong
 
 
 class Startup:

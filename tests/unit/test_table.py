@@ -39,6 +39,7 @@ A_TASK = Task(
     output_file="/output",
     name="",
     waits_for=(),
+    held_back=(),
 )
 FIVE = [
     replaced(A_TASK, elapsed_ms=12_999),

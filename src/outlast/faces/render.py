@@ -18,6 +18,20 @@ if TYPE_CHECKING:
 
 FIRST_LINES = (8, 4)  # of stdout and of stderr that the reply to a start shows
 _LONGEST_FIRST_LINE = 500
+# In what a command says that was not let in somewhere.
+_OF_SECRETS = (
+    "auth",
+    "token",
+    "credential",
+    "password",
+    "secret",
+    "api key",
+    "apikey",
+    "forbidden",
+    "denied",
+    "log in",
+    "login",
+)
 _COLUMNS = ("STATUS", "ID", "PID", "TIME", "LINES", "CATEGORY", "COMMAND")
 
 
@@ -134,10 +148,20 @@ def details(task: Task, lines: tuple[int, int]) -> str:
         "took": duration(task.elapsed_ms) + (f", {task.cpu_ms / 1000:.2f}s of CPU" if task.cpu_ms is not None else ""),
         "limit": f"{task.limit:g} s" if task.limit else "none",
         "children": ", ".join(map(str, task.children)) or "none left",
+        "held back": inline(", ".join(task.held_back), 300),
         "lines": f"{lines[0]} of stdout, {lines[1]} of stderr" if task.split else str(lines[0]),
         "output": task.output_file,
     }
     return "".join(f"{name:<12} {value}\n" for name, value in shown.items() if value)
+
+
+def missed(task: Task, said: str) -> str:
+    """A line about the secrets that a task did not get, if what it said sounds as if it missed one."""
+    names = task.held_back
+    said = f"{task.command}\n{said}"
+    if not any(name in said for name in names) and not any(word in said.lower() for word in _OF_SECRETS):
+        return ""
+    return f"outlast: held back from it: {inline(', '.join(names), 300)} (`--pass NAME` lets it have one).\n"
 
 
 def receipt(task: Receipt) -> str:

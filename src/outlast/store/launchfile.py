@@ -80,7 +80,7 @@ def _parse(text: bytes, command: bytes, name: str) -> tuple[Launch, float]:
     stdin = values.pop("stdin")
     values["command"], values["env"] = os.fsdecode(command), {}
     values["stdin"] = Stdin(file=stdin["file"], open=stdin["open"], text=b"" if stdin["text"] else None)
-    values["after"] = tuple(values.get("after", ()))
+    values.update({several: tuple(values.get(several, ())) for several in ("after", "held_back")})
     return Launch(**values), created
 
 

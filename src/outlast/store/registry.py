@@ -150,7 +150,7 @@ class Registry:
         part = part.strip().lower()
         if not part:
             raise UnknownTask("A task id is needed; `outlast ps` lists them.")
-        if "/" not in part and part[0] != "." and os.path.isdir(self.home.task(part)) and self._belongs(part, session):
+        if "/" not in part and part[0] != "." and os.path.isdir(self.home.task(part)) and self.belongs(part, session):
             return part
         found = [one for one in self.index.ids(part, session) if os.path.isdir(self.home.task(one))]
         if len(found) == 1:
@@ -159,7 +159,8 @@ class Registry:
             raise AmbiguousTask(f"{named(part)} fits {len(found)} tasks: {_named(found)}; give more of the id.")
         raise UnknownTask(self._unknown(part, session))
 
-    def _belongs(self, task_id: str, session: str | None) -> bool:
+    def belongs(self, task_id: str, session: str | None) -> bool:
+        """Whether a session reaches this task; nobody (None) is the operator."""
         if session is None:
             return True
         try:

@@ -62,6 +62,10 @@ class Sessions:
             _replace(self._of(name), data, BEGINNING)
             return snapshot.read(data)
 
+    def known(self, name: str) -> Snapshot | None:
+        """A session's state as it was last read here."""
+        return self._known[1] if self._known is not None and self._known[0][0] == name else None
+
     def read(self, name: str) -> Snapshot:
         """A session's state, with all that was told to have ended; raises if there is none, or if it is damaged."""
         _await_settled(self._of(name))

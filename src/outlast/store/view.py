@@ -70,6 +70,7 @@ def _task(directory: str, launch: Launch, pid: int | None, started: float, how: 
         pgid=pid,
         started_at=started,
         limit=launch.limit,
+        held_back=launch.held_back,
         split=launch.split,
         output_file=os.path.join(directory, output.FILES["stdout"]),
         **how,
@@ -118,7 +119,7 @@ def load(text: str, directory: str) -> Task:
     """A finished task from the index. ValueError or TypeError if another version wrote it."""
     values = json.loads(text)
     values["output_file"] = os.path.join(directory, output.FILES["stdout"])  # the state directory may have moved
-    for name in ("children", "pipe_status", "waits_for"):
+    for name in ("children", "pipe_status", "waits_for", "held_back"):
         if values[name] is not None:
             values[name] = tuple(values[name])
     return Task(**values)

@@ -8,6 +8,7 @@ from outlast import asking, reading
 from outlast.errors import BadInput, named
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, whole, write
+from outlast.masking import MASK, OFF
 from outlast.model import STREAMS, Cursor
 from outlast.reading import Selection
 from outlast.sieve import Sieve
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import TextIO
 
+    from outlast.masking import Mask
     from outlast.model import Slice, Task
     from outlast.shell import Shell
 
@@ -108,10 +110,11 @@ class _Printing:
         self._shell, self._task, self._selection, self._asked = shell, task, selection, asked
         streams = STREAMS if task.split else STREAMS[:1]
         self._streams = [stream for stream in streams if selection.stream in (None, stream)]
-        self._lines = {stream: _Lines(selection, asked.follow) for stream in self._streams}
+        self._mask = OFF if asked.raw else shell.mask_for(task)
+        self._lines = {stream: _Lines(selection, asked.follow, self._mask) for stream in self._streams}
 
     def run(self) -> int:
-        place, code = self._start(), 0
+        place, code = self._outside_secrets(self._start()), 0
         at = {stream: place.at(stream) for stream in STREAMS}
         try:
             for piece in self._pieces(place):
@@ -120,8 +123,10 @@ class _Printing:
                     at[piece.stream] = piece.next
         except KeyboardInterrupt:
             code = INTERRUPTED  # what was shown until then was read
+        # What is still being printed may be half a secret.
+        whole = not code and (self._asked.follow or self._task.closed)
         for stream in self._streams:
-            self._write(stream, self._lines[stream].finish())
+            self._write(stream, self._lines[stream].finish(whole))
         if self._asked.new:
             places.move(self._directory, READER, Cursor(**at))
         self._say_what_is_hidden()
@@ -139,9 +144,19 @@ class _Printing:
             return Cursor(**{s: source.tail(self._selection.tail) for s, source in sources.items()})
         return self._selection.cursor or Cursor()
 
+    def _outside_secrets(self, place: Cursor) -> Cursor:
+        """The place, or where the secret ends that it is inside of."""
+        at = {stream: place.at(stream) for stream in STREAMS}
+        for stream in self._streams:
+            source = self._shell.executor.source(self._task.task_id, stream)
+            if secret := reading.inside_secret(source, at[stream], source.end(), self._mask):
+                at[stream] += secret
+                self._write(stream, self._lines[stream].masked())
+        return Cursor(**at)
+
     def _pieces(self, place: Cursor) -> Iterator[Slice]:
         if self._asked.follow:
-            return self._shell.follow(self._task.task_id, cursor=place)
+            return self._shell.follow(self._task.task_id, cursor=place, raw=True)  # masked as text, further down
         if self._asked.new:
             return self._settled(place)
         return self._shell.fresh(self._task.task_id, {stream: place.at(stream) for stream in self._streams})
@@ -150,7 +165,7 @@ class _Printing:
         by_lines = bool(self._selection.filter or self._selection.exclude)
         for stream in self._streams:
             source = self._shell.executor.source(self._task.task_id, stream)
-            yield from reading.settled(self._task, source, place.at(stream), source.end(), by_lines)
+            yield from reading.settled(self._task, source, place.at(stream), source.end(), by_lines, self._mask)
 
     def _print(self, piece: Slice) -> None:
         if piece.dropped:
@@ -180,8 +195,9 @@ class _Printing:
 class _Lines:
     """Bytes of one stream to the text that is wanted of it."""
 
-    def __init__(self, selection: Selection, live: bool) -> None:
+    def __init__(self, selection: Selection, live: bool, mask: Mask) -> None:
         self._cleaner = Cleaner(live=live)
+        self._veil = mask.stream()
         self._sieve = Sieve(selection.filter, selection.exclude, selection.ignore_case)
         self._range = reading.LineRange(selection.lines)
 
@@ -190,7 +206,13 @@ class _Lines:
         return self._sieve.hidden
 
     def feed(self, data: bytes) -> str:
-        return self._range.take(self._sieve.feed(self._cleaner.feed(data)))
+        return self._range.take(self._sieve.feed(self._veil.feed(self._cleaner.feed(data))))
 
-    def finish(self) -> str:
-        return self._range.take(self._sieve.feed(self._cleaner.finish()) + self._sieve.finish())
+    def masked(self) -> str:
+        """What stands for the rest of a secret."""
+        return self._range.take(self._sieve.feed(MASK))
+
+    def finish(self, whole: bool = True) -> str:
+        """The rest; if more may come, without what may be the beginning of a secret."""
+        text = self._veil.feed(self._cleaner.finish()) + (self._veil.finish() if whole else "")
+        return self._range.take(self._sieve.feed(text) + self._sieve.finish())

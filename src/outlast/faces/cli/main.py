@@ -149,7 +149,10 @@ def _near(verb: str) -> str:
 
 def _complain(error: OutlastError, words: list[str]) -> int:
     """Say it in one sentence; the exit code for it."""
+    from outlast.masking import Mask
+
     running = words[:1] == ["run"]
+    error.message = Mask().text(error.message)  # what was typed may hold a token
     if _wants_json(words, running):
         from outlast.faces.render import error_json
 

@@ -14,7 +14,7 @@ from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
-from outlast.model import STREAMS, Stdin, Waited
+from outlast.model import STREAMS, Cursor, Stdin, Waited
 from outlast.store.hold import Hold
 from outlast.watch import Deadline
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from outlast.shell import Shell
 
 AFTER_LIMIT = 124
+_PASS = "let it have a secret variable of ours, such as GITHUB_TOKEN (may be repeated)"
+_LAST_LINES = 50  # in which a command that failed says why
 _EXAMPLES = """\
   outlast run make test                      several words are joined as they are
   outlast run 'cd app && npm ci | tee log'   one word is a whole shell command
@@ -58,6 +60,7 @@ def parser() -> Parser:
     add("--ready", metavar="RE", help="with --bg: return when a line of its output matches (after 30 s at most)")
     add("--limit", type=seconds, metavar="SEC", help="end it when it has run this long (inf: never)")
     add("--cwd", metavar="D", help="run in this directory")
+    add("--pass", dest="passed", action="append", default=[], metavar="NAME", help=_PASS)
     add("--env", action="append", default=[], metavar="K=V", help="set a variable (may be repeated)")
     add("--stdin", metavar="FILE|-|open", help="input: a file, our own (-), or kept open for `outlast send`")
     add("--split", action="store_true", help="keep stdout and stderr apart")
@@ -89,6 +92,7 @@ def run(words: Sequence[str], nursery: Nursery) -> int:
         "name": asked.name,
         "after": asked.after,
         "after_failed": asked.after_failed,
+        "pass_secrets": asked.passed,
     }
     asking.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
@@ -113,7 +117,7 @@ def _background(shell: Shell, command: str, how: dict[str, Any], asked: Namespac
         write(render.as_json(task, ready=task.met if condition else None, **opening) + "\n")
     else:
         write(f"{task.task_id}\n")
-        sys.stderr.write(render.waited(task, condition) + render.opening_text(opening))
+        sys.stderr.write(render.waited(task, condition) + render.opening_text(opening) + _missed(shell, task))
     # Still running is what a background command should be, unless it should be ready by now.
     return waited_code(task, condition) if task.finished or condition else 0
 
@@ -217,7 +221,7 @@ class _Foreground:
             self._copy(piece)
         if then_end and not (self._leave and self._leave.met) and self._is_running():
             self._shell.end_for_limit(self._task_id)
-            for piece in self._shell.fresh(self._task_id, self._at):
+            for piece in self._shell.follow(self._task_id, cursor=Cursor(**self._at), to_end_of="command"):
                 self._copy(piece)
 
     def _is_running(self) -> bool:
@@ -261,7 +265,15 @@ class _Foreground:
             sys.stderr.write(render.hint(task))
         elif task.reason != "exit":
             sys.stderr.write(f"outlast: {task.task_id} {task.status}: {render.ending(task)}\n")
+        sys.stderr.write(_missed(self._shell, task))
         return exit_code(task)
+
+
+def _missed(shell: Shell, task: Task) -> str:
+    """If a command failed and seems to miss a secret that was held back: a line that says so."""
+    if task.status != "failed" or not task.held_back:
+        return ""
+    return render.missed(task, shell.read(task.task_id, tail=_LAST_LINES).output)
 
 
 def copy(piece: Slice) -> None:

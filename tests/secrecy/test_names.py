@@ -1,0 +1,74 @@
+"""Which variables are secret, and which of them a command gets."""
+
+from __future__ import annotations
+
+import pytest
+
+from outlast.secrets import apart, hidden, looks_secret, secret_values
+from outlast.settings import Settings
+from tests.secrecy import CANARIES, told
+
+SECRET = """
+    GITHUB_TOKEN GH_TOKEN NPM_TOKEN SLACK_TOKEN_PROD AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN API_KEY OPENAI_API_KEY
+    STRIPE_KEY SSH_PRIVATE_KEY ENCRYPTION_KEY APIKEY PGPASSWORD DB_PASSWORD DB_PASS MYSQL_PWD GPG_PASSPHRASE
+    CLIENT_SECRET clientSecret DJANGO_SECRET_KEY AZURE_CREDENTIALS REDISCLI_AUTH SESSION_COOKIE SENTRY_DSN GITHUB_PAT
+    OUTLAST_TOKEN
+"""
+NOT_SECRET = """
+    PATH HOME PWD OLDPWD LANG KEY KEYBOARD MONKEY TOKENIZERS_PARALLELISM MAX_TOKENS SSH_AUTH_SOCK SSH_AGENT_PID
+    XAUTHORITY PASS_RATE GPG_KEY PUBLIC_KEY SSH_PUBLIC_KEY SORT_KEY AWS_ACCESS_KEY_ID AWS_SHARED_CREDENTIALS_FILE
+    TOKEN_LIMIT SECRET_NAME SSH_ASKPASS GIT_ASKPASS AUTHOR GIT_AUTHOR_NAME PASSENGER_ENV COMPASS DESKTOP_SESSION
+    OUTLAST_PASS_SECRETS OUTLAST_MASK_SECRETS OUTLAST_SESSION PATHS
+"""
+
+
+@pytest.mark.parametrize("name", SECRET.split())
+def test_names_that_look_secret(name):
+    assert looks_secret(name)
+
+
+@pytest.mark.parametrize("name", NOT_SECRET.split())
+def test_names_that_only_look_alike(name):
+    assert not looks_secret(name)
+
+
+def test_a_switch_a_path_and_an_address_are_no_secrets():
+    for value in ("", "1", "true", "off", "/run/secrets/token", "~/.token", "https://example.com/login"):
+        assert not looks_secret("API_TOKEN", value)
+    assert looks_secret("API_TOKEN", "abc")
+
+
+def test_the_form_of_a_value_tells_too():
+    environ = {"HARMLESS": told("GitLab"), "DATABASE_URL": told("URL"), "OTHER": "x"}
+    assert hidden(environ, Settings()) == {"HARMLESS", "DATABASE_URL"}
+
+
+def test_all_canaries_are_held_back_and_nothing_else():
+    plain = {"PATH": "/bin", "HOME": "/root", "EDITOR": "vi", "LANG": "C"}
+    parted = apart({**plain, **CANARIES}, Settings())
+    assert (parted.open, parted.held) == (plain, frozenset(CANARIES))
+    assert not parted.passed
+    assert not parted.asked
+
+
+def test_settings_name_more_and_let_some_through():
+    environ = {"MINE": "abc", "MY_TOKEN": "a-token", "AWS_SECRET_ACCESS_KEY": "k", "AWS_SESSION_TOKEN": "t"}
+    assert hidden(environ, Settings(secret_names="MINE OTHER")) == set(environ)
+    assert hidden(environ, Settings(secret_names="M*")) == set(environ)
+    assert hidden(environ, Settings(pass_secrets="AWS_*")) == {"MY_TOKEN"}
+    assert hidden(environ, Settings(pass_secrets="MY_TOKEN AWS_SESSION_TOKEN")) == {"AWS_SECRET_ACCESS_KEY"}
+    assert hidden(environ, Settings(hold_secrets=False)) == set()
+
+
+def test_a_call_asks_for_some():
+    environ = {"A_TOKEN": "aaa", "B_TOKEN": "bbb", "PLAIN": "c"}
+    parted = apart(environ, Settings(), ["A_TOKEN", "PLAIN"])
+    assert not parted.open
+    assert (parted.asked, parted.held) == ({"A_TOKEN": "aaa", "PLAIN": "c"}, frozenset({"B_TOKEN"}))
+    assert apart(environ, Settings(), ["*"]).held == set()
+
+
+def test_a_proxy_is_passed_on_and_its_password_is_masked():
+    environ = {"HTTPS_PROXY": "http://me:the-password@proxy.example:3128", "http_proxy": "http://me:pw@x"}
+    assert hidden(environ, Settings()) == set()
+    assert secret_values(environ, Settings()) == set(environ.values())
