@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.conditions import Condition, UnderWay
-    from outlast.model import Cursor, Receipt, Result, Slice, Task
+    from outlast.model import Cursor, Receipt, Result, Sandbox, Slice, Task
     from outlast.shell import Patience
     from outlast.watch import Watch
 
@@ -46,9 +46,10 @@ class AsyncShell:
         policy: str | None = None,
         *,
         operator: bool = False,
+        sandbox: Sandbox | bool | None = None,
     ) -> AsyncShell:
         """As `Shell.open`."""
-        return cls(Shell.open(home, session, policy, operator=operator))
+        return cls(Shell.open(home, session, policy, operator=operator, sandbox=sandbox))
 
     async def __aenter__(self) -> AsyncShell:
         return self

@@ -15,13 +15,15 @@ from outlast.frozen import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Literal
+    from typing import Any, Literal
 
     StatusName = Literal["pending", "running", "completed", "failed", "killed"]
     Reason = Literal["exit", "signal", "timeout", "killed", "spawn-error", "lost"]
 
 STREAMS = ("stdout", "stderr")
+BUBBLEWRAP, LANDLOCK = "bubblewrap", "landlock"  # the kinds of sandbox
 _NO_LIMITS: Mapping[str, tuple[int, int]] = {}
+_NO_RESOURCES: Mapping[str, int] = {}
 
 
 # --- asking ------------------------------------------------------------------------------
@@ -34,6 +36,28 @@ class Stdin:
     text: bytes | None = None
     file: str | None = None
     open: bool = False
+
+
+@frozen
+class Sandbox:
+    """What a command is kept from: it writes to its directory and to `writable` only, and reaches no network.
+
+    What is `readable` is so even in /tmp, of which it has its own. `kind` is how (none: whichever works here),
+    `program` what does it; both are filled in when it is launched.
+    """
+
+    writable: tuple[str, ...] = ()
+    network: bool = False
+    readable: tuple[str, ...] = ()
+    kind: str = ""
+    program: str = ""
+
+
+def as_sandbox(values: Mapping[str, Any] | None) -> Sandbox | None:
+    """A sandbox as it comes out of JSON."""
+    if values is None:
+        return None
+    return Sandbox(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
 @frozen
@@ -53,6 +77,8 @@ class Request:
     name: str = ""
     after: tuple[str, ...] = ()
     after_failed: str = "skip"
+    sandbox: Sandbox | None = None
+    resources: Mapping[str, int] = _NO_RESOURCES
 
 
 @frozen
@@ -92,6 +118,8 @@ class Launch:
     state: str = ""  # the session whose state it begins with; none: only `env` and `cwd`
     snapshot: str = ""  # which state of it that is
     keeps: bool = False  # what it changes is there for the next
+    sandbox: Sandbox | None = None
+    resources: Mapping[str, int] = _NO_RESOURCES  # what somebody asked it to be held to; they are among `rlimits`
 
 
 @frozen
@@ -108,6 +136,7 @@ class Surroundings:
     nice: int | None = None
     state: str = ""
     snapshot: str = ""
+    sandbox: Sandbox | None = None
 
 
 def surroundings(launch: Launch) -> Surroundings:
@@ -240,6 +269,8 @@ class Task:
     elapsed_ms: int
     cpu_ms: int | None
     limit: float | None
+    resources: str | None
+    sandbox: str | None
     children: tuple[int, ...]
     waits_for: tuple[str, ...]
     split: bool

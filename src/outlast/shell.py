@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from outlast.conditions import Condition, UnderWay
-    from outlast.model import Cursor, Grant, Launch, Receipt, Result, SessionState, Slice, Stdin, Task
+    from outlast.model import Cursor, Grant, Launch, Receipt, Result, Sandbox, SessionState, Slice, Stdin, Task
 
     Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -77,8 +77,16 @@ def _telling(verb: Verb) -> Verb:
 class Shell:
     """Commands of one session in one state directory. Use `Shell.open`."""
 
-    def __init__(self, home: str, session: str | None, policy: str | None, operator: bool = False) -> None:
+    def __init__(
+        self,
+        home: str,
+        session: str | None,
+        policy: str | None,
+        operator: bool = False,
+        sandbox: Sandbox | bool | None = None,
+    ) -> None:
         self.settings = load(home, os.environ)
+        self.sandbox = sandbox  # of every command that says nothing else
         self.session = asking.session_name(session or self.settings.session)
         self.policy = policy or "yolo"
         if self.policy not in POLICIES:
@@ -101,12 +109,16 @@ class Shell:
         policy: str | None = None,
         *,
         operator: bool = False,
+        sandbox: Sandbox | bool | None = None,
     ) -> Shell:
-        """Open the state directory `home` as `session`. An operator reaches every session's tasks."""
+        """Open the state directory `home` as `session`. An operator reaches every session's tasks.
+
+        With a `sandbox` every command runs in one.
+        """
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
         path = os.path.abspath(os.fspath(home)) if home is not None else default_home(os.environ)
-        return cls(path, session, policy, operator)
+        return cls(path, session, policy, operator, sandbox)
 
     def __enter__(self) -> Shell:
         return self
@@ -141,6 +153,11 @@ class Shell:
         name: str | None = None,
         after: Sequence[str] = (),
         after_failed: str = asking.SKIP,
+        sandbox: Sandbox | bool | None = None,
+        memory: int | None = None,
+        processes: int | None = None,
+        cpu_time: float | None = None,
+        file_size: int | None = None,
         startup_wait: float | None = None,
         ready: str | None = None,
         hold: Hold | None = None,
@@ -154,6 +171,9 @@ class Shell:
         With `startup_wait` or `ready` it returns when the command has ended, when a line of
         its output matches `ready`, or when that time has passed, and is a `Waited`. While
         `hold` is open, the task is not removed.
+
+        In a `sandbox` it writes to its directory only and reaches no network. `memory` and `file_size` are
+        bytes, `cpu_time` is seconds; each holds for every process by itself.
         """
         startup = self.startup(startup_wait, ready)
         task, _ = self.launch(
@@ -168,6 +188,11 @@ class Shell:
             name=name,
             after=after,
             after_failed=after_failed,
+            sandbox=sandbox,
+            memory=memory,
+            processes=processes,
+            cpu_time=cpu_time,
+            file_size=file_size,
             hold=hold,
         )
         self.warm_up()
@@ -184,6 +209,7 @@ class Shell:
         keeps: bool = False,
         after: Sequence[str] = (),
         hold: Hold | None = None,
+        sandbox: Sandbox | bool | None = None,
         **how: Any,
     ) -> tuple[Task, bool]:
         """Start a command, or find the task that has its name; whether it is new.
@@ -191,7 +217,12 @@ class Shell:
         A foreground one needs no place. What one that `keeps` changes is there for the session's next one.
         """
         request = asking.request(
-            command, session=self.session, background=background, after=self._all_found(after), **how
+            command,
+            session=self.session,
+            background=background,
+            after=self._all_found(after),
+            sandbox=self._sandbox_for(sandbox),
+            **how,
         )
         grant = decide(request, self.policy)
         launch = self._prepared(grant, keeps)
@@ -199,13 +230,20 @@ class Shell:
         self._asked, self._asked_before = (grant, launch), self._asked
         return started
 
+    def _sandbox_for(self, asked: Sandbox | bool | None) -> Sandbox | None:
+        if not asked and not self.sandbox and not self.settings.sandbox:
+            return None
+        from outlast.sandbox import wanted  # most commands run without
+
+        return wanted(asked, self.settings, self.sandbox)
+
     def _prepared(self, grant: Grant, keeps: bool) -> Launch:
         """What exactly runs for a grant now, in this session's state."""
         try:
             if keeps and not self._state:
                 self._begin_own_state()
             place = Place(self.sessions, self._state, keeps) if self._state else None
-            return prepare(grant, self.settings, os.environ, place)
+            return prepare(grant, self.settings, os.environ, place, self.executor.registry.home.path)
         except OSError as error:
             where = os.path.dirname(self.sessions.path)
             raise StartFailed(f"The task cannot be prepared in {where}: {error.strerror}.") from None

@@ -133,6 +133,8 @@ def details(task: Task, lines: tuple[int, int]) -> str:
         "ended": moment(task.ended_at),
         "took": duration(task.elapsed_ms) + (f", {task.cpu_ms / 1000:.2f}s of CPU" if task.cpu_ms is not None else ""),
         "limit": f"{task.limit:g} s" if task.limit else "none",
+        "resources": task.resources or "",
+        "sandbox": inline(task.sandbox or "", 300),
         "children": ", ".join(map(str, task.children)) or "none left",
         "lines": f"{lines[0]} of stdout, {lines[1]} of stderr" if task.split else str(lines[0]),
         "output": task.output_file,

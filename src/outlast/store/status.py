@@ -134,7 +134,7 @@ def outcome_of(code: dict[str, object]) -> Outcome:
     return NeverStarted(str(code.get("spawn")))
 
 
-def write_code(outcome: Outcome, cpu: float | None = None, directory: str = ".") -> None:
+def write_code(outcome: Outcome, cpu: float | None = None, directory: str = ".", fd: int = -1) -> None:
     """Record how the command ended. Whoever writes it can only write the same."""
     match outcome:
         case Exited(code):
@@ -142,7 +142,7 @@ def write_code(outcome: Outcome, cpu: float | None = None, directory: str = ".")
         case Signalled(number):
             record.write("code", {"signal": number, "cpu": cpu}, directory)
         case NeverStarted(why):
-            record.write("code", {"spawn": _cut(why, 100)}, directory)
+            record.write("code", {"spawn": _cut(why, 100)}, directory, fd)
 
 
 def write_ending(by: str, rule: str, at: float, directory: str = ".") -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from outlast.model import Guards, Launch, Status
+    from outlast.model import Guards, Launch, Sandbox, Status
     from outlast.process import Table
 
 _BLANK = dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms"))
@@ -70,10 +70,22 @@ def _task(directory: str, launch: Launch, pid: int | None, started: float, how: 
         pgid=pid,
         started_at=started,
         limit=launch.limit,
+        resources=", ".join(f"{name} {value}" for name, value in launch.resources.items()) or None,
+        sandbox=in_words(launch.sandbox),
         split=launch.split,
         output_file=os.path.join(directory, output.FILES["stdout"]),
         **how,
     )
+
+
+def in_words(sandbox: Sandbox | None) -> str | None:
+    """How a task is kept from the rest of the machine, in a few words."""
+    if sandbox is None:
+        return None
+    # Landlock knows no other protocol.
+    refused = "no network" if sandbox.kind == "bubblewrap" else "no TCP"
+    where = ", ".join(["its directory", *sandbox.writable])
+    return f"{sandbox.kind}: {'network' if sandbox.network else refused}, writes to {where}"
 
 
 def _how(status: Status, guards: Guards | None) -> dict[str, Any]:

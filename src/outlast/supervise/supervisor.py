@@ -23,10 +23,10 @@ from outlast.model import Exited, Stdin, surroundings
 from outlast.store import bell, launchfile, output, record, sessionfile, staging, status
 from outlast.store.home import Home
 from outlast.store.queue import Queue
-from outlast.supervise import ENDED, EXISTS, invoke, request, signals
+from outlast.supervise import ENDED, EXISTS, confine, invoke, request, signals
 from outlast.supervise.ending import end_trees
 from outlast.supervise.forks import fork_afresh, fork_into
-from outlast.supervise.keeper import CHILDLESS, DONE, Keeper
+from outlast.supervise.keeper import CHILDLESS, DONE, REFUSED, Keeper
 from outlast.supervise.post import GO, PLACE, REST_S, Pipe, Post, heard
 from outlast.supervise.post import Stdin as HeldStdin
 from outlast.supervise.pump import Pump
@@ -126,6 +126,8 @@ def _prepare(
     os.setsid()
     os.chdir(staged)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if around.sandbox:
+        around = confine.furnished(around, published)
     post = Post(published, around, _open_pipes(around), _open_stdin(around, given.get(request.TEXT, -1)))
     post.take_lock(given.get(request.LOCK, -1))
     hand, theirs = socket.socketpair()
@@ -151,10 +153,13 @@ def _prepare(
     supervisor = Supervisor(post, hand, keeper)
     supervisor.open_pumps()
     # The command is there and waits.
-    pid = int(_line(hand))
+    line = _line(hand)
+    if line.startswith(REFUSED):
+        raise OutlastError(line.removeprefix(REFUSED).decode(errors="replace").strip())
+    pid, *wrapper = map(int, line.split())
     if pid <= 0:
         raise OSError(-pid, os.strerror(-pid))
-    post.watch_command(pid)
+    post.watch_command(pid, *wrapper)
     os.close(post.stdin.reader)
     return supervisor
 
@@ -376,7 +381,7 @@ class Supervisor:
             self._poll.unregister(self.post.command_fd)
         except KeyError:
             pass  # it was over when we came
-        self._unseen = outcome is None and process.is_unreaped(self.post.command_fd)
+        self._unseen = outcome is None and self.post.may_yet_be_told()
         if self._unseen:
             return  # only its parent may see how it ended: look again when it has
         self._recorded = True
@@ -560,6 +565,8 @@ class Supervisor:
             self._hand.sendall(DONE)
         except OSError:
             pass  # the keeper is gone already
+        if self.post.around.sandbox:
+            confine.clear_away()
         self.post.release_lock()
         self._bell.ring()
         os._exit(0)

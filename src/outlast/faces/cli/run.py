@@ -13,8 +13,9 @@ from outlast.asking import SKIP
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
-from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
-from outlast.model import STREAMS, Stdin, Waited
+from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, whole, write
+from outlast.frozen import replaced
+from outlast.model import STREAMS, Sandbox, Stdin, Waited
 from outlast.store.hold import Hold
 from outlast.watch import Deadline
 
@@ -65,6 +66,14 @@ def parser() -> Parser:
     add("--name", metavar="N", help="a second start under this name is the same task")
     add("--after", action="append", default=[], metavar="ID", help="begin when this task completed (may be repeated)")
     add("--after-failed", default=SKIP, metavar="run|skip", help="if one of those fails: run it anyway, or not (skip)")
+    add("--sandbox", action="store_true", help="let it write to its directory only, and reach no network")
+    add("--writable", action="append", default=[], metavar="DIR", help="a directory it may write to in its sandbox")
+    add("--network", action="store_true", help="let it use the network in its sandbox")
+    add("--no-sandbox", action="store_true", help="run it without the sandbox that the settings demand")
+    add("--memory", type=size, metavar="BYTES", help="what each of its processes may ask for (2G, 500M)")
+    add("--processes", type=whole, metavar="N", help="how many processes its user may have, to start another")
+    add("--cpu-time", type=seconds, metavar="SEC", help="seconds of CPU that each of its processes may use")
+    add("--file-size", type=size, metavar="BYTES", help="how large a file may become that it writes")
     add("--description", default="", metavar="T", help="what it is for, shown in lists")
     made.takes_session().takes_json()
     add("command", nargs="...", metavar="COMMAND", help="the command; everything from its first word on is part of it")
@@ -89,12 +98,16 @@ def run(words: Sequence[str], nursery: Nursery) -> int:
         "name": asked.name,
         "after": asked.after,
         "after_failed": asked.after_failed,
+        "sandbox": _sandbox(asked),
+        **{name: getattr(asked, name) for name in ("memory", "processes", "cpu_time", "file_size")},
     }
     asking.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
         raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
     with open_shell(asked.session) as shell:
         shell.executor.adopt(nursery)
+        if asked.no_sandbox:
+            shell.settings = replaced(shell.settings, sandbox=False)  # a person says so, and nobody else can
         if asked.bg:
             return _background(shell, command, how, asked)
         return _Foreground(shell, asked).run(command, how)
@@ -144,6 +157,13 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
             raise BadInput(f"{named(pair)} does not set a variable; write NAME=VALUE.")
         found[name] = value
     return found
+
+
+def _sandbox(asked: Namespace) -> Sandbox | None:
+    inside = asked.sandbox or asked.writable or asked.network
+    if asked.no_sandbox and inside:
+        raise BadInput("--no-sandbox contradicts --sandbox, --writable and --network; leave out one of them.")
+    return Sandbox(tuple(map(os.path.abspath, asked.writable)), asked.network) if inside else None
 
 
 def _stdin(asked: str | None) -> Stdin:

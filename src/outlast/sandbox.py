@@ -1,0 +1,178 @@
+"""Which sandbox a command runs in: what was asked for, what the settings demand, what works on this machine.
+
+A command that is to run in a sandbox never runs without one: where none can be made, it is
+refused with what to do.
+"""
+
+from __future__ import annotations
+
+import os
+
+from outlast.errors import BadInput, Unsupported, named
+from outlast.frozen import frozen, replaced
+from outlast.model import BUBBLEWRAP, LANDLOCK, Sandbox
+from outlast.supervise import bubblewrap, landlock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from outlast.settings import Settings
+
+KINDS = (BUBBLEWRAP, LANDLOCK)
+_PROBE_S = 20.0
+_WHAT_TO_DO = "install bubblewrap and allow user namespaces, or use a kernel with Landlock; `outlast doctor` says more"
+
+
+def wanted(asked: Sandbox | bool | None, settings: Settings, default: Sandbox | bool | None = None) -> Sandbox | None:
+    """What a call asks for, on top of the settings: it can switch a sandbox on, never one off that they demand."""
+    if asked is None:
+        asked = default
+    if asked is not None and not isinstance(asked, (bool, Sandbox)):
+        raise BadInput(f"The sandbox is True, False or a Sandbox, not {type(asked).__name__}.")
+    if asked is False and settings.sandbox:
+        raise BadInput("The settings switch the sandbox on, and a call cannot switch it off; leave out sandbox=False.")
+    if not asked and not settings.sandbox:
+        return None
+    found = asked if isinstance(asked, Sandbox) else Sandbox()
+    named_there = tuple(path for path in settings.sandbox_writable.split(":") if path)
+    return Sandbox(
+        writable=(*named_there, *_paths(found.writable)),
+        network=bool(found.network or settings.sandbox_network),
+        readable=_paths(found.readable),
+        kind=_kind(found.kind or settings.sandbox_kind),
+    )
+
+
+def _kind(kind: str) -> str:
+    if kind not in ("", *KINDS):
+        raise BadInput(f"{named(kind)} is no kind of sandbox; use {' or '.join(KINDS)}.")
+    return kind
+
+
+def _paths(paths: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(paths, str) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
+        raise BadInput("The directories of a sandbox are a list of paths.")
+    return tuple(map(os.fspath, paths))
+
+
+def settled(sandbox: Sandbox, cwd: str, home: str, environ: Mapping[str, str]) -> Sandbox:
+    """Exactly the sandbox that a command will run in; refused if it cannot be made, or would not be one."""
+    found = replaced(
+        sandbox,
+        writable=tuple(dict.fromkeys(_directory(path, cwd) for path in sandbox.writable)),
+        readable=tuple(_readable(sandbox, environ)),
+    )
+    kind, program = available(sandbox.kind)
+    found = replaced(found, kind=kind, program=program)
+    _check(found, cwd, os.path.abspath(home))
+    return found
+
+
+def _directory(path: str, cwd: str) -> str:
+    whole = os.path.realpath(os.path.join(cwd, os.path.expanduser(path)))
+    if not os.path.isdir(whole):
+        raise BadInput(f"The writable directory {path} does not exist; create it or give another one.")
+    return whole
+
+
+def _readable(sandbox: Sandbox, environ: Mapping[str, str]) -> list[str]:
+    """What lies in a place that every sandbox has its own of, and is to be seen there all the same."""
+    own = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
+    paths = [*map(os.path.realpath, sandbox.readable), own]
+    return [path for path in paths if path not in bubblewrap.OWN and bubblewrap.is_within(path, bubblewrap.OWN)]
+
+
+def _check(sandbox: Sandbox, cwd: str, home: str) -> None:
+    writable = [os.path.realpath(path) for path in (cwd, *sandbox.writable)]
+    state = os.path.realpath(home)
+    for path in writable:
+        if path == "/":
+            raise BadInput("A sandbox that may write to / is none; run the command in another directory.")
+        if bubblewrap.is_within(path, [state]):
+            raise BadInput(f"{path} is in Outlast's own state directory, which a sandbox hides; use another directory.")
+        if bubblewrap.is_within(state, [path]) and sandbox.kind == LANDLOCK:
+            raise BadInput(
+                f"Outlast's state directory is inside of {path}, and Landlock cannot keep a command from it there; "
+                "run it in another directory, or install bubblewrap."
+            )
+    link = _link_in(home, writable)
+    if link:
+        raise BadInput(
+            f"The way to Outlast's state directory leads through the link {link}, which the command could change; "
+            "set OUTLAST_HOME to the real directory."
+        )
+
+
+def _link_in(home: str, writable: Sequence[str]) -> str:
+    """A link on the way to the state directory that lies in a writable one."""
+    path = home
+    while path != "/":
+        parent = os.path.dirname(path)
+        if os.path.islink(path) and bubblewrap.is_within(os.path.realpath(parent), writable):
+            return path
+        path = parent
+    return ""
+
+
+# --- what works here ---------------------------------------------------------------------
+
+
+@frozen
+class Ability:
+    """Whether a kind of sandbox works on this machine, and if not, why."""
+
+    works: bool
+    detail: str
+    program: str = ""
+
+
+_known: dict[str, Ability] = {}  # by kind: a machine does not change while we live
+
+
+def available(kind: str = "") -> tuple[str, str]:
+    """The kind of sandbox to use, and the program that makes it."""
+    for one in [kind] if kind else KINDS:
+        if able(one).works:
+            return one, able(one).program
+    tried = "; ".join(f"{one}: {able(one).detail}" for one in ([kind] if kind else KINDS))
+    raise Unsupported(f"No sandbox can be made here ({tried}), so nothing was run; {_WHAT_TO_DO}.")
+
+
+def able(kind: str) -> Ability:
+    """Whether a kind of sandbox works here: found by making one."""
+    if kind not in _known:
+        _known[kind] = _bubblewrap() if kind == BUBBLEWRAP else _landlock()
+    return _known[kind]
+
+
+def _bubblewrap() -> Ability:
+    import subprocess
+    from shutil import which
+
+    program = which("bwrap")
+    if program is None:
+        return Ability(False, "bwrap is not installed")
+    if not os.path.exists(bubblewrap.setsid()):
+        return Ability(False, "setsid (of util-linux) is not installed")
+    words = [program, *bubblewrap.APART, "--unshare-net", *bubblewrap.GROUND, bubblewrap.setsid(), "true"]
+    try:
+        ran = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, env={}, timeout=_PROBE_S)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Ability(False, f"{program} does not run: {error}")
+    if ran.returncode:
+        return Ability(False, " ".join(ran.stderr.decode(errors="replace").split()) or f"{program} fails")
+    return Ability(True, program, os.path.abspath(program))
+
+
+def _landlock() -> Ability:
+    abi = landlock.abi()
+    if not abi:
+        return Ability(False, "the kernel has none, or it is switched off")
+    if abi < landlock.LEAST_ABI:
+        return Ability(False, f"the kernel has version {abi}, and {landlock.LEAST_ABI} is needed")
+    lacks = [
+        "no other protocol than TCP is kept from the network" if abi >= landlock.TCP_ABI else "the network is open",
+        *(["signals reach other processes"] if abi < landlock.SCOPES_ABI else []),
+    ]
+    return Ability(True, f"version {abi}; {', '.join(lacks)}")
