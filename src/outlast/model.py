@@ -40,10 +40,10 @@ class Stdin:
 
 @frozen
 class Sandbox:
-    """What a command is kept from: it writes to its directory and to `writable` only, and reaches no network.
+    """What a command is kept from: it writes to the caller's directory and to `writable` only, and reaches no network.
 
     What is `readable` is so even in /tmp, of which it has its own. `kind` is how (none: whichever works here),
-    `program` what does it; both are filled in when it is launched.
+    `program` what does it. In a launch all of it is filled in.
     """
 
     writable: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ def as_sandbox(values: Mapping[str, Any] | None) -> Sandbox | None:
     """A sandbox as it comes out of JSON."""
     if values is None:
         return None
-    return Sandbox(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+    return Sandbox(**{**values, **{name: tuple(values[name]) for name in ("writable", "readable")}})
 
 
 @frozen

@@ -24,24 +24,62 @@ _PROBE_S = 20.0
 _WHAT_TO_DO = "install bubblewrap and allow user namespaces, or use a kernel with Landlock; `outlast doctor` says more"
 
 
-def wanted(asked: Sandbox | bool | None, settings: Settings, default: Sandbox | bool | None = None) -> Sandbox | None:
-    """What a call asks for, on top of the settings: it can switch a sandbox on, never one off that they demand."""
-    if asked is None:
-        asked = default
-    if asked is not None and not isinstance(asked, (bool, Sandbox)):
-        raise BadInput(f"The sandbox is True, False or a Sandbox, not {type(asked).__name__}.")
-    if asked is False and settings.sandbox:
-        raise BadInput("The settings switch the sandbox on, and a call cannot switch it off; leave out sandbox=False.")
-    if not asked and not settings.sandbox:
+def wanted(
+    asked: Sandbox | bool | None, imposed: Sandbox | bool | None, settings: Settings, cwd: str | None
+) -> Sandbox | None:
+    """The sandbox of a call, whose directory is `cwd` if it names one.
+
+    Settings and host can impose one. A call then neither switches it off nor widens it: what a
+    model can ask for must not reach further than what its host said. Otherwise the call decides.
+    """
+    for one in (asked, imposed):
+        if one is not None and not isinstance(one, (bool, Sandbox)):
+            raise BadInput(f"The sandbox is True, False or a Sandbox, not {type(one).__name__}.")
+    if not (asked or imposed or settings.sandbox):
         return None
-    found = asked if isinstance(asked, Sandbox) else Sandbox()
-    named_there = tuple(path for path in settings.sandbox_writable.split(":") if path)
+    if imposed or settings.sandbox:
+        found = _of(imposed, settings, [])
+        _refuse_more(asked, found)
+        return found
+    return _of(asked, settings, [cwd] if cwd else [])
+
+
+def _of(said: Sandbox | bool | None, settings: Settings, more: list[str]) -> Sandbox:
+    found = said if isinstance(said, Sandbox) else Sandbox()
+    here = [path for path in (_here(),) if path != "/"]  # a server that was started nowhere in particular
+    named_there = [path for path in settings.sandbox_writable.split(":") if path]
     return Sandbox(
-        writable=(*named_there, *_paths(found.writable)),
+        writable=tuple(_directory(path) for path in (*here, *more, *named_there, *_paths(found.writable))),
         network=bool(found.network or settings.sandbox_network),
         readable=_paths(found.readable),
         kind=_kind(found.kind or settings.sandbox_kind),
     )
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return "/"
+
+
+def _directory(path: str) -> str:
+    whole = os.path.realpath(os.path.expanduser(path))
+    if not os.path.isdir(whole):
+        raise BadInput(f"The directory {path} does not exist; create it or give another one.")
+    return whole
+
+
+def _refuse_more(asked: Sandbox | bool | None, imposed: Sandbox) -> None:
+    if asked is False:
+        raise BadInput(
+            "This sandbox is imposed from outside, and a call cannot switch it off; leave out sandbox=False."
+        )
+    if not isinstance(asked, Sandbox):
+        return
+    outside = [path for path in _paths(asked.writable) if not bubblewrap.is_within(_directory(path), imposed.writable)]
+    if outside or asked.readable or (asked.network and not imposed.network):
+        raise BadInput("This sandbox is imposed from outside, and a call cannot widen it; change the settings.")
 
 
 def _kind(kind: str) -> str:
@@ -58,45 +96,41 @@ def _paths(paths: Sequence[str]) -> tuple[str, ...]:
 
 def settled(sandbox: Sandbox, cwd: str, home: str, environ: Mapping[str, str]) -> Sandbox:
     """Exactly the sandbox that a command will run in; refused if it cannot be made, or would not be one."""
+    kind, program = available(sandbox.kind)
+    if kind == LANDLOCK and not sandbox.network and landlock.abi() < landlock.TCP_ABI:
+        raise Unsupported("This kernel's Landlock cannot close the network; allow it, or install bubblewrap.")
     found = replaced(
         sandbox,
-        writable=tuple(dict.fromkeys(_directory(path, cwd) for path in sandbox.writable)),
-        readable=tuple(_readable(sandbox, environ)),
+        writable=tuple(dict.fromkeys(sandbox.writable)),
+        readable=tuple(_readable(sandbox, cwd, environ)),
+        kind=kind,
+        program=program,
     )
-    kind, program = available(sandbox.kind)
-    found = replaced(found, kind=kind, program=program)
     _check(found, cwd, os.path.abspath(home))
     return found
 
 
-def _directory(path: str, cwd: str) -> str:
-    whole = os.path.realpath(os.path.join(cwd, os.path.expanduser(path)))
-    if not os.path.isdir(whole):
-        raise BadInput(f"The writable directory {path} does not exist; create it or give another one.")
-    return whole
-
-
-def _readable(sandbox: Sandbox, environ: Mapping[str, str]) -> list[str]:
+def _readable(sandbox: Sandbox, cwd: str, environ: Mapping[str, str]) -> list[str]:
     """What lies in a place that every sandbox has its own of, and is to be seen there all the same."""
     own = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
-    paths = [*map(os.path.realpath, sandbox.readable), own]
+    paths = dict.fromkeys([*map(os.path.realpath, sandbox.readable), own, os.path.realpath(cwd)])
     return [path for path in paths if path not in bubblewrap.OWN and bubblewrap.is_within(path, bubblewrap.OWN)]
 
 
 def _check(sandbox: Sandbox, cwd: str, home: str) -> None:
-    writable = [os.path.realpath(path) for path in (cwd, *sandbox.writable)]
     state = os.path.realpath(home)
-    for path in writable:
-        if path == "/":
-            raise BadInput("A sandbox that may write to / is none; run the command in another directory.")
+    for path in (os.path.realpath(cwd), *sandbox.writable):
         if bubblewrap.is_within(path, [state]):
             raise BadInput(f"{path} is in Outlast's own state directory, which a sandbox hides; use another directory.")
+    for path in sandbox.writable:
+        if path == "/":
+            raise BadInput("A sandbox that may write to / is none; name another directory.")
         if bubblewrap.is_within(state, [path]) and sandbox.kind == LANDLOCK:
             raise BadInput(
                 f"Outlast's state directory is inside of {path}, and Landlock cannot keep a command from it there; "
                 "run it in another directory, or install bubblewrap."
             )
-    link = _link_in(home, writable)
+    link = _link_in(home, sandbox.writable)
     if link:
         raise BadInput(
             f"The way to Outlast's state directory leads through the link {link}, which the command could change; "
@@ -157,7 +191,9 @@ def _bubblewrap() -> Ability:
         return Ability(False, "setsid (of util-linux) is not installed")
     words = [program, *bubblewrap.APART, "--unshare-net", *bubblewrap.GROUND, bubblewrap.setsid(), "true"]
     try:
-        ran = subprocess.run(words, capture_output=True, stdin=subprocess.DEVNULL, env={}, timeout=_PROBE_S)
+        ran = subprocess.run(
+            words, capture_output=True, stdin=subprocess.DEVNULL, env={}, check=False, timeout=_PROBE_S
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return Ability(False, f"{program} does not run: {error}")
     if ran.returncode:

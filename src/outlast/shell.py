@@ -221,7 +221,7 @@ class Shell:
             session=self.session,
             background=background,
             after=self._all_found(after),
-            sandbox=self._sandbox_for(sandbox),
+            sandbox=self._sandbox_for(sandbox, how.get("cwd")),
             **how,
         )
         grant = decide(request, self.policy)
@@ -230,12 +230,12 @@ class Shell:
         self._asked, self._asked_before = (grant, launch), self._asked
         return started
 
-    def _sandbox_for(self, asked: Sandbox | bool | None) -> Sandbox | None:
+    def _sandbox_for(self, asked: Sandbox | bool | None, cwd: str | None) -> Sandbox | None:
         if not asked and not self.sandbox and not self.settings.sandbox:
             return None
         from outlast.sandbox import wanted  # most commands run without
 
-        return wanted(asked, self.settings, self.sandbox)
+        return wanted(asked, self.sandbox, self.settings, cwd)
 
     def _prepared(self, grant: Grant, keeps: bool) -> Launch:
         """What exactly runs for a grant now, in this session's state."""

@@ -44,8 +44,7 @@ def remove(staged: str) -> None:
     """Take back a directory that did not become a task; whoever else does so meanwhile is welcome."""
     try:
         for name in os.listdir(staged):
-            path = os.path.join(staged, name)
-            os.rmdir(path) if os.path.isdir(path) else os.unlink(path)
+            os.unlink(os.path.join(staged, name))
         os.rmdir(staged)
     except OSError:
         pass

@@ -9,7 +9,7 @@ import time
 from outlast.categories import category
 from outlast.errors import OutlastError
 from outlast.frozen import fields
-from outlast.model import Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
+from outlast.model import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
 from outlast.store import output
 from outlast.store.status import status_of, watches_another
 from outlast.tree import look
@@ -30,10 +30,22 @@ def view(directory: str, launch: Launch, table: Callable[[], Table]) -> Task:
     status, guards, closed = status_of(directory)
     # Of a lost task nobody looks after what is left, so it has to be found.
     left = isinstance(status, Lost) or (isinstance(status, Ended) and not closed)
-    children = tuple(sorted(look(guards, watches_another, table).members)) if left and guards else ()
+    children = _children(launch, guards, table) if left and guards else ()
     waits_for = _unmet(directory, launch) if isinstance(status, Pending) else ()
     how = {"children": children, "closed": closed, "waits_for": waits_for, **_how(status, guards)}
     return _task(directory, launch, guards.command.pid if guards else None, status.since, how)
+
+
+def _children(launch: Launch, guards: Guards, table: Callable[[], Table]) -> tuple[int, ...]:
+    found = look(guards, watches_another, table).members
+    if launch.sandbox and launch.sandbox.kind == BUBBLEWRAP:
+        # What the command left behind has the sandbox's own init as its parent, and that is none of it.
+        watching = [who.pid for who in (guards.supervisor, guards.keeper, guards.ender) if who]
+        outer = {pid for pid, stat in found.items() if stat.parent in watching}
+        inner = {pid for pid, stat in found.items() if stat.parent in outer and stat.session == pid}
+        wrappers = outer | {pid for pid in inner if found[pid].name == "bwrap"}
+        return tuple(sorted(found.keys() - wrappers))
+    return tuple(sorted(found))
 
 
 def _unmet(directory: str, launch: Launch) -> tuple[str, ...]:
@@ -84,7 +96,7 @@ def in_words(sandbox: Sandbox | None) -> str | None:
         return None
     # Landlock knows no other protocol.
     refused = "no network" if sandbox.kind == "bubblewrap" else "no TCP"
-    where = ", ".join(["its directory", *sandbox.writable])
+    where = ", ".join(sandbox.writable) or "nothing but its own /tmp"
     return f"{sandbox.kind}: {'network' if sandbox.network else refused}, writes to {where}"
 
 

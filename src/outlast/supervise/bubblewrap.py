@@ -50,7 +50,6 @@ _TURN_INTO = f'exec "$@" 0<&{STDIN} 1>&{STDOUT} 2>&{STDERR} {STDIN}<&- {STDOUT}>
 
 def options(sandbox: Sandbox, cwd: str, home: str, files: Iterable[tuple[str, str, str]] = ()) -> list[str]:
     """What the sandbox looks like. `files` of the state directory `home` are put back: how, which, as what."""
-    writable = [os.path.realpath(path) for path in (cwd, *sandbox.writable)]
     home = os.path.realpath(home)
     return [
         *APART,
@@ -58,8 +57,8 @@ def options(sandbox: Sandbox, cwd: str, home: str, files: Iterable[tuple[str, st
         *GROUND,
         *_own(sandbox),
         # The outer ones first, or they would cover the inner ones.
-        *(word for path in sorted(set(writable), key=len) for word in ("--bind", path, path)),
-        *(word for path in pins(home, writable) for word in ("--bind", path, path)),
+        *(word for path in sorted(sandbox.writable, key=len) for word in ("--bind", path, path)),
+        *(word for path in pins(home, sandbox.writable) for word in ("--bind", path, path)),
         *("--tmpfs", home),
         *(word for how, source, target in files for word in (how, source, target)),
         *("--remount-ro", home),

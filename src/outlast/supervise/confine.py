@@ -13,6 +13,7 @@ from outlast.errors import OutlastError
 from outlast.frozen import replaced
 from outlast.model import LANDLOCK, NeverStarted
 from outlast.store import launchfile, record, sessionfile, snapshot, status
+from outlast.store.staging import token
 from outlast.supervise import invoke, signals
 from outlast.supervise.forks import fork_into
 
@@ -26,29 +27,29 @@ if TYPE_CHECKING:
 
     Given = list[tuple[int, int]]
 
-PRIVATE = "tmp"  # where a command that Landlock confines has its temporary files
 _MOST_SAID = 1000
 
 
-def furnished(around: Surroundings, published: str) -> Surroundings:
-    """In a staged directory: with temporary files of its own, and every file that its shell will need."""
+def furnished(around: Surroundings, task_id: str) -> Surroundings:
+    """In a staged directory: with every file that its shell will need, and a place for temporary ones."""
     assert around.sandbox is not None
     launchfile.make_room()
     os.close(os.open(invoke.PIPES, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-    place = "/tmp"
-    if around.sandbox.kind == LANDLOCK:
-        os.makedirs(PRIVATE, 0o700, exist_ok=True)  # another may have died while it began this one
-        place = os.path.join(published, PRIVATE)
-    name = (snapshot.OVERLAY if around.state else "") + "TMPDIR"
-    return replaced(around, env={**around.env, name: place})
+    # Landlock can hide the machine's own /tmp, but not put another in its place.
+    own = f"/tmp/outlast-{task_id}-{token()}" if around.sandbox.kind == LANDLOCK else "/tmp"
+    return replaced(around, env={**around.env, _temporary(around): own})
 
 
-def clear_away() -> None:
-    """In a task's directory, when nothing of its command is left."""
-    if os.path.isdir(PRIVATE):
+def _temporary(around: Surroundings) -> str:
+    return (snapshot.OVERLAY if around.state else "") + "TMPDIR"
+
+
+def clear_away(around: Surroundings) -> None:
+    """When nothing of the command is left: its temporary files."""
+    if around.sandbox and around.sandbox.kind == LANDLOCK:
         from shutil import rmtree
 
-        rmtree(PRIVATE, ignore_errors=True)
+        rmtree(around.env[_temporary(around)], ignore_errors=True)
 
 
 def _home(post: Post) -> str:
@@ -58,9 +59,20 @@ def _home(post: Post) -> str:
 def _shell(post: Post) -> tuple[list[str], bool]:
     """The argument list of its shell, its path first, and whether that waits for its command by itself."""
     around = post.around
+    _check_interpreter(around.shell)
     if os.path.basename(around.shell) == "bash":
         return [around.shell, *invoke.waiting(post.published, around.state, confined=True)[1:]], True
     return invoke.arguments(around.shell, post.published), False
+
+
+def _check_interpreter(shell: str) -> None:
+    """Inside of a sandbox nobody could tell a script without its interpreter from a command that fails."""
+    with open(shell, "rb") as file:
+        words = file.readline(_MOST_SAID).split()
+    if words and words[0].startswith(b"#!"):
+        path = words[0][2:] or (words[1] if len(words) > 1 else b"")
+        if not os.access(path, os.X_OK):
+            raise OutlastError(f"{shell} needs {os.fsdecode(path)}, which cannot be run")
 
 
 # --- bubblewrap --------------------------------------------------------------------------
@@ -76,12 +88,13 @@ def with_bubblewrap(post: Post, given: Given, env: Mapping[str, str]) -> tuple[i
     words = bubblewrap.options(around.sandbox, around.cwd, _home(post), _put_back(post))
     told, tell = os.pipe()
     said, null = in_memory(b""), os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    status_fd = os.open(bubblewrap.STATUS_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     beside = [
         (null, 0),
         (null, 1),
         (said, 2),
         (tell, bubblewrap.TOLD),
-        (os.open(bubblewrap.STATUS_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), bubblewrap.STATUS),
+        (status_fd, bubblewrap.STATUS),
         (in_memory(bubblewrap.for_args(words, env)), bubblewrap.ARGUMENTS),
     ]
     moved = {0: bubblewrap.STDIN, 1: bubblewrap.STDOUT, 2: bubblewrap.STDERR}
@@ -187,8 +200,10 @@ def _become(post: Post, given: Given, shell: tuple[list[str], dict[str, str]], t
     around, (words, env) = post.around, shell
     assert around.sandbox is not None
     kept = os.open(record.NAME, os.O_RDWR | os.O_CLOEXEC) if tell < 0 else -1  # cannot be opened from inside
+    own = around.env[_temporary(around)]
     try:
-        places = list(landlock.allowed(around.sandbox, around.cwd, _home(post), _to_be_used(post)))
+        os.mkdir(own, 0o700)
+        places = list(landlock.allowed(around.sandbox, _home(post), _to_be_used(post)))
         os.umask(around.umask)
         for ours, number in given:
             if number != invoke.READY or tell >= 0:
@@ -198,6 +213,7 @@ def _become(post: Post, given: Given, shell: tuple[list[str], dict[str, str]], t
         os.execve(words[0], words, env)
     except OSError as error:
         why = f"{error.strerror}: {error.filename or around.shell}"
+        clear_away(around)
         if tell >= 0:
             os.write(tell, why.encode(errors="replace")[:_MOST_SAID])
         else:
@@ -210,7 +226,7 @@ def _to_be_used(post: Post) -> list[tuple[str, int]]:
     from outlast.supervise.landlock import READ_FILE, TRUNCATE, WRITE, WRITE_FILE
 
     both = READ_FILE | WRITE_FILE | TRUNCATE
-    files = {"command": READ_FILE, invoke.PIPES: both, PRIVATE: WRITE}
+    files = {"command": READ_FILE, invoke.PIPES: both, post.around.env[_temporary(post.around)]: WRITE}
     if post.around.state:
         files |= {sessionfile.AFTER: both, sessionfile.START: both, sessionfile.BEFORE: READ_FILE}
     here = os.getcwd()

@@ -72,7 +72,7 @@ def abi() -> int:
         return 0
 
 
-def allowed(sandbox: Sandbox, cwd: str, home: str, files: Iterable[tuple[str, int]] = ()) -> Iterator[tuple[str, int]]:
+def allowed(sandbox: Sandbox, home: str, files: Iterable[tuple[str, int]] = ()) -> Iterator[tuple[str, int]]:
     """The places a command may use, and how."""
     home = os.path.realpath(home)
     for path in around("/", [home, *_HIDDEN]):
@@ -82,7 +82,7 @@ def allowed(sandbox: Sandbox, cwd: str, home: str, files: Iterable[tuple[str, in
             yield path, READ
     for name in _DEVICES:
         yield f"/dev/{name}", READ_FILE | READ_DIR | WRITE_FILE | IOCTL_DEV
-    for path in (cwd, *sandbox.writable):
+    for path in sandbox.writable:
         yield path, WRITE
     yield from files
 

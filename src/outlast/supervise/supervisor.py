@@ -66,6 +66,7 @@ def start(line: int, what: int, *beside: int) -> NoReturn:
             supervisor.rehearse()
         place = request.await_begin(caller)
         if place is None:
+            confine.clear_away(supervisor.post.around)
             _abandon(pending)
         supervisor.post.place = place
         supervisor.take_up()
@@ -127,7 +128,7 @@ def _prepare(
     os.chdir(staged)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     if around.sandbox:
-        around = confine.furnished(around, published)
+        around = confine.furnished(around, os.path.basename(published))
     post = Post(published, around, _open_pipes(around), _open_stdin(around, given.get(request.TEXT, -1)))
     post.take_lock(given.get(request.LOCK, -1))
     hand, theirs = socket.socketpair()
@@ -565,8 +566,7 @@ class Supervisor:
             self._hand.sendall(DONE)
         except OSError:
             pass  # the keeper is gone already
-        if self.post.around.sandbox:
-            confine.clear_away()
+        confine.clear_away(self.post.around)
         self.post.release_lock()
         self._bell.ring()
         os._exit(0)

@@ -15,7 +15,7 @@ from outlast.faces import render
 from outlast.faces.cli.look import waited_code
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, whole, write
 from outlast.frozen import replaced
-from outlast.model import STREAMS, Sandbox, Stdin, Waited
+from outlast.model import STREAMS, Stdin, Waited
 from outlast.store.hold import Hold
 from outlast.watch import Deadline
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from outlast.conditions import UnderWay
     from outlast.executors.nursery import Nursery
     from outlast.model import Slice, Task
+    from outlast.settings import Settings
     from outlast.shell import Shell
 
 AFTER_LIMIT = 124
@@ -98,7 +99,7 @@ def run(words: Sequence[str], nursery: Nursery) -> int:
         "name": asked.name,
         "after": asked.after,
         "after_failed": asked.after_failed,
-        "sandbox": _sandbox(asked),
+        "sandbox": asked.sandbox or bool(asked.writable) or asked.network or None,
         **{name: getattr(asked, name) for name in ("memory", "processes", "cpu_time", "file_size")},
     }
     asking.seconds("wait", asked.wait)  # wrong is wrong, also in the background
@@ -106,8 +107,7 @@ def run(words: Sequence[str], nursery: Nursery) -> int:
         raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
     with open_shell(asked.session) as shell:
         shell.executor.adopt(nursery)
-        if asked.no_sandbox:
-            shell.settings = replaced(shell.settings, sandbox=False)  # a person says so, and nobody else can
+        shell.settings = _as_a_person_says(shell.settings, asked)
         if asked.bg:
             return _background(shell, command, how, asked)
         return _Foreground(shell, asked).run(command, how)
@@ -159,11 +159,19 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _sandbox(asked: Namespace) -> Sandbox | None:
-    inside = asked.sandbox or asked.writable or asked.network
-    if asked.no_sandbox and inside:
-        raise BadInput("--no-sandbox contradicts --sandbox, --writable and --network; leave out one of them.")
-    return Sandbox(tuple(map(os.path.abspath, asked.writable)), asked.network) if inside else None
+def _as_a_person_says(settings: Settings, asked: Namespace) -> Settings:
+    """Only here can a sandbox that the settings demand be widened or switched off: a call cannot."""
+    if not (asked.sandbox or asked.writable or asked.network or settings.sandbox):
+        return settings
+    if asked.no_sandbox:
+        if asked.sandbox or asked.writable or asked.network:
+            raise BadInput("--no-sandbox contradicts --sandbox, --writable and --network; leave out one of them.")
+        return replaced(settings, sandbox=False)
+    more = [os.path.abspath(path) for path in (*asked.writable, *([asked.cwd] if asked.cwd else []))]
+    if any(":" in path for path in more):
+        raise BadInput("The name of a directory that a sandbox may write to must not hold a ':'; rename it.")
+    writable = ":".join([settings.sandbox_writable, *more])
+    return replaced(settings, sandbox_writable=writable, sandbox_network=settings.sandbox_network or asked.network)
 
 
 def _stdin(asked: str | None) -> Stdin:
