@@ -11,7 +11,7 @@ import os
 from outlast.errors import BadInput, Unsupported, named
 from outlast.frozen import frozen, replaced
 from outlast.model import BUBBLEWRAP, LANDLOCK, Sandbox
-from outlast.supervise import bubblewrap, landlock
+from outlast.supervise import bubblewrap, landlock, seccomp
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _paths(paths: Sequence[str]) -> tuple[str, ...]:
 def settled(sandbox: Sandbox, cwd: str, home: str, environ: Mapping[str, str]) -> Sandbox:
     """Exactly the sandbox that a command will run in; refused if it cannot be made, or would not be one."""
     kind, program = available(sandbox.kind)
-    if kind == LANDLOCK and not sandbox.network and landlock.abi() < landlock.TCP_ABI:
+    if kind == LANDLOCK and not sandbox.network and not program and landlock.abi() < landlock.TCP_ABI:
         raise Unsupported("This kernel's Landlock cannot close the network; allow it, or install bubblewrap.")
     found = replaced(
         sandbox,
@@ -207,8 +207,11 @@ def _landlock() -> Ability:
         return Ability(False, "the kernel has none, or it is switched off")
     if abi < landlock.LEAST_ABI:
         return Ability(False, f"the kernel has version {abi}, and {landlock.LEAST_ABI} is needed")
+    program = seccomp.NAME if seccomp.known_here() else ""
+    closed = "only TCP" if abi >= landlock.TCP_ABI else "nothing"
     lacks = [
-        "no other protocol than TCP is kept from the network" if abi >= landlock.TCP_ABI else "the network is open",
+        *([] if program else [f"{closed} is kept from the network"]),
         *(["signals reach other processes"] if abi < landlock.SCOPES_ABI else []),
+        "it sees the machine's processes",
     ]
-    return Ability(True, f"version {abi}; {', '.join(lacks)}")
+    return Ability(True, f"version {abi}; {', '.join(lacks)}", program)

@@ -94,8 +94,8 @@ def in_words(sandbox: Sandbox | None) -> str | None:
     """How a task is kept from the rest of the machine, in a few words."""
     if sandbox is None:
         return None
-    # Landlock knows no other protocol.
-    refused = "no network" if sandbox.kind == "bubblewrap" else "no TCP"
+    # Landlock alone knows no other protocol.
+    refused = "no network" if sandbox.program else "no TCP"
     where = ", ".join(sandbox.writable) or "nothing but its own /tmp"
     return f"{sandbox.kind}: {'network' if sandbox.network else refused}, writes to {where}"
 

@@ -195,7 +195,7 @@ def _tell_and_wait(given: Given, tell: int) -> int:
 
 
 def _become(post: Post, given: Given, shell: tuple[list[str], dict[str, str]], tell: int) -> NoReturn:
-    from outlast.supervise import landlock
+    from outlast.supervise import landlock, seccomp
 
     around, (words, env) = post.around, shell
     assert around.sandbox is not None
@@ -210,6 +210,8 @@ def _become(post: Post, given: Given, shell: tuple[list[str], dict[str, str]], t
                 os.dup2(ours, number)
         os.chdir(around.cwd)
         landlock.confine(places, around.sandbox.network)
+        if not around.sandbox.network and around.sandbox.program == seccomp.NAME:
+            seccomp.close_network()
         os.execve(words[0], words, env)
     except OSError as error:
         why = f"{error.strerror}: {error.filename or around.shell}"
