@@ -17,7 +17,7 @@ MB = 1 << 20
 
 
 @pytest.fixture(autouse=True)
-def work(tmp_path, monkeypatch) -> Path:
+def work(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
