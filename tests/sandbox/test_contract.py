@@ -6,16 +6,17 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from outlast import Sandbox, Shell, process
 from outlast.errors import StartFailed
-from outlast.model import LANDLOCK, Stdin
+from outlast.model import BUBBLEWRAP, LANDLOCK, Stdin
 from outlast.sandbox import able
 from tests.conftest import eventually
-from tests.faults.support import directory_of, guard, replace
+from tests.faults.support import SOURCE, directory_of, guard, replace
 from tests.sandbox.support import BOTH, inside, python, server
 
 
@@ -281,6 +282,48 @@ def test_a_kill_ends_all_of_it_whatever_it_did_to_escape(shell, box):
     assert len(receipt.ended) >= 4
     assert receipt.status == "killed"
     assert not any(process.stat_of(pid) for pid in receipt.ended if pid != task.pid)
+
+
+def test_it_is_given_no_descriptor_but_its_own(shell, box):
+    command = "ls /proc/self/fd"
+    usual = shell.run(command).output
+    assert shell.run(command, sandbox=box).output == usual == "0\n1\n2\n3\n"
+    assert shell.run(command, sandbox=box, shell="sh").output == usual
+
+
+_CHAIN = """
+import os, time
+while True:
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    time.sleep(0.002)
+"""
+
+
+def test_not_even_what_forks_all_the_time_escapes_from_a_namespace(home, tmp_path, monkeypatch):
+    inside(BUBBLEWRAP)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "chain.py").write_text("import os\nif os.fork(): os._exit(0)\n" + _CHAIN)
+    program = python("")[: -len(" -c ''")] + " chain.py"
+    code = f"""
+from outlast import Sandbox, Shell, process
+with Shell.open(home={home!r}) as shell:
+    task = shell.start({program!r} + "; sleep 300", sandbox=Sandbox(kind="bubblewrap"))
+    first = {{stat.pid for stat in process.Table().by_pid.values() if "python" in stat.name}}
+    while not {{stat.pid for stat in process.Table().by_pid.values() if "python" in stat.name}} - first:
+        pass
+    receipt = shell.kill(task.task_id, grace=0.2)
+    left = [s for s in process.Table().by_pid.values() if s.name in ("sleep", "bwrap") and not s.dead]
+    print(receipt.status, receipt.survivors, left)
+"""
+    env = {**os.environ, "PYTHONPATH": SOURCE}
+    words = ["unshare", "-p", "-f", "--mount-proc", "--kill-child", sys.executable, "-c", code]
+    if os.geteuid():
+        words[1:1] = ["-U", "--map-current-user"]
+    ran = subprocess.run(words, cwd=work, env=env, capture_output=True, text=True, timeout=60)
+    assert ran.stdout == "killed () []\n", ran.stderr
 
 
 def test_what_asks_to_end_gets_its_time(shell, box):

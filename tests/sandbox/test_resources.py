@@ -14,6 +14,22 @@ from outlast.sandbox import available
 from tests.sandbox.support import inside, python
 
 MB = 1 << 20
+FORKS = """
+import os
+read, write = os.pipe()
+for n in range(600):
+    try:
+        pid = os.fork()
+    except BlockingIOError:
+        print("refused after", n)
+        break
+    if not pid:
+        os.close(write)
+        os.read(read, 1)  # until our parent is gone
+        os._exit(0)
+else:
+    print(600)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -56,9 +72,12 @@ def test_processes(shell, how):
             shell.run("true", processes=50, **how)
         assert shell.list() == []
         return
-    result = shell.run("for n in {1..400}; do sleep 60 & done; echo all", processes=100, **how)
-    assert "fork" in result.output
-    shell.kill(result.task_id, grace=0.1)
+    Path("fork.py").write_text(FORKS)
+    program = python("")[: -len(" -c ''")] + " fork.py"
+    assert shell.run(program, **how).output == "600\n"
+    result = shell.run(program, processes=300, **how)
+    assert result.output.startswith("refused after "), result.output
+    assert int(result.output.split()[-1]) < 300
 
 
 def test_the_next_one_is_held_to_nothing(shell, how):
