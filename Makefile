@@ -19,15 +19,8 @@ demo: ## the main job in half a minute
 	@scripts/setup runtime
 	@.venv/bin/outlast demo
 
-test: ## the tests; as root twice, the second time as a plain user
-	@scripts/setup dev
-	@scripts/setup tools
-	.venv/bin/python -m pytest $(ARGS)
-	@if [ "$$(id -u)" = 0 ] && [ -z "$$OUTLAST_TEST_ONCE" ]; then \
-	    echo "the same as a plain user:"; \
-	    scripts/as-plain-user .venv/bin/python -m pytest $(ARGS) || { \
-	        status=$$?; [ $$status = 77 ] || exit $$status; echo "not run as a plain user"; }; \
-	fi
+test: ## the tests; as root also as a plain user
+	@scripts/test $(ARGS)
 
 lint: ## ruff, mypy and the direction of imports
 	@scripts/setup dev

@@ -16,12 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from outlast import Shell, process
 from outlast.errors import AlreadyEnded
 
 PATIENCE_S = 30.0
-LEAVE_PATIENCE_S = 10.0
+LEAVE_PATIENCE_S = 30.0
+
+# Machines are shared: an example that takes long says nothing about the code.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
 
 
 def eventually(look: Callable[[], Any], patience: float = PATIENCE_S, what: str = "") -> Any:

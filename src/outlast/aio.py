@@ -47,9 +47,10 @@ class AsyncShell:
         *,
         operator: bool = False,
         sandbox: Sandbox | bool | None = None,
+        early: bool = True,
     ) -> AsyncShell:
         """As `Shell.open`."""
-        return cls(Shell.open(home, session, policy, operator=operator, sandbox=sandbox))
+        return cls(Shell.open(home, session, policy, operator=operator, sandbox=sandbox, early=early))
 
     async def __aenter__(self) -> AsyncShell:
         return self

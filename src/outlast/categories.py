@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 
 
 def _names(text: str) -> frozenset[str]:
@@ -27,6 +28,7 @@ _RUN_WORDS = frozenset({"run", "exec", "x", "dlx"})
 _WRAPPERS = frozenset({"time", "nohup", "nice", "env", "sudo", "exec", "command", "stdbuf", "setsid", "timeout", "cd"})
 
 
+@lru_cache(maxsize=256)  # a task's is asked for at every look at it
 def category(command: str) -> str:
     """The first simple command that says what it is for decides."""
     for part in re.split(r"[;&|()\n]+", command):

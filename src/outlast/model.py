@@ -144,6 +144,24 @@ def surroundings(launch: Launch) -> Surroundings:
     return Surroundings(**{name: launch.__dict__[name] for name in Surroundings.__match_args__})
 
 
+@frozen
+class Terms:
+    """What of a launch its guards need once it begins. The rest they have known since they prepared it."""
+
+    limit: float | None
+    grace: float
+    output_limit: int
+    free_floor: int
+    keeps: bool
+    stages: bool  # the command may be a pipeline
+
+
+def terms(launch: Launch) -> Terms:
+    """The part of a launch that is only decided at the last moment, but for the text of the command."""
+    given = {name: launch.__dict__[name] for name in Terms.__match_args__ if name != "stages"}
+    return Terms(**given, stages="|" in launch.command or "!" in launch.command)
+
+
 # --- what is known of a task -------------------------------------------------------------
 
 

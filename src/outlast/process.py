@@ -6,11 +6,11 @@ What Linux has and others lack is used here and nowhere else: `/proc`, pidfd, su
 from __future__ import annotations
 
 import os
-import signal
 import struct
 from fcntl import ioctl
 
 from outlast.frozen import frozen
+from outlast.lean import signal
 from outlast.model import Exited, Identity, Signalled
 
 TYPE_CHECKING = False

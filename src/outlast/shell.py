@@ -110,15 +110,20 @@ class Shell:
         *,
         operator: bool = False,
         sandbox: Sandbox | bool | None = None,
+        early: bool = True,
     ) -> Shell:
         """Open the state directory `home` as `session`. An operator reaches every session's tasks.
 
-        With a `sandbox` every command runs in one.
+        With a `sandbox` every command runs in one. What it takes to run a command is started at
+        once, so that the first one need not wait for it; if not `early`, by the first command.
         """
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
         path = os.path.abspath(os.fspath(home)) if home is not None else default_home(os.environ)
-        return cls(path, session, policy, operator, sandbox)
+        shell = cls(path, session, policy, operator, sandbox)
+        if early:
+            shell.executor.get_ready()
+        return shell
 
     def __enter__(self) -> Shell:
         return self

@@ -41,8 +41,9 @@ class Terminal:
         return done.stdout
 
     def type(self, line: str) -> None:
-        """Type a line, in which `outlast` is ours."""
-        self._tmux("send-keys", "-l", line.replace("outlast", self._outlast, 1))
+        """Type a line, in which the word `outlast` is ours; a path may contain the same letters."""
+        words = [self._outlast if word == "outlast" else word for word in line.split(" ")]
+        self._tmux("send-keys", "-l", " ".join(words))
         self.press("Enter")
 
     def press(self, key: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 from outlast import Shell, asking, process
 from outlast.executors import nursery
 from outlast.frozen import replaced
-from outlast.model import Task, surroundings
+from outlast.model import Task, surroundings, terms
 from outlast.permissions import decide
 from outlast.sessions import prepare
 from outlast.store import status
@@ -56,7 +56,8 @@ class Odd:
         launch = prepare(decide(asked, "yolo"), shell.settings, os.environ)
         registry, around = shell.executor.registry, surroundings(launch)
         staged, published = stage(registry.home, launch.kind, around)
-        assert registry.enter(staged, published, launch, shell.settings.state_limit_bytes)
+        entered = registry.enter(staged, published, launch, shell.settings.state_limit_bytes)
+        assert entered is not None
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         (wanted,) = request.wanted(staged, published, around)
         pid = os.fork()
@@ -66,7 +67,7 @@ class Odd:
         theirs.close()
         os.close(wanted)
         prepared = nursery.Prepared(staged, published, around, ours)
-        answer = prepared.begin()
+        answer = prepared.begin(terms(entered[1]))
         ours.close()
         assert answer is not None
         assert "error" not in answer, answer

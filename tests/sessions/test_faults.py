@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outlast import Shell, asking
+from outlast.model import surroundings
 from outlast.permissions import decide
 from outlast.sessions import Place, prepare
 from outlast.store import sessionfile, snapshot
@@ -37,7 +38,7 @@ DAMAGES = {
     "one byte": lambda data: data[:-30] + b"?" + data[-29:],
     "other text": lambda data: b"rm -rf nothing\n",
     "header of something else": lambda data: b'#outlast-session {"format": 1}\n',
-    "newer": lambda data: data.replace(b'"format": 1', b'"format": 99'),
+    "newer": lambda data: data.replace(b'"format":1', b'"format":99'),
     "not JSON": lambda data: b"#outlast-session {\n",
 }
 
@@ -116,7 +117,7 @@ def test_committing_twice_changes_once(
         Path("before").write_bytes(kept)
         mark = before.mark
         Path("state").write_text(f'\n#{mark} variables\ndeclare -- n="{value}"\n\n#{mark} end end 0\n')
-        sessionfile.Settling("s", named.sessions.path).settle(launch, "bash-1")
+        sessionfile.Settling("s", named.sessions.path).settle(surroundings(launch), "bash-1")
     assert named.sessions.read("s").state()[snapshot.VARIABLE, b"n"] == b'declare -- n="2"'
     sessionfile.tidy()
     assert os.listdir(tmp_path) == []

@@ -105,14 +105,14 @@ def test_many_who_move_one_place_leave_one_of_their_places(tmp_path: Path) -> No
     assert len(os.listdir(tmp_path / "readers")) == 1, "something was left beside the place"
 
 
-@pytest.mark.parametrize("failing", ["mkdir", "open", "rename"])
+@pytest.mark.parametrize("failing", ["mkdir", "open"])
 def test_a_full_disk_does_not_make_reading_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     """A place that was there before is still moved; a new one is not remembered."""
     places.move(str(tmp_path), "old", Cursor(10**15, 10**15))
     real = getattr(os, failing)
 
     def full(path: str, *how: object, **more: object) -> object:
-        if failing == "open" and not int(how[0]) & os.O_CREAT:  # type: ignore[call-overload]
+        if failing == "open" and os.path.exists(path):
             return real(path, *how, **more)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 

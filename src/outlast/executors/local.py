@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import select
-import signal
 import sqlite3
 import threading
 import time
@@ -13,7 +12,8 @@ import time
 from outlast import process
 from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, StartFailed, named
 from outlast.frozen import fields, frozen
-from outlast.model import Ended, Exited, Pending, Receipt, Running, surroundings
+from outlast.lean import signal
+from outlast.model import Ended, Exited, Pending, Receipt, Running, surroundings, terms
 from outlast.store import launchfile, output, record, sessionfile, status
 from outlast.store.hold import Hold
 from outlast.store.home import open_home
@@ -27,10 +27,10 @@ from outlast.watch import Deadline, Watch, until
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from socket import socket
     from typing import Any
 
     from outlast.executors.nursery import Nursery, Prepared
+    from outlast.lean.socket import socket
     from outlast.model import Guards, Launch, Slice, Status, Surroundings, Task
     from outlast.settings import Settings
     from outlast.store.index import Entry
@@ -157,11 +157,12 @@ class LocalExecutor:
         entry: Entry | None = None
         answer: dict[str, Any] | None = {"error": EXISTS}
         try:
-            entry = self._enter(staged, published, start)
-            if entry is not None:
+            entered = self._enter(staged, published, start)
+            if entered is not None:
+                entry, launch = entered
                 if place >= 0:
-                    self._queue.sign(place, start.launch.session, os.path.basename(published))
-                answer = prepared.begin(place)
+                    self._queue.sign(place, launch.session, os.path.basename(published))
+                answer = prepared.begin(terms(launch), place)
         except BaseException:
             prepared.close()
             self.registry.discard(staged, published)
@@ -176,27 +177,26 @@ class LocalExecutor:
             self.registry.confirm(os.path.basename(published), entry)
         return answer
 
-    def _enter(self, staged: str, published: str, start: _Start) -> Entry | None:
+    def _enter(self, staged: str, published: str, start: _Start) -> tuple[Entry, Launch] | None:
         """Write down what a staged task is to run; None if its id is taken."""
-        entry = self.registry.enter(staged, published, start.launch, self._settings.state_limit_bytes)
-        if entry is not None:
+        entered = self.registry.enter(staged, published, start.launch, self._settings.state_limit_bytes)
+        if entered is not None:
             invoke.make_room(start.launch.command, staged)
             if start.hold is not None:
                 start.hold.take(staged)
             if start.give_name_to:
                 start.give_name_to(os.path.basename(published))  # before there is a task: no second one comes between
-        return entry
+        return entered
 
     def _queue_up(self, start: _Start) -> Task:
         """Publish it as pending."""
         for _ in range(_ID_TRIES):
             staged, published = stage(self.registry.home, start.launch.kind, surroundings(start.launch))
-            entry: Entry | None = None
             try:
-                entry = self._enter(staged, published, start)
-                if entry is not None:
+                entered = self._enter(staged, published, start)
+                if entered is not None:
                     self._queue.enqueue(staged, published, start.launch)
-                    self.registry.confirm(os.path.basename(published), entry)
+                    self.registry.confirm(os.path.basename(published), entered[0])
                     self.advance()
                     return self._looked_at(start.launch, published)
             except OSError as error:
@@ -226,9 +226,10 @@ class LocalExecutor:
 
     def _begin_pending(self, turn: Turn) -> bool:
         try:
-            around = surroundings(launchfile.read_all(turn.directory))
+            launch = launchfile.read_all(turn.directory)
+            around = surroundings(launch)
             prepared = self._nursery_of_ours().prepare(turn.directory, turn.directory, around, turn.lock)
-            answer = prepared.begin(turn.place)
+            answer = prepared.begin(terms(launch), turn.place)
             prepared.close()
         finally:
             turn.close()
@@ -286,6 +287,12 @@ class LocalExecutor:
         while len(self._lines) > _LINES:
             self._lines.pop(next(iter(self._lines))).close()
         return announced(prepared.published, launch, answer.get("pid"), answer.get("started", time.time()))
+
+    def get_ready(self) -> None:
+        """Start what the first task will need."""
+        from outlast.executors.nursery import Nursery
+
+        self.adopt(Nursery.early())
 
     def adopt(self, nursery: Nursery) -> None:
         """Use a nursery that was started before us."""

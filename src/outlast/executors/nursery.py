@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import threading
 
 from outlast.errors import StartFailed
+from outlast.lean import socket
 from outlast.supervise import request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from outlast.model import Surroundings
+    from outlast.model import Surroundings, Terms
 
 _SCRIPT = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "supervise", "nursery.py")
 _FORK = b"f"
@@ -37,9 +37,9 @@ class Prepared:
             self.staged, self.published = told
         return True
 
-    def begin(self, place: int = -1) -> dict[str, Any] | None:
+    def begin(self, terms: Terms, place: int = -1) -> dict[str, Any] | None:
         """What is to run is written down: begin. What the supervisor answers; None if it died before it could."""
-        return request.begin(self._line, place)
+        return request.begin(self._line, terms, place)
 
     def keep_line(self) -> socket.socket:
         """The supervisor says there when the task has ended."""
@@ -98,11 +98,11 @@ class Nursery:
             if self._requests is None or self._owner != os.getpid():
                 self._start()
             try:
-                socket.send_fds(self._connected(), [_FORK], fds)
+                socket.send_fds(self._connected(), _FORK, fds)
             except OSError:
                 self._stop()  # somebody ended it; nothing was lost, there was nothing in it
                 self._start()
-                socket.send_fds(self._connected(), [_FORK], fds)
+                socket.send_fds(self._connected(), _FORK, fds)
 
     def _connected(self) -> socket.socket:
         assert self._requests is not None

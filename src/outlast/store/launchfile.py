@@ -10,11 +10,11 @@ input         what it gets to read if that was given as text: only while it is p
 
 from __future__ import annotations
 
-import json
 import os
 
 from outlast.errors import NewerTask
 from outlast.frozen import fields, replaced
+from outlast.lean import json
 from outlast.model import Launch, Stdin, as_sandbox
 from outlast.store.home import FORMAT
 from outlast.store.status import trouble
@@ -23,7 +23,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from outlast.model import Surroundings
 
 _LAUNCH = "launch.json"
 _COMMAND = "command"
@@ -85,12 +84,6 @@ def _parse(text: bytes, command: bytes, name: str) -> tuple[Launch, float]:
     values["after"] = tuple(values.get("after", ()))
     values["sandbox"] = as_sandbox(values.get("sandbox"))
     return Launch(**values), created
-
-
-def rehearse(around: Surroundings) -> None:
-    """As if there were something to read."""
-    values: dict[str, Any] = {**dict.fromkeys(Launch.__match_args__, 0), "after": (), **fields(around)}
-    _parse(_dump(Launch(**values), 0.0), b"true", "")
 
 
 def after_of(directory: str) -> tuple[tuple[str, ...], str]:

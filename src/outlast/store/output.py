@@ -144,16 +144,29 @@ class Source:
         self._directory, self._stream, self._bound = directory, stream, bound
 
     def extents(self) -> list[Extent]:
+        return self._extents(self._dropped_up_to())
+
+    def _extents(self, dropped_up_to: int) -> list[Extent]:
+        if not dropped_up_to:
+            # Most outputs are one file: as long as it is not full and nothing was dropped, there is no other.
+            path = os.path.join(self._directory, FILES[self._stream])
+            try:
+                size = os.stat(path, follow_symlinks=False).st_size
+            except FileNotFoundError:
+                return []
+            if size < self._bound.head:
+                return [Extent(0, size, path)]
         return extents(self._directory, self._stream, self._bound.head)
 
     def end(self) -> int:
         """Where the stream stands now."""
-        kept = self.extents()
-        return max(kept[-1].end if kept else 0, self._dropped_up_to())
+        dropped_up_to = self._dropped_up_to()
+        kept = self._extents(dropped_up_to)
+        return max(kept[-1].end if kept else 0, dropped_up_to)
 
     def _dropped_up_to(self) -> int:
         """Where the stream stood when bytes were last dropped for want of space."""
-        return int(record.read(self._directory).get("position", {}).get(self._stream, 0))
+        return int(record.read(self._directory, ("position",)).get("position", {}).get(self._stream, 0))
 
     def read(self, cursor: int, most: int = _READ_BYTES) -> Slice:
         """The next bytes from `cursor` on, skipping what was dropped; empty at the end."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 
 from outlast.model import START, Cursor
@@ -13,50 +14,52 @@ _LINE = 48  # bytes of a place, always: so a new one can be written over an old 
 def place_of(directory: str, reader: str) -> Cursor:
     """How far `reader` has read."""
     try:
-        with open(os.path.join(directory, _DIRECTORY, _file_name(reader))) as file:
-            stdout, stderr = file.read(64).split()
-            return Cursor(max(0, int(stdout)), max(0, int(stderr)))
-    except (FileNotFoundError, ValueError):
+        fd = os.open(_path(directory, reader), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
         return START
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH)  # not the half of what somebody is just writing
+        stdout, stderr = os.read(fd, _LINE).split()
+        return Cursor(max(0, int(stdout)), max(0, int(stderr)))
+    except ValueError:
+        return START
+    finally:
+        os.close(fd)
 
 
 def move(directory: str, reader: str, place: Cursor) -> None:
     """Remember how far `reader` has read."""
-    path = os.path.join(directory, _DIRECTORY, _file_name(reader))
     line = f"{place.stdout} {place.stderr}".ljust(_LINE - 1) + "\n"
     try:
-        _replace(path, line.encode())
-    except OSError:
-        # A full disk must not make reading fail. It can still take the place of one that has
-        # a file; for a reader that is new, what it reads now will be new again.
-        _overwrite(path, line.encode())
-
-
-def _replace(path: str, line: bytes) -> None:
-    try:
-        os.mkdir(os.path.dirname(path), 0o700)
-    except FileExistsError:
-        pass
-    aside = os.path.join(os.path.dirname(path), f".{os.urandom(4).hex()}")
-    try:
-        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(line)
-        os.rename(aside, path)
-    except OSError:
-        if os.path.lexists(aside):
-            os.unlink(aside)
-        raise
-
-
-def _overwrite(path: str, line: bytes) -> None:
-    try:
-        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # Over the old one: renaming a new one into its place would make ext4 write it to the disk.
+        fd = _opened(_path(directory, reader))
     except OSError:
         return
     try:
-        os.pwrite(fd, line, 0)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        os.pwrite(fd, line.encode(), 0)
+    except OSError:
+        # A full disk must not make reading fail. It can still take the place of one that has
+        # a file; for a reader that is new, what it reads now will be new again.
+        pass
     finally:
         os.close(fd)
+
+
+def _opened(path: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        try:
+            os.mkdir(os.path.dirname(path), 0o700)
+        except FileExistsError:
+            pass
+        return os.open(path, flags, 0o600)
+
+
+def _path(directory: str, reader: str) -> str:
+    return os.path.join(directory, _DIRECTORY, _file_name(reader))
 
 
 def _file_name(reader: str) -> str:

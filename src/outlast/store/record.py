@@ -11,14 +11,15 @@ looks again.
 
 from __future__ import annotations
 
-import json
 import os
 from binascii import crc32
 
 from outlast.errors import DamagedTask
+from outlast.lean import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
 NAME = "record"
@@ -46,7 +47,7 @@ def reserve(directory: str = ".") -> None:
 def write(slot: str, value: object, directory: str = ".", fd: int = -1) -> None:
     """Put `value` into its slot, of a record that is open as `fd` if there is one. Cannot fail for want of space."""
     start, size = SLOTS[slot]
-    text = json.dumps(value, separators=(",", ":")).encode()
+    text = json.dumps(value).encode()
     line = b"%08x %s" % (crc32(text), text)
     if len(line) >= size:
         raise ValueError(f"{slot} takes {size - 10} bytes, not {len(text)}")
@@ -58,13 +59,13 @@ def write(slot: str, value: object, directory: str = ".", fd: int = -1) -> None:
         os.close(fd)
 
 
-def read(directory: str = ".") -> dict[str, Any]:
-    """Every slot that was written, by name."""
+def read(directory: str = ".", slots: Iterable[str] = SLOTS) -> dict[str, Any]:
+    """Every slot (of these) that was written, by name."""
     fd = os.open(os.path.join(directory, NAME), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         for _ in range(_TORN_READS):
             try:
-                return parse(os.pread(fd, SIZE, 0))
+                return parse(os.pread(fd, SIZE, 0), slots)
             except ValueError:
                 continue
     finally:
@@ -73,12 +74,13 @@ def read(directory: str = ".") -> dict[str, Any]:
     raise DamagedTask(f"The record of {name} is damaged; `outlast clean` removes it.")
 
 
-def parse(page: bytes) -> dict[str, Any]:
+def parse(page: bytes, slots: Iterable[str] = SLOTS) -> dict[str, Any]:
     """The slots of one page; ValueError if one is torn or damaged."""
     if len(page) != SIZE:
         raise ValueError("not a whole record")
     found = {}
-    for name, (start, size) in SLOTS.items():
+    for name in slots:
+        start, size = SLOTS[name]
         line = page[start : start + size].strip(b" \n\0")
         if line:
             check, _, text = line.partition(b" ")

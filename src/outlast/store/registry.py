@@ -46,6 +46,7 @@ class Registry:
         self._table: process.Table | None = None
         self._known: dict[str, tuple[str, Task]] = {}
         self._launches: dict[str, Launch] = {}
+        self._over: dict[str, Task] = {}  # that were just looked at
 
     @property
     def index(self) -> Index:
@@ -62,8 +63,8 @@ class Registry:
 
     # --- make ----------------------------------------------------------------------------
 
-    def enter(self, staged: str, published: str, launch: Launch, state_limit: int) -> Entry | None:
-        """Write down what a staged task is to run, and its share of the disk; None if its id is taken."""
+    def enter(self, staged: str, published: str, launch: Launch, state_limit: int) -> tuple[Entry, Launch] | None:
+        """Write down what a staged task is to run, with its share of the disk; None if its id is taken."""
         if self._index is not None and self._index.makeshift:
             self.close()  # perhaps there is space for a real one again
         created = time.time()
@@ -76,7 +77,7 @@ class Registry:
             return None  # somebody is just preparing a task under this id
         except sqlite3.Error as error:
             raise StartFailed(f"The task cannot be prepared in {self.home.path}: {error}.") from None
-        return self.index.file
+        return self.index.file, entered
 
     def _share(self, task_id: str, launch: Launch, created: float, total: int) -> int:
         """Enter the task and its share of what all may keep."""
@@ -179,6 +180,9 @@ class Registry:
 
     def get(self, task_id: str) -> Task:
         """One task as it is now."""
+        over = self._over.get(task_id)
+        if over is not None and os.path.isdir(self.home.task(task_id)):
+            return over  # nothing about it can change any more, but that it is removed
         self._table = None
         return self._settle(task_id)
 
@@ -240,6 +244,9 @@ class Registry:
             task = view.view(directory, self.launch_of(task_id), self._processes)
             if task.closed and not task.children:
                 self._tell_index(task, directory)
+                self._over[task_id] = task
+                if len(self._over) > LAUNCHES_AT_MOST:
+                    self._over.pop(next(iter(self._over)))
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise trouble(directory, error) from None
         return task

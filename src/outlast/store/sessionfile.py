@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from outlast.model import Launch
+    from outlast.model import Surroundings
     from outlast.store.snapshot import Snapshot, State
 
 SNAPSHOT = "snapshot"
@@ -205,12 +205,12 @@ class Settling:
             self._lock = _Locked(self._session)
             self._lock.__enter__()
 
-    def settle(self, launch: Launch, task_id: str, ground: Ground | None = None) -> None:
+    def settle(self, around: Surroundings, task_id: str, ground: Ground | None = None) -> None:
         """Give the session what the command changed. Whoever does it twice does it once."""
         if self._lock is None:
             return
         try:
-            _commit(launch, task_id, self._session, ground or Ground())
+            _commit(around, task_id, self._session, ground or Ground())
         finally:
             self._lock.__exit__()
             self._lock = None
@@ -233,14 +233,14 @@ def tidy() -> None:
             pass
 
 
-def _commit(launch: Launch, task_id: str, session: str, begun_with: Ground) -> None:
+def _commit(around: Surroundings, task_id: str, session: str, begun_with: Ground) -> None:
     before, ground = begun_with.before, begun_with.state
     dump = snapshot.dumped(_bytes(AFTER), before.mark, ground)
     if dump is None:
         return  # it was replaced by `exec`, or killed: the state stays as it was
     if before.first and (begun := snapshot.dumped(_bytes(START), before.mark, ground)):
         ground = {**begun.state, snapshot.DIRECTORY: ground[snapshot.DIRECTORY]}
-    start = snapshot.laid_over(ground, launch.env, launch.cwd)
+    start = snapshot.laid_over(ground, around.env, around.cwd)
     end = snapshot.settled(start, dump)
     current = snapshot.read(_bytes(os.path.join(session, SNAPSHOT)))
     if current.task == task_id:

@@ -11,12 +11,12 @@ Everything in here is pure.
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import zlib
 
 from outlast.frozen import frozen
+from outlast.lean import json
+from outlast.store.quoting import consists_of, is_name, quoted, single, traps, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,14 +58,7 @@ _HOT_TRAPS = (b"DEBUG", b"ERR", b"RETURN")
 _PSEUDO = (b"EXIT", b"SIGXFSZ")
 _TO_BASH = ("LD_LIBRARY_PATH", "LD_PRELOAD")  # what the loader needs before any script can be read
 
-_TRAP = re.compile(rb"trap -- ((?:'[^']*'|\\')+) (\S+)\n")
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_QUOTED = re.compile(rb"'[^']*'|\"(?:\\.|[^\"\\])*\"|\$'(?:\\.|[^'\\])*'", re.S)
-_LOCAL = re.compile(rb"(?:^|[\s;({&|])(?:local|declare|typeset)((?:[ \t]+[^\s;|&]+)+)")
-_WORD = re.compile(rb"[ \t]([A-Za-z_][A-Za-z0-9_]*)(?=[=+\[\s]|$)")
-_ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", re.S)
-_ESCAPES = {b"a": b"\a", b"b": b"\b", b"e": b"\x1b", b"E": b"\x1b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t"}
-_ESCAPES[b"v"] = b"\v"
+_WORD = b"abcdefghijklmnopqrstuvwxyz0123456789_-"  # of an option's name
 
 
 class Damaged(ValueError):
@@ -221,7 +214,7 @@ def _take_small(state: State, kind: bytes, rest: bytes, body: bytes) -> None:
     elif kind == b"shopts":
         state.update({(SHOPT, name): b"" for name in rest.split(b":") if name and name not in _NEVER_SHOPT})
     elif kind == b"traps":
-        for action, signal in _TRAP.findall(body):
+        for action, signal in traps(body):
             # An empty one is how `trap - ERR` has to be done inside of a function.
             if signal not in _PSEUDO and not (signal in _HOT_TRAPS and action == b"''"):
                 state[TRAP, signal] = action
@@ -233,11 +226,13 @@ def _take_small(state: State, kind: bytes, rest: bytes, body: bytes) -> None:
 
 def locals_of(function: bytes) -> set[bytes]:
     """Names that a function declares for itself."""
-    plain = _QUOTED.sub(b"", function)
+    import re  # only for a command that left from inside of a function
+
+    plain = re.sub(rb"'[^']*'|\"(?:\\.|[^\"\\])*\"|\$'(?:\\.|[^'\\])*'", b"", function, flags=re.S)
     found: set[bytes] = set()
-    for statement in _LOCAL.findall(plain):
+    for statement in re.findall(rb"(?:^|[\s;({&|])(?:local|declare|typeset)((?:[ \t]+[^\s;|&]+)+)", plain):
         if not re.search(rb"[ \t]-[A-Za-z]*g", statement):
-            found.update(_WORD.findall(statement))
+            found.update(re.findall(rb"[ \t]([A-Za-z_][A-Za-z0-9_]*)(?=[=+\[\s]|$)", statement))
     return found
 
 
@@ -352,7 +347,7 @@ def again(found: Snapshot) -> bytes:
 
 def _odd(environ: Mapping[str, str], first: bool) -> dict[str, str]:
     """Names that bash passes on and cannot declare. Functions among them become the state's own at once."""
-    odd = {name: value for name, value in environ.items() if not _NAME.match(name)}
+    odd = {name: value for name, value in environ.items() if not is_name(name)}
     return odd if first else {name: value for name, value in odd.items() if not name.startswith("BASH_FUNC_")}
 
 
@@ -414,7 +409,7 @@ def _trap_lines(state: State) -> Iterable[bytes]:
                 yield line
     if hot:
         prefix = b"{ __outlast_hot=; " + b"; ".join(b"\\" + line for line in hot) + b"; } 2>/dev/null; "
-        yield b"__outlast_hot=" + _single(prefix)
+        yield b"__outlast_hot=" + single(prefix)
 
 
 def _option_lines(state: State, first: bool) -> Iterable[bytes]:
@@ -432,7 +427,11 @@ def _option_lines(state: State, first: bool) -> Iterable[bytes]:
 
 
 def mentions_exit_trap(text: bytes) -> bool:
-    return b"trap" in text and (b"exit" in text.lower() or re.search(rb"trap.*\s0", text) is not None)
+    if b"trap" not in text or b"exit" in text.lower():
+        return b"trap" in text
+    import re
+
+    return re.search(rb"trap.*\s0", text) is not None
 
 
 # --- the first state of a session, and the one of a shell that is not bash ---------------------
@@ -443,13 +442,13 @@ def beginning(environ: Mapping[str, str], cwd: str, umask: int) -> State:
     state: State = {(SHOPT, b"expand_aliases"): b"", UMASK: b"%04o" % umask, DIRECTORY: os.fsencode(cwd)}
     for name, value in environ.items():
         plain = os.fsencode(name)
-        if _NAME.match(name) and plain not in _NOT_KEPT:
+        if is_name(name) and plain not in _NOT_KEPT:
             state[VARIABLE, plain] = _exported(plain, os.fsencode(value))
     level = environ.get("SHLVL", "0")
     state[VARIABLE, b"SHLVL"] = _exported(b"SHLVL", b"%d" % (int(level) + 1 if level.isdecimal() else 1))
     for variable, kind, never in (("SHELLOPTS", OPTION, _NEVER), ("BASHOPTS", SHOPT, _NEVER_SHOPT)):
         for word in os.fsencode(environ.get(variable, "")).split(b":"):
-            if re.fullmatch(rb"[a-z0-9_-]+", word) and word not in never:
+            if consists_of(word, _WORD) and word not in never:
                 state[kind, word] = b""
     return state
 
@@ -463,36 +462,5 @@ def exported(state: State) -> dict[str, str]:
     return found
 
 
-def value_of(line: bytes) -> bytes | None:
-    """The value that a `declare` line gives to a plain variable; None if it gives none, or an array."""
-    _, equals, text = line.partition(b"=")
-    if equals and text.startswith(b'"') and text.endswith(b'"'):
-        return re.sub(rb'\\([\\"$`])', rb"\1", text[1:-1])
-    if equals and text.startswith(b"$'") and text.endswith(b"'"):
-        return _ESCAPE.sub(_unescaped, text[2:-1])
-    return None
-
-
-def _unescaped(found: re.Match[bytes]) -> bytes:
-    what = found[1]
-    if what[:1].isdigit():
-        return bytes([int(what, 8) & 255])
-    if what[:1] == b"x" and len(what) > 1:
-        return bytes([int(what[1:], 16)])
-    return _ESCAPES.get(what, what)
-
-
 def _exported(name: bytes, value: bytes) -> bytes:
-    return b"declare -x " + name + b"=" + _quoted(value)
-
-
-def _quoted(value: bytes) -> bytes:
-    """As `declare -p` prints it: on one line, whatever it holds."""
-    if re.search(rb"[\x00-\x1f\x7f]", value):
-        text = re.sub(rb"[\\']", rb"\\\g<0>", value)
-        return b"$'" + re.sub(rb"[\x00-\x1f\x7f]", lambda found: b"\\%03o" % found[0][0], text) + b"'"
-    return b'"' + re.sub(rb'[\\"$`]', rb"\\\g<0>", value) + b'"'
-
-
-def _single(text: bytes) -> bytes:
-    return b"'" + text.replace(b"'", b"'\\''") + b"'"
+    return b"declare -x " + name + b"=" + quoted(value)

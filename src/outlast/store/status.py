@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import json
 import os
 
 from outlast.errors import DamagedTask, OutlastError, SystemRefused, UnknownTask
+from outlast.lean import json
 from outlast.model import (
     Ended,
     Ending,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 
 from outlast.categories import category
 from outlast.errors import OutlastError
 from outlast.frozen import fields
+from outlast.lean import json
 from outlast.model import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
 from outlast.store import output
 from outlast.store.status import status_of, watches_another

@@ -11,8 +11,9 @@ it run a program of the command's own choice before there is any sandbox.
 
 from __future__ import annotations
 
-import json
 import os
+
+from outlast.lean import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 
 from outlast import process, tree
+from outlast.lean import signal
 from outlast.model import Identity
 from outlast.store import status
 

@@ -52,7 +52,8 @@ def fork_afresh(life: Callable[[], object], *keep: int) -> int:
 
     def alone() -> None:
         import gc
-        import signal
+
+        from outlast.lean import signal
 
         signal.set_wakeup_fd(-1)
         gc.collect()  # now: what closes a descriptor later would close somebody else's

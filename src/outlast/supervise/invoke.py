@@ -131,9 +131,9 @@ def make_room(command: str, directory: str) -> None:
         )
 
 
-def stages(shell: str, command: str, code: int, written: str) -> tuple[int, ...] | None:
-    """The status of each stage of the last pipeline, if it is known."""
-    if "|" not in command and "!" not in command:
+def stages(several: bool, code: int, written: str) -> tuple[int, ...] | None:
+    """The status of each stage of the last pipeline, if it is known; it can have `several`, or be one command."""
+    if not several:
         return (code,)
     words = written.split()
     if not 3 <= len(words) <= MOST_STAGES + 2 or not _are_codes(words[1:]):

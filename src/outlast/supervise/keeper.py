@@ -10,12 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import select
-import socket
 import time
 from fcntl import F_DUPFD_CLOEXEC, fcntl
 
 from outlast import process
 from outlast.errors import OutlastError
+from outlast.lean import socket
 from outlast.model import LANDLOCK, NeverStarted
 from outlast.store import launchfile, sessionfile, status
 from outlast.supervise import confine, invoke, signals
@@ -90,12 +90,11 @@ class Keeper:
         said = b""
         while not said.endswith(GO):
             try:
-                said, fds, _, _ = socket.recv_fds(self._hand, 16, 1)
+                said, fds = socket.recv_fds(self._hand, 16, 1)
             except ConnectionResetError:
                 return False
-            for fd in fds:
-                os.set_inheritable(fd, False)
-                self._post.place = fd
+            if fds:
+                self._post.place = fds[0]
             if not said:
                 return False
         return True
@@ -312,12 +311,14 @@ def _become_command(post: Post, given: Given, joined: int) -> NoReturn:
     os.setsid()
     signals.as_a_shell_expects()
     os.close(joined)
+    ready = next(ours for ours, theirs in given if theirs == invoke.READY)
     try:
-        for ours, theirs in given:
-            os.dup2(ours, theirs)
-        if os.read(invoke.READY, len(GO)) != GO:
+        # First of all: until there is a task, nobody could be told what goes wrong.
+        if os.read(ready, len(GO)) != GO:
             raise OSError(0, "its guards died before it began")
-        os.close(invoke.READY)
+        for ours, theirs in given:
+            if ours != ready:
+                os.dup2(ours, theirs)
         os.chdir(around.cwd)
         os.umask(around.umask)
         _limit(0, around)

@@ -18,11 +18,9 @@ def main() -> None:
     # The directory that holds the package, so that the imports below find it without `site`.
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     import gc
-    import json
-    import signal
-    import socket
 
     from outlast import process
+    from outlast.lean import json, signal, socket
     from outlast.supervise import signals, supervisor
     from outlast.supervise.forks import fork_into
     from outlast.supervise.request import MOST_DESCRIPTORS
@@ -42,11 +40,9 @@ def main() -> None:
     gc.disable()  # what is left is shared by all forks for as long as nobody looks at it
     requests = socket.socket(fileno=0)
     while True:
-        said, fds, _, _ = socket.recv_fds(requests, 16, MOST_DESCRIPTORS)
+        said, fds = socket.recv_fds(requests, 16, MOST_DESCRIPTORS)
         if not said:
             return
-        for fd in fds:
-            os.set_inheritable(fd, False)
 
         def life(fds: list[int] = fds) -> None:
             os.dup2(2, 0)  # the caller must see the nursery's end, not ours

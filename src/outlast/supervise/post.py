@@ -9,19 +9,19 @@ from __future__ import annotations
 import fcntl
 import os
 import select
-import socket
 import time
 
 from outlast import process
 from outlast.errors import OutlastError
 from outlast.frozen import frozen
-from outlast.model import BUBBLEWRAP, Exited, Guards
+from outlast.lean import socket
+from outlast.model import BUBBLEWRAP, Exited, Guards, terms
 from outlast.store import launchfile, record, status
 from outlast.supervise import invoke
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.model import Identity, Launch, Outcome, Surroundings
+    from outlast.model import Identity, Outcome, Surroundings, Terms
 
 
 _SAY_AGAIN_S = 0.01
@@ -73,14 +73,18 @@ class Post:
         self.started_monotonic = 0.0
         self.recoveries = 0
         self._over = False
-        self._launch: Launch | None = None
+        self._terms: Terms | None = None
 
     @property
-    def launch(self) -> Launch:
-        """What runs; on disk before the task is published."""
-        if self._launch is None:
-            self._launch, _ = launchfile.read()
-        return self._launch
+    def terms(self) -> Terms:
+        """What was said when it began; on disk, for those who came later."""
+        if self._terms is None:
+            self._terms = terms(launchfile.read()[0])
+        return self._terms
+
+    @terms.setter
+    def terms(self, said: Terms) -> None:
+        self._terms = said
 
     def watch_command(self, pid: int, wrapper: int = 0) -> None:
         self.command, self.command_fd = process.identity(pid), os.pidfd_open(pid)
@@ -108,7 +112,9 @@ class Post:
         self.go = -1
 
     def _go(self) -> bytes:
-        return GO if self.around.sandbox is None else invoke.go(self.launch.command, self.launch.keeps)
+        if self.around.sandbox is None:
+            return GO
+        return invoke.go(launchfile.read()[0].command, self.terms.keeps)
 
     def take_lock(self, held: int = -1) -> None:
         """Hold the lock that says: watched. Every guard is a fork of us and holds it with us.

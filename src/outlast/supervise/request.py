@@ -7,18 +7,17 @@ Variables and input may hold secrets, so they are handed over in memory, not on 
 
 from __future__ import annotations
 
-import json
 import os
-import socket
 
 from outlast.frozen import fields
-from outlast.model import Stdin, Surroundings, as_sandbox
+from outlast.lean import json, socket
+from outlast.model import Stdin, Surroundings, Terms, as_sandbox
+from outlast.supervise import ENDED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-BEGIN = b"b"
 WARM_KIND = "bash"
 MOST_DESCRIPTORS = 4  # line, request, and one each of the following
 TEXT, LOCK = "text", "lock"  # the command's input; the lock of a task that was pending
@@ -40,7 +39,7 @@ def wanted(staged: str, published: str, around: Surroundings, lock: int = -1) ->
 def understood(request: int, *beside: int) -> tuple[str, str, Surroundings, dict[str, int]]:
     """What to prepare where, and what goes with it."""
     with open(request, "rb") as file:
-        staged, published, values, names = json.load(file)
+        staged, published, values, names = json.loads(file.read())
     values["stdin"], values["sandbox"] = Stdin(**values["stdin"]), as_sandbox(values["sandbox"])
     return staged, published, Surroundings(**values), dict(zip(names, beside, strict=True))
 
@@ -54,10 +53,11 @@ def in_memory(data: bytes) -> int:
     return fd
 
 
-def begin(line: socket.socket, place: int = -1) -> dict[str, Any] | None:
+def begin(line: socket.socket, terms: Terms, place: int = -1) -> dict[str, Any] | None:
     """Have a prepared task begin: what its supervisor answers; None if it died before it could."""
     try:
-        socket.send_fds(line, [BEGIN], [place] if place >= 0 else [])
+        # Said, not read from what is on disk: somebody waits.
+        socket.send_fds(line, json.dumps(fields(terms)).encode(), [place] if place >= 0 else [])
     except OSError:
         pass  # it is dead, or has refused; then it said why before
     found: dict[str, Any] | None = answer(line)
@@ -65,9 +65,9 @@ def begin(line: socket.socket, place: int = -1) -> dict[str, Any] | None:
 
 
 def answer(line: socket.socket) -> Any:
-    """What the supervisor says next; None if it died before it could."""
+    """What the supervisor says next; None if it could not: it died, or the system would not send it."""
     said = _read(line)
-    return json.loads(said) if said else None
+    return json.loads(said) if said not in (b"", ENDED) else None
 
 
 def _read(line: socket.socket) -> bytes:
@@ -81,12 +81,10 @@ def _read(line: socket.socket) -> bytes:
         return line.recv(65536)
 
 
-def await_begin(line: socket.socket) -> int | None:
-    """In a supervisor: wait for the word. The place, -1 without one; None if nobody wants the task any more."""
+def await_begin(line: socket.socket) -> tuple[Terms, int] | None:
+    """In a supervisor: wait for the word. Its terms and place (-1: none); None if nobody wants the task any more."""
     try:
-        said, places, _, _ = socket.recv_fds(line, 16, 1)
+        said, places = socket.recv_fds(line, 4096, 1)
     except OSError:
         return None
-    for fd in places:
-        os.set_inheritable(fd, False)
-    return (places[0] if places else -1) if said else None
+    return (Terms(**json.loads(said)), places[0] if places else -1) if said else None

@@ -7,7 +7,8 @@ files (USR1).
 from __future__ import annotations
 
 import os
-import signal
+
+from outlast.lean import signal
 
 _IGNORED = (
     signal.SIGTERM,

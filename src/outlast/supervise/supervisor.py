@@ -9,17 +9,14 @@ nursery, never from a caller.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import select
-import signal
-import socket
 import time
 
 from outlast import process
 from outlast.errors import OutlastError
-from outlast.frozen import replaced
-from outlast.model import Exited, Stdin, surroundings
+from outlast.lean import json, signal, socket
+from outlast.model import Exited, Stdin, surroundings, terms
 from outlast.store import bell, launchfile, output, record, sessionfile, staging, status
 from outlast.store.home import Home
 from outlast.store.queue import Queue
@@ -35,7 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from outlast.model import Identity, Outcome, Surroundings
+    from outlast.model import Identity, Outcome, Surroundings, Terms
     from outlast.store.queue import Turn
 
 _LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
@@ -64,12 +61,11 @@ def start(line: int, what: int, *beside: int) -> NoReturn:
         supervisor = _prepare(staged, published, around, given, caller)
         if not select.select([caller], [], [], REST_S)[0]:
             supervisor.rehearse()
-        place = request.await_begin(caller)
-        if place is None:
+        wanted = request.await_begin(caller)
+        if wanted is None:
             confine.clear_away(supervisor.post.around)
             _abandon(pending)
-        supervisor.post.place = place
-        supervisor.take_up()
+        supervisor.take_up(*wanted)
         supervisor.begin(None if pending else staged, caller)
     except (OSError, OutlastError, MemoryError) as error:
         if pending:
@@ -168,7 +164,8 @@ def _prepare(
 def begin_another(turn: Turn) -> bool:
     """In a supervisor whose command is over: fork another, for a pending task; whether that has begun."""
     try:
-        around = surroundings(launchfile.read_all(turn.directory))
+        launch = launchfile.read_all(turn.directory)
+        around = surroundings(launch)
         asked = request.wanted(turn.directory, turn.directory, around, turn.lock)
     except (OSError, OutlastError, ValueError) as error:
         _give_up(turn.directory, OutlastError(str(error)) if isinstance(error, ValueError) else error)
@@ -187,7 +184,7 @@ def begin_another(turn: Turn) -> bool:
             os.close(fd)
     ours.settimeout(_BEGIN_PATIENCE_S)
     try:
-        answer = request.begin(ours, turn.place)
+        answer = request.begin(ours, terms(launch), turn.place)
     except TimeoutError:
         answer = {}  # slow, not dead
     turn.close()
@@ -265,13 +262,12 @@ class Supervisor:
         of this leaves a trace: there is no task.
         """
         self.post.rehearse()
-        launchfile.rehearse(self.post.around)
         if self.post.around.state:
             self._ground = sessionfile.Ground()
             self._ground.rehearse()
         for pump in self._pumps.values():
             pump.rehearse()
-        self._pipes(Exited(0), "true")
+        self._pipes(Exited(0), True)
         self._bell.ring()
         json.dumps({"pid": self.post.command.pid, "started": self.post.started})
         self._patience_ms()
@@ -282,16 +278,16 @@ class Supervisor:
         pumps = [Pump(pipe.stream, pipe.reader, pipe.writer, bound, floor) for pipe in self.post.pipes]
         self._pumps = {pump.reader: pump for pump in pumps}
 
-    def take_up(self) -> None:
-        """Learn what runs, and how much of its output to keep. All that can fail for want of something is behind us."""
-        launch = self.post.launch
+    def take_up(self, said: Terms, place: int) -> None:
+        """Learn how long it may run, and how much of its output to keep."""
+        self.post.terms, self.post.place = said, place
         for pump in self._pumps.values():
-            pump.begin(output.bound_of(launch.output_limit, launch.split), launch.free_floor)
+            pump.begin(output.bound_of(said.output_limit, self.post.around.split), said.free_floor)
 
     def look_back(self) -> None:
         """As a successor: go on where the one before us stopped."""
-        launch = self.post.launch
-        self.open_pumps(launch.output_limit, launch.free_floor)
+        said = self.post.terms
+        self.open_pumps(said.output_limit, said.free_floor)
         self._set_limit()
         self._recorded = "outcome" in record.read()
         if self._recorded:
@@ -302,7 +298,7 @@ class Supervisor:
         self._caller = caller
         if self.post.place >= 0:
             # Before it begins: while the keeper lives, its place is taken, also if we are not there any more.
-            socket.send_fds(self._hand, [PLACE], [self.post.place])
+            socket.send_fds(self._hand, PLACE, [self.post.place])
         self.post.start_clock()
         self._set_limit()
         self.sign_on()
@@ -313,7 +309,7 @@ class Supervisor:
             launchfile.erase_secrets()
             Queue(_home(self.post.published)).leave(self.post.published)
             self._bell.ring()
-        if self.post.launch.state and not self.post.launch.keeps:
+        if self.post.around.state and not self.post.terms.keeps:
             sessionfile.need_not_dump()
         # From here on there is a task, and nothing that happens to the keeper can take it back.
         self.post.let_command_begin()
@@ -323,7 +319,7 @@ class Supervisor:
             pass
 
     def _set_limit(self) -> None:
-        limit = self.post.launch.limit
+        limit = self.post.terms.limit
         self._strike_at = None if limit is None else self.post.started_monotonic + limit
 
     def sign_on(self) -> None:
@@ -390,7 +386,7 @@ class Supervisor:
             return  # reaped by init before anybody could look, on a kernel that does not tell: lost
         elapsed = time.monotonic() - self.post.started_monotonic
         settling = self._hold_session()
-        pipes = self._pipes(outcome, self.post.launch.command)
+        pipes = self._pipes(outcome, self.post.terms.stages)
         record.write("outcome", {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes})
         self._tell_caller()
         self._bell.ring()
@@ -398,7 +394,7 @@ class Supervisor:
 
     def _hold_session(self) -> sessionfile.Settling | None:
         """Before the end is known: whoever learns of it and goes on in the session waits for its state."""
-        if not self.post.launch.keeps:
+        if not self.post.terms.keeps:
             return None
         try:
             return sessionfile.Settling(self.post.around.state, os.path.join("..", "..", "sessions"))
@@ -410,9 +406,7 @@ class Supervisor:
             return
         try:
             if settling is not None:
-                # On disk it is without its variables.
-                launch = replaced(self.post.launch, env=self.post.around.env)
-                settling.settle(launch, self.post.task_id, self._ground)
+                settling.settle(self.post.around, self.post.task_id, self._ground)
         except (OSError, ValueError, KeyError):
             pass  # a full disk: the state stays as it was, the task's end is recorded
         sessionfile.tidy()
@@ -437,7 +431,7 @@ class Supervisor:
         self._caller.close()
         self._caller = None
 
-    def _pipes(self, outcome: Outcome, command: str) -> tuple[int, ...] | None:
+    def _pipes(self, outcome: Outcome, stages: bool) -> tuple[int, ...] | None:
         if not isinstance(outcome, Exited):
             return None
         try:
@@ -445,7 +439,7 @@ class Supervisor:
                 written = file.read(4096)
         except OSError:
             written = ""
-        return invoke.stages(self.post.around.shell, command, outcome.code, written)
+        return invoke.stages(stages, outcome.code, written)
 
     def _hear_keeper(self, ready: set[int]) -> None:
         if self._hand.fileno() in ready:
@@ -530,7 +524,7 @@ class Supervisor:
         left = self._time_left()
         if left is None or left > 0:
             return
-        status.write_ending("limit", f"limit of {self.post.launch.limit:g} s", time.time())
+        status.write_ending("limit", f"limit of {self.post.terms.limit:g} s", time.time())
         try:
             self._fork_ender()
         except OSError:
@@ -546,7 +540,7 @@ class Supervisor:
             self.post.drop_lock()
             process.rename_self("outlast-ender", f"outlast ender of {self.post.task_id}")
             os.read(go, 1)
-            end_trees([lambda: status.guards_of(".")], self.post.launch.grace)
+            end_trees([lambda: status.guards_of(".")], self.post.terms.grace)
 
         try:
             self._ender = process.identity(fork_into(life))

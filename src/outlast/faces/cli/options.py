@@ -61,9 +61,10 @@ def parse(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
 def open_shell(session: str | None = None) -> Shell:
     """A person who names no session is the operator and reaches every task; inside a session only its own."""
     if session is not None:
-        return Shell.open(session=session_name(session))  # also if it is empty: never the operator by accident
+        # Also if it is empty: never the operator by accident.
+        return Shell.open(session=session_name(session), early=False)
     # The settings have the name as well; given here, it would be one that somebody chose, and remember.
-    return Shell.open(operator=not os.environ.get("OUTLAST_SESSION"))
+    return Shell.open(operator=not os.environ.get("OUTLAST_SESSION"), early=False)
 
 
 def seconds(text: str) -> float:
