@@ -24,6 +24,7 @@ STREAMS = ("stdout", "stderr")
 BUBBLEWRAP, LANDLOCK = "bubblewrap", "landlock"  # the kinds of sandbox
 _NO_LIMITS: Mapping[str, tuple[int, int]] = {}
 _NO_RESOURCES: Mapping[str, int] = {}
+_NO_GROUPS: Mapping[str, Mapping[str, str]] = {}
 
 
 # --- asking ------------------------------------------------------------------------------
@@ -119,7 +120,8 @@ class Launch:
     snapshot: str = ""  # which state of it that is
     keeps: bool = False  # what it changes is there for the next
     sandbox: Sandbox | None = None
-    resources: Mapping[str, int] = _NO_RESOURCES  # what somebody asked it to be held to; they are among `rlimits`
+    resources: Mapping[str, int] = _NO_RESOURCES  # what it is held to: by `rlimits`, or by
+    groups: Mapping[str, Mapping[str, str]] = _NO_GROUPS  # control groups, by where they are made
 
 
 @frozen
@@ -137,6 +139,7 @@ class Surroundings:
     state: str = ""
     snapshot: str = ""
     sandbox: Sandbox | None = None
+    groups: Mapping[str, Mapping[str, str]] = _NO_GROUPS
 
 
 def surroundings(launch: Launch) -> Surroundings:
@@ -246,6 +249,7 @@ class Ended:
     ending: Ending | None
     pipe_status: tuple[int, ...] | None
     cpu: float | None
+    without_memory: int = 0  # so many of its processes the kernel ended, because there was no more for all of them
 
 
 @frozen

@@ -94,6 +94,7 @@ def prepare(
     _check_stdin(request, cwd)
     kept = place if place and is_bash(shell) else None
     resources = _resources(request, settings)
+    groups = _groups(resources) if resources else {}
     return Launch(
         kind="bash",
         command=request.command,
@@ -114,13 +115,14 @@ def prepare(
         after=request.after,
         after_failed=request.after_failed,
         max_running=settings.max_running,
-        rlimits={**_rlimits(), **_held_to(resources)} if resources else _rlimits(),
+        rlimits={**_rlimits(), **_held_to(resources, groups)} if resources else _rlimits(),
         nice=os.getpriority(os.PRIO_PROCESS, 0),
         state=kept.name if kept else "",
         snapshot=mark if kept else "",
         keeps=kept is not None and kept.keeps,
         sandbox=_sandbox(request, cwd, home, environ),
         resources=resources,
+        groups=groups,
     )
 
 
@@ -140,14 +142,26 @@ def _resources(request: Request, settings: Settings) -> Mapping[str, int]:
     return {name: value for name, value in {**usual, **request.resources}.items() if value}
 
 
-def _held_to(resources: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    """Soft and hard, by name."""
+def _groups(resources: Mapping[str, int]) -> dict[str, dict[str, str]]:
+    from outlast.supervise import cgroup  # most commands are held to nothing
+
+    found = cgroup.planned(resources)
+    if "processes" in resources and not found and os.geteuid() == 0:
+        raise Unsupported(
+            "The kernel holds root to a number of processes only where control groups can be made, and here they "
+            "cannot; run it as another user, or leave it out."
+        )
+    return found
+
+
+def _held_to(resources: Mapping[str, int], groups: Mapping[str, object]) -> dict[str, tuple[int, int]]:
+    """Soft and hard, by name; without what a control group holds."""
     import resource
 
-    if "processes" in resources and os.geteuid() == 0:
-        raise Unsupported("The kernel holds root to no number of processes; run it as another user, or leave it out.")
     found = {}
     for name, value in resources.items():
+        if groups and name in ("memory", "processes"):
+            continue
         _, hard = resource.getrlimit(getattr(resource, _RLIMITS[name]))
         most = value if hard == resource.RLIM_INFINITY else min(value, hard)
         # At the soft limit of CPU comes a signal that says why, at the hard one only an end.

@@ -66,6 +66,8 @@ def ending(task: Task) -> str:
             text = task.ended_by or task.reason
         case _:
             text = task.error or task.reason
+    if task.error and task.reason in ("exit", "signal"):
+        text += f" ({task.error.rstrip('.')})"
     if task.pipe_status and len(task.pipe_status) > 1 and any(task.pipe_status):
         text += f" (stages: {' | '.join(map(str, task.pipe_status))})"
     return text

@@ -117,6 +117,7 @@ def _ended(since: float, found: dict[str, Any], fallback: float = 0.0) -> Ended:
         ending=Ending(**ending) if ending else None,
         pipe_status=tuple(pipes) if pipes else None,
         cpu=found["code"].get("cpu"),
+        without_memory=outcome.get("oom", 0),
     )
 
 

@@ -82,12 +82,17 @@ def _task(directory: str, launch: Launch, pid: int | None, started: float, how: 
         pgid=pid,
         started_at=started,
         limit=launch.limit,
-        resources=", ".join(f"{name} {value}" for name, value in launch.resources.items()) or None,
+        resources=_resources(launch),
         sandbox=in_words(launch.sandbox),
         split=launch.split,
         output_file=os.path.join(directory, output.FILES["stdout"]),
         **how,
     )
+
+
+def _resources(launch: Launch) -> str | None:
+    text = ", ".join(f"{name} {value}" for name, value in launch.resources.items())
+    return (text + (" (all together)" if launch.groups else "")) or None
 
 
 def in_words(sandbox: Sandbox | None) -> str | None:
@@ -128,6 +133,9 @@ def _ended(ended: Ended) -> dict[str, Any]:
             found |= {"status": "failed", "reason": "signal", "signal": number}
         case NeverStarted(why):
             found |= {"status": "failed", "reason": "spawn-error", "error": f"It could not be started: {why}."}
+    if ended.without_memory:
+        many = "a process" if ended.without_memory == 1 else f"{ended.without_memory} processes"
+        found["error"] = f"The kernel ended {many} of it: it used all the memory that it may."
     if ended.ending:
         reason = "timeout" if ended.ending.by == "limit" else "killed"
         found |= {"status": "killed", "reason": reason, "ended_by": ended.ending.rule}

@@ -44,8 +44,34 @@ def _temporary(around: Surroundings) -> str:
     return (snapshot.OVERLAY if around.state else "") + "TMPDIR"
 
 
-def clear_away(around: Surroundings) -> None:
-    """When nothing of the command is left: its temporary files."""
+def hold(post: Post) -> None:
+    """Put a command that is about to begin into its control groups. Not earlier: nobody may ever want it."""
+    if post.around.groups:
+        from outlast.supervise import cgroup
+
+        cgroup.make(post.around.groups, post.task_id, post.command.pid)
+
+
+def what_the_kernel_did(around: Surroundings, task_id: str) -> dict[str, int]:
+    """How many of its processes were ended for want of memory, for the record; nothing if none was."""
+    if not around.groups:
+        return {}
+    from outlast.supervise import cgroup
+
+    ended = cgroup.ended_for_memory(around.groups, task_id)
+    return {"oom": ended} if ended else {}
+
+
+def clear_away(around: Surroundings, task_id: str) -> None:
+    """When nothing of the command is left: its groups, and its temporary files."""
+    if around.groups:
+        from outlast.supervise import cgroup
+
+        cgroup.remove(around.groups, task_id)
+    _clear_temporary(around)
+
+
+def _clear_temporary(around: Surroundings) -> None:
     if around.sandbox is None or around.sandbox.kind != LANDLOCK:
         return
     try:
@@ -219,7 +245,7 @@ def _become(post: Post, given: Given, shell: tuple[list[str], dict[str, str]], t
         os.execve(words[0], words, env)
     except OSError as error:
         why = f"{error.strerror}: {error.filename or around.shell}"
-        clear_away(around)
+        _clear_temporary(around)
         if tell >= 0:
             os.write(tell, why.encode(errors="replace")[:_MOST_SAID])
         else:

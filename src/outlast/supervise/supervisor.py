@@ -63,7 +63,7 @@ def start(line: int, what: int, *beside: int) -> NoReturn:
             supervisor.rehearse()
         wanted = request.await_begin(caller)
         if wanted is None:
-            confine.clear_away(supervisor.post.around)
+            confine.clear_away(supervisor.post.around, supervisor.post.task_id)
             _abandon(pending)
         supervisor.take_up(*wanted)
         supervisor.begin(None if pending else staged, caller)
@@ -299,6 +299,7 @@ class Supervisor:
         if self.post.place >= 0:
             # Before it begins: while the keeper lives, its place is taken, also if we are not there any more.
             socket.send_fds(self._hand, PLACE, [self.post.place])
+        confine.hold(self.post)
         self.post.start_clock()
         self._set_limit()
         self.sign_on()
@@ -387,7 +388,8 @@ class Supervisor:
         elapsed = time.monotonic() - self.post.started_monotonic
         settling = self._hold_session()
         pipes = self._pipes(outcome, self.post.terms.stages)
-        record.write("outcome", {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes})
+        value = {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes}
+        record.write("outcome", {**value, **confine.what_the_kernel_did(self.post.around, self.post.task_id)})
         self._tell_caller()
         self._bell.ring()
         self._settle_session(settling)
@@ -560,7 +562,7 @@ class Supervisor:
             self._hand.sendall(DONE)
         except OSError:
             pass  # the keeper is gone already
-        confine.clear_away(self.post.around)
+        confine.clear_away(self.post.around, self.post.task_id)
         self.post.release_lock()
         self._bell.ring()
         os._exit(0)
