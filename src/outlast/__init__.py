@@ -6,11 +6,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.aio import AsyncShell
     from outlast.errors import OutlastError
-    from outlast.model import Cursor, Receipt, Result, Slice, Stdin, Task, Waited
+    from outlast.model import Cursor, Receipt, Result, Sandbox, Slice, Stdin, Task, Waited
     from outlast.shell import Shell
 
 __version__ = "0.1.0"
-__all__ = ["AsyncShell", "Cursor", "OutlastError", "Receipt", "Result", "Shell", "Slice", "Stdin", "Task", "Waited"]
+__all__ = [
+    "AsyncShell",
+    "Cursor",
+    "OutlastError",
+    "Receipt",
+    "Result",
+    "Sandbox",
+    "Shell",
+    "Slice",
+    "Stdin",
+    "Task",
+    "Waited",
+]
 
 # Loaded when first used: a supervisor imports this package too, and must stay small.
 _HOMES = {
@@ -20,6 +32,7 @@ _HOMES = {
     "Cursor": "outlast.model",
     "Receipt": "outlast.model",
     "Result": "outlast.model",
+    "Sandbox": "outlast.model",
     "Slice": "outlast.model",
     "Stdin": "outlast.model",
     "Task": "outlast.model",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.conditions import Condition, UnderWay
-    from outlast.model import Cursor, Receipt, Result, Slice, Task, Waited
+    from outlast.model import Cursor, Receipt, Result, Sandbox, Slice, Task, Waited
     from outlast.shell import Patience
     from outlast.watch import Watch
 
@@ -45,10 +45,11 @@ class AsyncShell:
         policy: str | None = None,
         *,
         operator: bool = False,
+        sandbox: Sandbox | bool | None = None,
         early: bool = True,
     ) -> AsyncShell:
         """As `Shell.open`."""
-        return cls(Shell.open(home, session, policy, operator=operator, early=early))
+        return cls(Shell.open(home, session, policy, operator=operator, sandbox=sandbox, early=early))
 
     async def __aenter__(self) -> AsyncShell:
         return self

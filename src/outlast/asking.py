@@ -13,10 +13,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from outlast.model import Sandbox
+
 LONGEST_COMMAND_BYTES = 1 << 20
 LONGEST_DESCRIPTION = 2000
 _SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SKIP, RUN = "skip", "run"  # what becomes of a task when one that it waits for failed
+_MOST_RESOURCES = 1 << 53
 _CURSOR = re.compile(r"(\d{1,18})(?:,(\d{1,18}))?")
 
 
@@ -36,6 +39,11 @@ def request(
     after: Sequence[str] = (),
     after_failed: str = SKIP,
     pass_secrets: Sequence[str] = (),
+    sandbox: Sandbox | None = None,
+    memory: int | None = None,
+    processes: int | None = None,
+    cpu_time: float | None = None,
+    file_size: int | None = None,
 ) -> Request:
     """A request that makes sense; whether it can run is seen later."""
     _check_command(command)
@@ -54,7 +62,24 @@ def request(
         after=_ids(after),
         after_failed=_after_failed(after_failed),
         pass_secrets=_names(pass_secrets),
+        sandbox=sandbox,
+        resources=_resources(memory=memory, processes=processes, cpu_time=cpu_time, file_size=file_size),
     )
+
+
+def _resources(**asked: float | None) -> dict[str, int]:
+    """What a command may use of each, as whole numbers; only what somebody named."""
+    found = {}
+    for name, value in asked.items():
+        if value is None:
+            continue
+        what = name.replace("_", " ")
+        if type(value) not in (int, float) or not math.isfinite(value):
+            raise BadInput(f"The {what} is a number, not {value!r}.")
+        if not 1 <= value <= _MOST_RESOURCES:
+            raise BadInput(f"The {what} must be 1 or more, and no astronomical number, not {value:g}.")
+        found[name] = math.ceil(value)
+    return found
 
 
 def _names(variables: Sequence[str]) -> tuple[str, ...]:

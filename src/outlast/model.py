@@ -15,13 +15,16 @@ from outlast.frozen import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Literal
+    from typing import Any, Literal
 
     StatusName = Literal["pending", "running", "completed", "failed", "killed"]
     Reason = Literal["exit", "signal", "timeout", "killed", "spawn-error", "lost"]
 
 STREAMS = ("stdout", "stderr")
+BUBBLEWRAP, LANDLOCK = "bubblewrap", "landlock"  # the kinds of sandbox
 _NO_LIMITS: Mapping[str, tuple[int, int]] = {}
+_NO_RESOURCES: Mapping[str, int] = {}
+_NO_GROUPS: Mapping[str, Mapping[str, str]] = {}
 
 
 # --- asking ------------------------------------------------------------------------------
@@ -34,6 +37,28 @@ class Stdin:
     text: bytes | None = None
     file: str | None = None
     open: bool = False
+
+
+@frozen
+class Sandbox:
+    """What a command is kept from: it writes to the caller's directory and to `writable` only, and reaches no network.
+
+    What is `readable` is so even in /tmp, of which it has its own. `kind` is how (none: whichever works here),
+    `program` what does it. In a launch all of it is filled in.
+    """
+
+    writable: tuple[str, ...] = ()
+    network: bool = False
+    readable: tuple[str, ...] = ()
+    kind: str = ""
+    program: str = ""
+
+
+def as_sandbox(values: Mapping[str, Any] | None) -> Sandbox | None:
+    """A sandbox as it comes out of JSON."""
+    if values is None:
+        return None
+    return Sandbox(**{**values, **{name: tuple(values[name]) for name in ("writable", "readable")}})
 
 
 @frozen
@@ -54,6 +79,8 @@ class Request:
     after: tuple[str, ...] = ()
     after_failed: str = "skip"
     pass_secrets: tuple[str, ...] = ()
+    sandbox: Sandbox | None = None
+    resources: Mapping[str, int] = _NO_RESOURCES
 
 
 @frozen
@@ -94,6 +121,9 @@ class Launch:
     snapshot: str = ""  # which state of it that is
     keeps: bool = False  # what it changes is there for the next
     held_back: tuple[str, ...] = ()  # names of secret variables that the caller has and it has not
+    sandbox: Sandbox | None = None
+    resources: Mapping[str, int] = _NO_RESOURCES  # what it is held to: by `rlimits`, or by
+    groups: Mapping[str, Mapping[str, str]] = _NO_GROUPS  # control groups, by where they are made
 
 
 @frozen
@@ -110,6 +140,8 @@ class Surroundings:
     nice: int | None = None
     state: str = ""
     snapshot: str = ""
+    sandbox: Sandbox | None = None
+    groups: Mapping[str, Mapping[str, str]] = _NO_GROUPS
 
 
 def surroundings(launch: Launch) -> Surroundings:
@@ -219,6 +251,7 @@ class Ended:
     ending: Ending | None
     pipe_status: tuple[int, ...] | None
     cpu: float | None
+    without_memory: int = 0  # so many of its processes the kernel ended, because there was no more for all of them
 
 
 @frozen
@@ -260,6 +293,8 @@ class Task:
     elapsed_ms: int
     cpu_ms: int | None
     limit: float | None
+    resources: str | None
+    sandbox: str | None
     children: tuple[int, ...]
     waits_for: tuple[str, ...]
     held_back: tuple[str, ...]

@@ -11,7 +11,7 @@ import os
 import stat
 import time
 
-from outlast.errors import BadInput, named
+from outlast.errors import BadInput, Unsupported, named
 from outlast.frozen import frozen
 from outlast.model import Grant, Launch
 from outlast.secrets import apart
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from outlast.model import Request
+    from outlast.model import Request, Sandbox
     from outlast.secrets import Apart
     from outlast.settings import Settings
     from outlast.store.sessionfile import Sessions
@@ -48,6 +48,19 @@ _QUIET = {
 _UNSET = ("FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "LS_COLORS")
 _ASKS_FOR_COLOUR = ("FORCE_COLOR", "CLICOLOR_FORCE")
 _NO_COLOUR = ("NO_COLOR", "CLICOLOR")
+_RESOURCES = {  # what a command can be held to, and the setting of each
+    "memory": "memory_limit_bytes",
+    "processes": "process_limit",
+    "cpu_time": "cpu_limit_s",
+    "file_size": "file_size_limit_bytes",
+}
+_RLIMITS = {
+    "memory": "RLIMIT_AS",
+    "processes": "RLIMIT_NPROC",
+    "cpu_time": "RLIMIT_CPU",
+    "file_size": "RLIMIT_FSIZE",
+}
+_AFTER_XCPU_S = 5
 _LIMITS: dict[str, int] = {}  # what the system has, by name
 _OWN = ("OUTLAST_TASK_ID",)
 _GIVEN = ("OUTLAST_SESSION", *_OWN)  # by us to each command, and in no snapshot
@@ -62,8 +75,13 @@ class Place:
     keeps: bool
 
 
-def prepare(grant: Grant, settings: Settings, environ: Mapping[str, str], place: Place | None = None) -> Launch:
-    """What exactly will run for a grant: in a session's state, or with the caller's variables and directory."""
+def prepare(
+    grant: Grant, settings: Settings, environ: Mapping[str, str], place: Place | None = None, home: str = ""
+) -> Launch:
+    """What exactly will run for a grant: in a session's state, or with the caller's variables and directory.
+
+    `home` is the state directory that a sandbox hides.
+    """
     request = grant.request
     shell = _shell(request.shell or settings.shell, environ)
     variables = _apart(environ, settings, request)
@@ -81,6 +99,8 @@ def prepare(grant: Grant, settings: Settings, environ: Mapping[str, str], place:
         held = frozenset(_not_in(found, dict.fromkeys(held, "")))
     _check_stdin(request, cwd)
     kept = place if place and is_bash(shell) else None
+    resources = _resources(request, settings)
+    groups = _groups(resources) if resources else {}
     return Launch(
         kind="bash",
         command=request.command,
@@ -101,13 +121,60 @@ def prepare(grant: Grant, settings: Settings, environ: Mapping[str, str], place:
         after=request.after,
         after_failed=request.after_failed,
         max_running=settings.max_running,
-        rlimits=_rlimits(),
+        rlimits={**_rlimits(), **_held_to(resources, groups)} if resources else _rlimits(),
         nice=os.getpriority(os.PRIO_PROCESS, 0),
         state=kept.name if kept else "",
         snapshot=mark if kept else "",
         keeps=kept is not None and kept.keeps,
         held_back=tuple(sorted(held - request.env.keys())),
+        sandbox=_sandbox(request, cwd, home, environ),
+        resources=resources,
+        groups=groups,
     )
+
+
+def _sandbox(request: Request, cwd: str, home: str, environ: Mapping[str, str]) -> Sandbox | None:
+    if request.sandbox is None:
+        return None
+    from outlast.sandbox import settled  # most commands run without
+
+    return settled(request.sandbox, cwd, home, environ)
+
+
+def _resources(request: Request, settings: Settings) -> Mapping[str, int]:
+    """What a command is held to: what was asked for it, otherwise what the settings say."""
+    if not any(getattr(settings, name) for name in _RESOURCES.values()) and not request.resources:
+        return {}
+    usual = {name: getattr(settings, setting) for name, setting in _RESOURCES.items()}
+    return {name: value for name, value in {**usual, **request.resources}.items() if value}
+
+
+def _groups(resources: Mapping[str, int]) -> dict[str, dict[str, str]]:
+    from outlast.supervise import cgroup  # most commands are held to nothing
+
+    found = cgroup.planned(resources)
+    if "processes" in resources and not found and os.geteuid() == 0:
+        raise Unsupported(
+            "The kernel holds root to a number of processes only where control groups can be made, and here they "
+            "cannot; run it as another user, or leave it out."
+        )
+    return found
+
+
+def _held_to(resources: Mapping[str, int], groups: Mapping[str, object]) -> dict[str, tuple[int, int]]:
+    """Soft and hard, by name; without what a control group holds."""
+    import resource
+
+    found = {}
+    for name, value in resources.items():
+        if groups and name in ("memory", "processes"):
+            continue
+        _, hard = resource.getrlimit(getattr(resource, _RLIMITS[name]))
+        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        # At the soft limit of CPU comes a signal that says why, at the hard one only an end.
+        beyond = most + _AFTER_XCPU_S if name == "cpu_time" else most
+        found[_RLIMITS[name]] = (most, beyond if hard == resource.RLIM_INFINITY else min(beyond, hard))
+    return found
 
 
 def _apart(environ: Mapping[str, str], settings: Settings, request: Request) -> Apart:

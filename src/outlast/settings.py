@@ -86,6 +86,30 @@ class Settings:
     mask_secrets: bool = True
     """Whether secrets are masked in what is shown."""
 
+    sandbox: bool = False
+    """Whether every command runs in a sandbox. What one layer switches on, no later one switches off."""
+
+    sandbox_writable: str = ""
+    """Directories that a command in a sandbox may write to besides its own, with a : between them."""
+
+    sandbox_network: bool = False
+    """Whether a command in a sandbox may use the network."""
+
+    sandbox_kind: str = ""
+    """How: bubblewrap or landlock; empty means bubblewrap, or landlock where that does not work."""
+
+    memory_limit_bytes: int = 0
+    """How much memory each process of a task may ask for; 0 means as much as there is."""
+
+    process_limit: int = 0
+    """How many processes a task's user may have while it starts another; 0 means as many as the system allows."""
+
+    cpu_limit_s: int = 0
+    """How many seconds of CPU each process of a task may use; 0 means as many as it likes."""
+
+    file_size_limit_bytes: int = 0
+    """How large a file may become that a task writes; 0 means as large as it likes."""
+
 
 # The smallest sensible values; everything below is a typing mistake.
 _LEAST = {
@@ -99,11 +123,16 @@ _LEAST = {
     "shown_chars": 200,
     "auto_background_after_s": 0,
     "max_running": 1,
+    "memory_limit_bytes": 0,
+    "process_limit": 0,
+    "cpu_limit_s": 0,
+    "file_size_limit_bytes": 0,
 }
 _KINDS: dict[type, str] = {int: "a number, and a whole one", float: "a number"}
 _MOST = 1 << 53  # what every file format and the index can hold
 
 
+_STAYS_ON = ("sandbox",)  # in the file it is the machine's owner who says so; a variable can be anybody's
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
@@ -131,7 +160,7 @@ def load(home: str, env: Mapping[str, str]) -> Settings:
     for name in fields(Settings()):
         variable = "OUTLAST_" + name.upper()
         if (text := env.get(variable)) not in (None, ""):
-            given[name] = _checked(name, text, variable)
+            given[name] = _checked(name, text, variable) or (name in _STAYS_ON and given.get(name, False))
     return Settings(**given)  # type: ignore[arg-type]
 
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from outlast.conditions import Condition, UnderWay
     from outlast.masking import Mask
-    from outlast.model import Cursor, Grant, Launch, Receipt, Result, SessionState, Slice, Stdin, Task
+    from outlast.model import Cursor, Grant, Launch, Receipt, Result, Sandbox, SessionState, Slice, Stdin, Task
 
     Verb = TypeVar("Verb", bound=Callable[..., Any])
     Seen = TypeVar("Seen", bound=Task)
@@ -83,8 +83,16 @@ def _telling(verb: Verb) -> Verb:
 class Shell:
     """Commands of one session in one state directory. Use `Shell.open`."""
 
-    def __init__(self, home: str, session: str | None, policy: str | None, operator: bool = False) -> None:
+    def __init__(
+        self,
+        home: str,
+        session: str | None,
+        policy: str | None,
+        operator: bool = False,
+        sandbox: Sandbox | bool | None = None,
+    ) -> None:
         self.settings = load(home, os.environ)
+        self.sandbox = sandbox  # of every command that says nothing else
         self.session = asking.session_name(session or self.settings.session)
         self.policy = policy or "yolo"
         if self.policy not in POLICIES:
@@ -109,17 +117,18 @@ class Shell:
         policy: str | None = None,
         *,
         operator: bool = False,
+        sandbox: Sandbox | bool | None = None,
         early: bool = True,
     ) -> Shell:
         """Open the state directory `home` as `session`. An operator reaches every session's tasks.
 
-        What it takes to run a command is started at once, so that the first one need not wait
-        for it; if not `early`, by the first command.
+        With a `sandbox` every command runs in one. What it takes to run a command is started at
+        once, so that the first one need not wait for it; if not `early`, by the first command.
         """
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
         path = os.path.abspath(os.fspath(home)) if home is not None else default_home(os.environ)
-        shell = cls(path, session, policy, operator)
+        shell = cls(path, session, policy, operator, sandbox)
         if early:
             shell.executor.get_ready()
         return shell
@@ -158,6 +167,11 @@ class Shell:
         after: Sequence[str] = (),
         after_failed: str = asking.SKIP,
         pass_secrets: Sequence[str] = (),
+        sandbox: Sandbox | bool | None = None,
+        memory: int | None = None,
+        processes: int | None = None,
+        cpu_time: float | None = None,
+        file_size: int | None = None,
         startup_wait: float | None = None,
         ready: str | None = None,
         hold: Hold | None = None,
@@ -173,6 +187,9 @@ class Shell:
         With `startup_wait` or `ready` it returns when the command has ended, when a line of
         its output matches `ready`, or when that time has passed, and is a `Waited`. While
         `hold` is open, the task is not removed.
+
+        In a `sandbox` it writes to its directory only and reaches no network. `memory` and `file_size` are
+        bytes, `cpu_time` is seconds; each holds for every process by itself.
         """
         startup = self.startup(startup_wait, ready)
         task, _ = self.launch(
@@ -188,6 +205,11 @@ class Shell:
             after=after,
             after_failed=after_failed,
             pass_secrets=pass_secrets,
+            sandbox=sandbox,
+            memory=memory,
+            processes=processes,
+            cpu_time=cpu_time,
+            file_size=file_size,
             hold=hold,
         )
         self.warm_up()
@@ -204,6 +226,7 @@ class Shell:
         keeps: bool = False,
         after: Sequence[str] = (),
         hold: Hold | None = None,
+        sandbox: Sandbox | bool | None = None,
         **how: Any,
     ) -> tuple[Task, bool]:
         """Start a command, or find the task that has its name; whether it is new.
@@ -211,7 +234,12 @@ class Shell:
         A foreground one needs no place. What one that `keeps` changes is there for the session's next one.
         """
         request = asking.request(
-            command, session=self.session, background=background, after=self._all_found(after), **how
+            command,
+            session=self.session,
+            background=background,
+            after=self._all_found(after),
+            sandbox=self._sandbox_for(sandbox, how.get("cwd")),
+            **how,
         )
         grant = decide(request, self.policy)
         launch = self._prepared(grant, keeps)
@@ -222,6 +250,13 @@ class Shell:
             self._showing.learn_state(launch.state, self.sessions.known(launch.state))
         return self._shown(task), new
 
+    def _sandbox_for(self, asked: Sandbox | bool | None, cwd: str | None) -> Sandbox | None:
+        if not asked and not self.sandbox and not self.settings.sandbox:
+            return None
+        from outlast.sandbox import wanted  # most commands run without
+
+        return wanted(asked, self.sandbox, self.settings, cwd)
+
     def _prepared(self, grant: Grant, keeps: bool) -> Launch:
         """What exactly runs for a grant now, in this session's state."""
         try:
@@ -230,7 +265,7 @@ class Shell:
             place = Place(self.sessions, self._state, keeps) if self._state else None
             environ = dict(os.environ)
             self._showing.notice(environ)
-            return prepare(grant, self.settings, environ, place)
+            return prepare(grant, self.settings, environ, place, self.executor.registry.home.path)
         except OSError as error:
             where = os.path.dirname(self.sessions.path)
             raise StartFailed(f"The task cannot be prepared in {where}: {error.strerror}.") from None

@@ -14,7 +14,7 @@ from outlast.frozen import fields, replaced
 from outlast.masking import MASK, OFF, Mask
 from outlast.model import Slice
 from outlast.secrets import looks_secret, secret_values
-from outlast.store import snapshot
+from outlast.store.quoting import value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def secrets_of(state: Snapshot) -> dict[str, str]:
     found = {}
     for line in re.finditer(_DECLARED, state.script, re.MULTILINE):
         name = line[1].decode()
-        value = snapshot.value_of(line[0]) if looks_secret(name) else None
+        value = value_of(line[0]) if looks_secret(name) else None
         if value:
             found[name] = value.decode("utf-8", "surrogateescape")
     return found

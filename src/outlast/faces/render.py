@@ -80,6 +80,8 @@ def ending(task: Task) -> str:
             text = task.ended_by or task.reason
         case _:
             text = task.error or task.reason
+    if task.error and task.reason in ("exit", "signal"):
+        text += f" ({task.error.rstrip('.')})"
     if task.pipe_status and len(task.pipe_status) > 1 and any(task.pipe_status):
         text += f" (stages: {' | '.join(map(str, task.pipe_status))})"
     return text
@@ -147,6 +149,8 @@ def details(task: Task, lines: tuple[int, int]) -> str:
         "ended": moment(task.ended_at),
         "took": duration(task.elapsed_ms) + (f", {task.cpu_ms / 1000:.2f}s of CPU" if task.cpu_ms is not None else ""),
         "limit": f"{task.limit:g} s" if task.limit else "none",
+        "resources": task.resources or "",
+        "sandbox": inline(task.sandbox or "", 300),
         "children": ", ".join(map(str, task.children)) or "none left",
         "held back": inline(", ".join(task.held_back), 300),
         "lines": f"{lines[0]} of stdout, {lines[1]} of stderr" if task.split else str(lines[0]),

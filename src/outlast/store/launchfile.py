@@ -15,7 +15,7 @@ import os
 from outlast.errors import NewerTask
 from outlast.frozen import fields, replaced
 from outlast.lean import json
-from outlast.model import Launch, Stdin, Terms
+from outlast.model import Launch, Stdin, Terms, as_sandbox
 from outlast.store.home import FORMAT
 from outlast.store.status import trouble
 
@@ -40,6 +40,7 @@ def write(directory: str, launch: Launch, created: float) -> None:
 def _dump(launch: Launch, created: float) -> bytes:
     plain = {name: value for name, value in fields(launch).items() if name not in _APART}
     stdin = {"file": launch.stdin.file, "open": launch.stdin.open, "text": launch.stdin.text is not None}
+    plain["sandbox"] = fields(launch.sandbox) if launch.sandbox else None
     return json.dumps({"format": FORMAT, "created": created, "stdin": stdin, **plain}).encode()
 
 
@@ -81,6 +82,7 @@ def _parse(text: bytes, command: bytes, name: str) -> tuple[Launch, float]:
     values["command"], values["env"] = os.fsdecode(command), {}
     values["stdin"] = Stdin(file=stdin["file"], open=stdin["open"], text=b"" if stdin["text"] else None)
     values.update({several: tuple(values.get(several, ())) for several in ("after", "held_back")})
+    values["sandbox"] = as_sandbox(values.get("sandbox"))
     return Launch(**values), created
 
 

@@ -44,14 +44,15 @@ def reserve(directory: str = ".") -> None:
         os.close(fd)
 
 
-def write(slot: str, value: object, directory: str = ".") -> None:
-    """Put `value` into its slot. Cannot fail for want of space."""
+def write(slot: str, value: object, directory: str = ".", fd: int = -1) -> None:
+    """Put `value` into its slot, of a record that is open as `fd` if there is one. Cannot fail for want of space."""
     start, size = SLOTS[slot]
     text = json.dumps(value).encode()
     line = b"%08x %s" % (crc32(text), text)
     if len(line) >= size:
         raise ValueError(f"{slot} takes {size - 10} bytes, not {len(text)}")
-    fd = os.open(os.path.join(directory, NAME), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if fd < 0:
+        fd = os.open(os.path.join(directory, NAME), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.pwrite(fd, line.ljust(size - 1) + b"\n", start)
     finally:

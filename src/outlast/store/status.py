@@ -117,6 +117,7 @@ def _ended(since: float, found: dict[str, Any], fallback: float = 0.0) -> Ended:
         ending=Ending(**ending) if ending else None,
         pipe_status=tuple(pipes) if pipes else None,
         cpu=found["code"].get("cpu"),
+        without_memory=outcome.get("oom", 0),
     )
 
 
@@ -134,7 +135,7 @@ def outcome_of(code: dict[str, object]) -> Outcome:
     return NeverStarted(str(code.get("spawn")))
 
 
-def write_code(outcome: Outcome, cpu: float | None = None, directory: str = ".") -> None:
+def write_code(outcome: Outcome, cpu: float | None = None, directory: str = ".", fd: int = -1) -> None:
     """Record how the command ended. Whoever writes it can only write the same."""
     match outcome:
         case Exited(code):
@@ -142,7 +143,7 @@ def write_code(outcome: Outcome, cpu: float | None = None, directory: str = ".")
         case Signalled(number):
             record.write("code", {"signal": number, "cpu": cpu}, directory)
         case NeverStarted(why):
-            record.write("code", {"spawn": _cut(why, 100)}, directory)
+            record.write("code", {"spawn": _cut(why, 100)}, directory, fd)
 
 
 def write_ending(by: str, rule: str, at: float, directory: str = ".") -> None:

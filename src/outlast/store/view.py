@@ -9,7 +9,7 @@ from outlast.categories import category
 from outlast.errors import OutlastError
 from outlast.frozen import fields
 from outlast.lean import json
-from outlast.model import Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
+from outlast.model import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
 from outlast.store import output
 from outlast.store.status import status_of, watches_another
 from outlast.tree import look
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from outlast.model import Guards, Launch, Status
+    from outlast.model import Guards, Launch, Sandbox, Status
     from outlast.process import Table
 
 _BLANK = dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms"))
@@ -30,10 +30,22 @@ def view(directory: str, launch: Launch, table: Callable[[], Table]) -> Task:
     status, guards, closed = status_of(directory)
     # Of a lost task nobody looks after what is left, so it has to be found.
     left = isinstance(status, Lost) or (isinstance(status, Ended) and not closed)
-    children = tuple(sorted(look(guards, watches_another, table).members)) if left and guards else ()
+    children = _children(launch, guards, table) if left and guards else ()
     waits_for = _unmet(directory, launch) if isinstance(status, Pending) else ()
     how = {"children": children, "closed": closed, "waits_for": waits_for, **_how(status, guards)}
     return _task(directory, launch, guards.command.pid if guards else None, status.since, how)
+
+
+def _children(launch: Launch, guards: Guards, table: Callable[[], Table]) -> tuple[int, ...]:
+    found = look(guards, watches_another, table).members
+    if launch.sandbox and launch.sandbox.kind == BUBBLEWRAP:
+        # What the command left behind has the sandbox's own init as its parent, and that is none of it.
+        watching = [who.pid for who in (guards.supervisor, guards.keeper, guards.ender) if who]
+        outer = {pid for pid, stat in found.items() if stat.parent in watching}
+        inner = {pid for pid, stat in found.items() if stat.parent in outer and stat.session == pid}
+        wrappers = outer | {pid for pid in inner if found[pid].name == "bwrap"}
+        return tuple(sorted(found.keys() - wrappers))
+    return tuple(sorted(found))
 
 
 def _unmet(directory: str, launch: Launch) -> tuple[str, ...]:
@@ -71,10 +83,27 @@ def _task(directory: str, launch: Launch, pid: int | None, started: float, how: 
         started_at=started,
         limit=launch.limit,
         held_back=launch.held_back,
+        resources=_resources(launch),
+        sandbox=in_words(launch.sandbox),
         split=launch.split,
         output_file=os.path.join(directory, output.FILES["stdout"]),
         **how,
     )
+
+
+def _resources(launch: Launch) -> str | None:
+    text = ", ".join(f"{name} {value}" for name, value in launch.resources.items())
+    return (text + (" (all together)" if launch.groups else "")) or None
+
+
+def in_words(sandbox: Sandbox | None) -> str | None:
+    """How a task is kept from the rest of the machine, in a few words."""
+    if sandbox is None:
+        return None
+    # Landlock alone knows no other protocol.
+    refused = "no network" if sandbox.program else "no TCP"
+    where = ", ".join(sandbox.writable) or "nothing but its own /tmp"
+    return f"{sandbox.kind}: {'network' if sandbox.network else refused}, writes to {where}"
 
 
 def _how(status: Status, guards: Guards | None) -> dict[str, Any]:
@@ -105,6 +134,9 @@ def _ended(ended: Ended) -> dict[str, Any]:
             found |= {"status": "failed", "reason": "signal", "signal": number}
         case NeverStarted(why):
             found |= {"status": "failed", "reason": "spawn-error", "error": f"It could not be started: {why}."}
+    if ended.without_memory:
+        many = "a process" if ended.without_memory == 1 else f"{ended.without_memory} processes"
+        found["error"] = f"The kernel ended {many} of it: it used all the memory that it may."
     if ended.ending:
         reason = "timeout" if ended.ending.by == "limit" else "killed"
         found |= {"status": "killed", "reason": reason, "ended_by": ended.ending.rule}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from outlast.model import Guards
 
 KILL_WAIT_S = 5.0  # what survives KILL this long hangs in the kernel (a dead NFS mount) and will not go now
+_WRAPPER = "bwrap"
 _FREEZE_ROUNDS = 50
 _LOOK_AGAIN_S = 0.25  # while it is ending: look for new processes this often
 _PAUSE_S = 0.001  # something ended while we looked; its guard is about to reap it
@@ -48,6 +49,7 @@ class _Tree:
         self._leave_alone(guards)
         self.missed = {pid for pid in seen.ended if pid in self.living or pid not in self.known}
         fresh = []
+        watching = [who.pid for who in (guards.supervisor, guards.keeper) if who]
         for pid, stat in seen.members.items():
             who = Identity(pid, stat.tick, guards.command.boot)
             if pid == os.getpid() or self.known.get(pid) == who:
@@ -57,7 +59,9 @@ class _Tree:
                 continue
             self._forget(pid)
             self.known[pid], self.living[pid] = who, fd
-            fresh.append(fd)
+            # What a sandbox is made with leaves by itself, and has to tell how the command ended.
+            if not (stat.name == _WRAPPER and stat.parent in watching):
+                fresh.append(fd)
         stopped = [pid for pid, stat in seen.members.items() if stat.state in "Tt"]
         self.stopped = [self.living[pid] for pid in stopped if pid in self.living]
         return fresh

@@ -16,9 +16,9 @@ from fcntl import F_DUPFD_CLOEXEC, fcntl
 from outlast import process
 from outlast.errors import OutlastError
 from outlast.lean import socket
-from outlast.model import NeverStarted
+from outlast.model import LANDLOCK, NeverStarted
 from outlast.store import launchfile, sessionfile, status
-from outlast.supervise import invoke, signals
+from outlast.supervise import confine, invoke, signals
 from outlast.supervise.forks import fork_into
 from outlast.supervise.post import GO, REST_S, heard
 
@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     Given = list[tuple[int, int]]
 
 CHILDLESS = b"c"  # keeper to supervisor: nothing of the command is left below me
+REFUSED = b"!"  # keeper to supervisor: the command cannot be started, and why, to the end of the line
 DONE = b"d"  # supervisor to keeper: I leave because all is recorded, do not replace me
 
 _TELL_AGAIN_S = 0.1
 _HIGH = 6  # above every descriptor that a command is given
+_HIGHER = 12  # and above those of what a sandbox is made with
 _SHORT_LIFE_S = 1.0
 _SHORT_LIVES = 20  # so many in a row are bad luck (or a test); more are a fault that stays
 
@@ -67,8 +69,12 @@ class Keeper:
         except OSError as error:
             self._tell(b"-%d\n" % (error.errno or 0))  # there will be no task, and the caller is told why
             os._exit(1)
+        except OutlastError as error:
+            self._tell(REFUSED + error.message.encode(errors="replace") + b"\n")
+            os._exit(1)
         process.become_subreaper()  # before anything that the command starts can become an orphan
-        self._tell(b"%d\n" % self._post.command.pid)
+        wrapper = self._post.wrapper
+        self._tell(b"%d %d\n" % (self._post.command.pid, wrapper.pid if wrapper else 0))
         self._settle()
         if not select.select([self._hand], [], [], REST_S)[0]:
             self._post.rehearse()
@@ -105,23 +111,39 @@ class Keeper:
 
     def _start_command(self, ready: int) -> None:
         given = _given(self._post, ready)
-        pid = _spawn(self._post, given)
-        if pid is not None:
-            _limit(pid, self._post.around)  # it waits
-        self._post.watch_command(pid or self._fork_command(given))
+        if self._post.around.sandbox:
+            self._post.watch_command(*self._confined(given))
+        else:
+            pid = _spawn(self._post, given)
+            if pid is not None:
+                _limit(pid, self._post.around)  # it waits
+            self._post.watch_command(pid or self._fork_command(given))
         # Also the command's input: one that closes it must be seen to.
         for fd in (ready, self._post.stdin.reader, *(ours for ours, _ in given)):
             os.close(fd)
+
+    def _confined(self, given: Given) -> tuple[int, int]:
+        """Start the shell in its sandbox: its pid, and that of what it is wrapped in. It waits for its command."""
+        around, env = self._post.around, _environment(self._post)
+        if around.sandbox and around.sandbox.kind == LANDLOCK:
+            pid, wrapper = confine.with_landlock(self._post, given, env, self._let_go), 0
+        else:
+            pid, wrapper = confine.with_bubblewrap(self._post, given, env)
+        _limit(pid, around)
+        return pid, wrapper
+
+    def _let_go(self) -> None:
+        """In a fork: what says that a guard lives must not live on in us."""
+        self._hand.close()
+        os.close(self._post.go)
+        self._post.drop_lock()
 
     def _fork_command(self, given: Given) -> int:
         """For a shell that cannot be told to wait, or cannot be started, which is told of once there is a task."""
         apart, joined = os.pipe()
 
         def life() -> NoReturn:
-            # What says that a guard lives must not live on in us.
-            self._hand.close()
-            os.close(self._post.go)
-            self._post.drop_lock()
+            self._let_go()
             _become_command(self._post, given, joined)
 
         pid = fork_into(life)
@@ -229,21 +251,22 @@ def _given(post: Post, ready: int) -> Given:
     outs = [pipe.writer for pipe in post.pipes]
     pairs = [(post.stdin.reader, 0), (outs[0], 1), (outs[-1], 2), (ready, invoke.READY)]
     # Above all of theirs, so that none is overwritten before its turn comes.
-    given = [(_high(fd), number) for fd, number in pairs]
+    least = _HIGHER if post.around.sandbox else _HIGH
+    given = [(_high(fd, least), number) for fd, number in pairs]
     if post.around.state:
         for name, how, number in (
             (sessionfile.BEFORE, os.O_RDONLY, invoke.BEFORE),
             (sessionfile.START, os.O_RDWR, invoke.START),
         ):
             fd = os.open(name, how | os.O_NOFOLLOW | os.O_CLOEXEC)
-            given.append((_high(fd), number))
+            given.append((_high(fd, least), number))
             os.close(fd)
     return given
 
 
-def _high(fd: int) -> int:
+def _high(fd: int, least: int) -> int:
     try:
-        return fcntl(fd, F_DUPFD_CLOEXEC, _HIGH)
+        return fcntl(fd, F_DUPFD_CLOEXEC, least)
     except OSError as error:
         if error.errno == errno.EINVAL:  # there are not even so many numbers
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE)) from None

@@ -15,8 +15,9 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.frozen import frozen
 from outlast.lean import socket
-from outlast.model import Guards
+from outlast.model import BUBBLEWRAP, Exited, Guards
 from outlast.store import launchfile, record, status
+from outlast.supervise import invoke
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Post:
         self.place = -1  # what a background task holds while its command runs
         self.go = -1  # the write end of what the command waits on before it begins
         self.command: Identity
+        self.wrapper: Identity | None = None  # the bubblewrap that a command in a sandbox is below
         self.command_fd = -1
         self.started = 0.0
         self.started_monotonic = 0.0
@@ -84,8 +86,9 @@ class Post:
     def terms(self, said: Terms) -> None:
         self._terms = said
 
-    def watch_command(self, pid: int) -> None:
+    def watch_command(self, pid: int, wrapper: int = 0) -> None:
         self.command, self.command_fd = process.identity(pid), os.pidfd_open(pid)
+        self.wrapper = process.identity(wrapper) if wrapper else None
 
     def is_published(self) -> bool:
         """Whether there is a task and it has begun: a pending one is published before it has guards."""
@@ -98,7 +101,7 @@ class Post:
         """The task is published. Either guard may say so: the other can die before it does."""
         while True:
             try:
-                os.write(self.go, GO)
+                os.write(self.go, self._go())
                 break
             except BrokenPipeError:
                 break  # it has begun, or is gone
@@ -107,6 +110,11 @@ class Post:
                 select.select([], [], [], _SAY_AGAIN_S)
         os.close(self.go)
         self.go = -1
+
+    def _go(self) -> bytes:
+        if self.around.sandbox is None:
+            return GO
+        return invoke.go(launchfile.read()[0].command, self.terms.keeps)
 
     def take_lock(self, held: int = -1) -> None:
         """Hold the lock that says: watched. Every guard is a fork of us and holds it with us.
@@ -161,12 +169,29 @@ class Post:
         if found is None:
             # Its parent may have recorded and reaped it between our two looks.
             known = record.read().get("code")
-            return status.outcome_of(known) if known else None
+            found = None if known else self._told_by_bubblewrap()
+            if found is None:
+                return status.outcome_of(known) if known else None
         outcome, cpu = found
         if cpu is None and (known := record.read().get("code")):
             return status.outcome_of(known)  # its parent knew more than we do
         status.write_code(outcome, cpu)
         return outcome
+
+    def _told_by_bubblewrap(self) -> tuple[Outcome, None] | None:
+        """On a kernel before 6.15: a signal is then 128 and its number, unexplained rather than guessed."""
+        if self.around.sandbox is None or self.around.sandbox.kind != BUBBLEWRAP or not self.command_is_over():
+            return None
+        from outlast.supervise import bubblewrap
+
+        code = bubblewrap.status().get("exit-code")
+        return None if code is None else (Exited(code), None)
+
+    def may_yet_be_told(self) -> bool:
+        """Whether somebody else may still say how the command ended: its parent, if that is not one of us."""
+        if process.is_unreaped(self.command_fd):
+            return True
+        return self.wrapper is not None and process.is_alive(self.wrapper)
 
     def rehearse(self) -> None:
         """What both guards will do when the command ends; it lives, so nothing comes of it."""

@@ -11,7 +11,7 @@ import os
 
 from outlast.frozen import fields
 from outlast.lean import json, socket
-from outlast.model import Stdin, Surroundings, Terms
+from outlast.model import Stdin, Surroundings, Terms, as_sandbox
 from outlast.supervise import ENDED
 
 TYPE_CHECKING = False
@@ -32,6 +32,7 @@ def wanted(staged: str, published: str, around: Surroundings, lock: int = -1) ->
     if lock >= 0:
         beside[LOCK] = lock
     plain = {**fields(around), "stdin": {"file": around.stdin.file, "open": around.stdin.open}}
+    plain["sandbox"] = fields(around.sandbox) if around.sandbox else None
     return [in_memory(json.dumps([staged, published, plain, [*beside]]).encode()), *beside.values()]
 
 
@@ -39,7 +40,7 @@ def understood(request: int, *beside: int) -> tuple[str, str, Surroundings, dict
     """What to prepare where, and what goes with it."""
     with open(request, "rb") as file:
         staged, published, values, names = json.loads(file.read())
-    values["stdin"] = Stdin(**values["stdin"])
+    values["stdin"], values["sandbox"] = Stdin(**values["stdin"]), as_sandbox(values["sandbox"])
     return staged, published, Surroundings(**values), dict(zip(names, beside, strict=True))
 
 

@@ -20,10 +20,10 @@ from outlast.model import Exited, Stdin, surroundings, terms
 from outlast.store import bell, launchfile, output, record, sessionfile, staging, status
 from outlast.store.home import Home
 from outlast.store.queue import Queue
-from outlast.supervise import ENDED, EXISTS, invoke, request, signals
+from outlast.supervise import ENDED, EXISTS, confine, invoke, request, signals
 from outlast.supervise.ending import end_trees
 from outlast.supervise.forks import fork_afresh, fork_into
-from outlast.supervise.keeper import CHILDLESS, DONE, Keeper
+from outlast.supervise.keeper import CHILDLESS, DONE, REFUSED, Keeper
 from outlast.supervise.post import GO, PLACE, REST_S, Pipe, Post, heard
 from outlast.supervise.post import Stdin as HeldStdin
 from outlast.supervise.pump import Pump
@@ -67,6 +67,7 @@ def start(line: int, what: int, *beside: int) -> NoReturn:
             supervisor.rehearse()
         wanted = request.await_begin(caller)
         if wanted is None:
+            confine.clear_away(supervisor.post.around, supervisor.post.task_id)
             _abandon(pending)
         supervisor.take_up(*wanted)
         supervisor.begin(None if pending else staged, caller)
@@ -126,6 +127,8 @@ def _prepare(
     os.setsid()
     os.chdir(staged)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    if around.sandbox:
+        around = confine.furnished(around, os.path.basename(published))
     post = Post(published, around, _open_pipes(around), _open_stdin(around, given.get(request.TEXT, -1)))
     post.take_lock(given.get(request.LOCK, -1))
     hand, theirs = socket.socketpair()
@@ -151,10 +154,13 @@ def _prepare(
     supervisor = Supervisor(post, hand, keeper)
     supervisor.open_pumps()
     # The command is there and waits.
-    pid = int(_line(hand))
+    line = _line(hand)
+    if line.startswith(REFUSED):
+        raise OutlastError(line.removeprefix(REFUSED).decode(errors="replace").strip())
+    pid, *wrapper = map(int, line.split())
     if pid <= 0:
         raise OSError(-pid, os.strerror(-pid))
-    post.watch_command(pid)
+    post.watch_command(pid, *wrapper)
     os.close(post.stdin.reader)
     return supervisor
 
@@ -297,6 +303,7 @@ class Supervisor:
         if self.post.place >= 0:
             # Before it begins: while the keeper lives, its place is taken, also if we are not there any more.
             socket.send_fds(self._hand, PLACE, [self.post.place])
+        confine.hold(self.post)
         self.post.start_clock()
         self._set_limit()
         self.sign_on()
@@ -376,7 +383,7 @@ class Supervisor:
             self._poll.unregister(self.post.command_fd)
         except KeyError:
             pass  # it was over when we came
-        self._unseen = outcome is None and process.is_unreaped(self.post.command_fd)
+        self._unseen = outcome is None and self.post.may_yet_be_told()
         if self._unseen:
             return  # only its parent may see how it ended: look again when it has
         self._recorded = True
@@ -385,7 +392,8 @@ class Supervisor:
         elapsed = time.monotonic() - self.post.started_monotonic
         settling = self._hold_session()
         pipes = self._pipes(outcome, self.post.terms.stages)
-        record.write("outcome", {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes})
+        value = {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes}
+        record.write("outcome", {**value, **confine.what_the_kernel_did(self.post.around, self.post.task_id)})
         self._tell_caller()
         self._bell.ring()
         self._settle_session(settling)
@@ -558,6 +566,7 @@ class Supervisor:
             self._hand.sendall(DONE)
         except OSError:
             pass  # the keeper is gone already
+        confine.clear_away(self.post.around, self.post.task_id)
         self.post.release_lock()
         self._bell.ring()
         os._exit(0)

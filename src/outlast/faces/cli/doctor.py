@@ -112,6 +112,15 @@ def _processes() -> tuple[str, str]:
     return (GOOD if allowed > 400 else MINOR), f"{allowed} allowed, enough for about {allowed // 4} tasks at once"
 
 
+def _sandbox() -> tuple[str, str]:
+    from outlast.sandbox import KINDS, able
+
+    found = {kind: able(kind) for kind in KINDS}
+    said = [f"{kind}: {'' if one.works else 'does not work: '}{one.detail}" for kind, one in found.items()]
+    # --sandbox is refused where neither works; nothing else needs it.
+    return (GOOD if any(one.works for one in found.values()) else MINOR), "; ".join(said)
+
+
 _CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "shell": _bash,
     "signals": _pidfd,
@@ -119,6 +128,7 @@ _CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "output": _splice,
     "filters": _filters,
     "processes": _processes,
+    "sandbox": _sandbox,
 }
 
 

@@ -77,6 +77,16 @@ def seconds(text: str) -> float:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds") from None
 
 
+def size(text: str) -> float:
+    """A number of bytes, with K, M, G or T behind it if one likes."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+    number, unit = (text[:-1], units[text[-1].upper()]) if text[-1:].upper() in units else (text, 1)
+    try:
+        return float(number) * unit
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of bytes, like 500M or 2G") from None
+
+
 def whole(text: str) -> int:
     """A whole number."""
     try:

@@ -13,7 +13,8 @@ from outlast.asking import SKIP
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
-from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
+from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, whole, write
+from outlast.frozen import replaced
 from outlast.model import STREAMS, Cursor, Stdin, Waited
 from outlast.store.hold import Hold
 from outlast.watch import Deadline
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from outlast.conditions import UnderWay
     from outlast.executors.nursery import Nursery
     from outlast.model import Slice, Task
+    from outlast.settings import Settings
     from outlast.shell import Shell
 
 AFTER_LIMIT = 124
@@ -68,6 +70,14 @@ def parser() -> Parser:
     add("--name", metavar="N", help="a second start under this name is the same task")
     add("--after", action="append", default=[], metavar="ID", help="begin when this task completed (may be repeated)")
     add("--after-failed", default=SKIP, metavar="run|skip", help="if one of those fails: run it anyway, or not (skip)")
+    add("--sandbox", action="store_true", help="let it write to its directory only, and reach no network")
+    add("--writable", action="append", default=[], metavar="DIR", help="a directory it may write to in its sandbox")
+    add("--network", action="store_true", help="let it use the network in its sandbox")
+    add("--no-sandbox", action="store_true", help="run it without the sandbox that the settings demand")
+    add("--memory", type=size, metavar="BYTES", help="what each of its processes may ask for (2G, 500M)")
+    add("--processes", type=whole, metavar="N", help="how many processes its user may have, to start another")
+    add("--cpu-time", type=seconds, metavar="SEC", help="seconds of CPU that each of its processes may use")
+    add("--file-size", type=size, metavar="BYTES", help="how large a file may become that it writes")
     add("--description", default="", metavar="T", help="what it is for, shown in lists")
     made.takes_session().takes_json()
     add("command", nargs="...", metavar="COMMAND", help="the command; everything from its first word on is part of it")
@@ -93,12 +103,15 @@ def run(words: Sequence[str], nursery: Nursery) -> int:
         "after": asked.after,
         "after_failed": asked.after_failed,
         "pass_secrets": asked.passed,
+        "sandbox": asked.sandbox or bool(asked.writable) or asked.network or None,
+        **{name: getattr(asked, name) for name in ("memory", "processes", "cpu_time", "file_size")},
     }
     asking.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
         raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
     with open_shell(asked.session) as shell:
         shell.executor.adopt(nursery)
+        shell.settings = _as_a_person_says(shell.settings, asked)
         if asked.bg:
             return _background(shell, command, how, asked)
         return _Foreground(shell, asked).run(command, how)
@@ -148,6 +161,21 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
             raise BadInput(f"{named(pair)} does not set a variable; write NAME=VALUE.")
         found[name] = value
     return found
+
+
+def _as_a_person_says(settings: Settings, asked: Namespace) -> Settings:
+    """Only here can a sandbox that the settings demand be widened or switched off: a call cannot."""
+    if not (asked.sandbox or asked.writable or asked.network or settings.sandbox):
+        return settings
+    if asked.no_sandbox:
+        if asked.sandbox or asked.writable or asked.network:
+            raise BadInput("--no-sandbox contradicts --sandbox, --writable and --network; leave out one of them.")
+        return replaced(settings, sandbox=False)
+    more = [os.path.abspath(path) for path in (*asked.writable, *([asked.cwd] if asked.cwd else []))]
+    if any(":" in path for path in more):
+        raise BadInput("The name of a directory that a sandbox may write to must not hold a ':'; rename it.")
+    writable = ":".join([settings.sandbox_writable, *more])
+    return replaced(settings, sandbox_writable=writable, sandbox_network=settings.sandbox_network or asked.network)
 
 
 def _stdin(asked: str | None) -> Stdin:
