@@ -115,11 +115,18 @@ def _among(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    if "*" not in pattern:
+    """Whether a name is this one, or of this form: `AWS_*`. Not `fnmatch`: every start comes by here."""
+    first, *middle = pattern.split("*")
+    if not middle:
         return name == pattern
-    from fnmatch import fnmatchcase
-
-    return fnmatchcase(name, pattern)
+    last = middle.pop()
+    at = len(first)
+    for part in middle:
+        found = name.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return name.startswith(first) and name.endswith(last) and len(name) - len(last) >= at
 
 
 def _with_token(environ: Mapping[str, str]) -> set[str]:

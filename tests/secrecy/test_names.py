@@ -60,6 +60,22 @@ def test_settings_name_more_and_let_some_through():
     assert hidden(environ, Settings(hold_secrets=False)) == set()
 
 
+@pytest.mark.parametrize(
+    ("pattern", "fits", "does_not"),
+    [
+        ("AB", ["AB"], ["A", "ABC", "XAB"]),
+        ("A*", ["A", "AB"], ["BA"]),
+        ("*_X", ["_X", "A_X"], ["X", "A_XY"]),
+        ("A*B*C", ["ABC", "AxBxC", "ABBC"], ["AC", "ACB", "xABC"]),
+        ("AB*BA", ["ABBA", "ABxBA"], ["ABA"]),
+        ("*", ["", "ANY"], []),
+    ],
+)
+def test_a_star_stands_for_anything(pattern, fits, does_not):
+    environ = dict.fromkeys([*fits, *does_not], "value")
+    assert sorted(apart(environ, Settings(secret_names=pattern)).held) == sorted(fits)
+
+
 def test_a_call_asks_for_some():
     environ = {"A_TOKEN": "aaa", "B_TOKEN": "bbb", "PLAIN": "c"}
     parted = apart(environ, Settings(), ["A_TOKEN", "PLAIN"])

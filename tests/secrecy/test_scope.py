@@ -25,6 +25,7 @@ def name_of(number: int) -> str:
 def world(tmp_path_factory) -> Iterator[tuple[str, dict[str, tuple[Task, Task]]]]:
     """A state directory in which each session has a task that ended and one that reads its input."""
     home = str(tmp_path_factory.mktemp("scope") / "state")
+    Shell.open(home).close()  # made once, before all of them come at the same time
 
     def begin(number: int) -> tuple[Task, Task]:
         with Shell.open(home, session=name_of(number)) as shell:
