@@ -122,7 +122,7 @@ def _check_format(path: str) -> None:
 
 def _write_format(name: str) -> None:
     # Written aside and linked: another process that opens the directory now sees all of it or nothing.
-    aside = f"{name}.{os.getpid()}"
+    aside = f"{name}.{os.urandom(4).hex()}"  # several threads may
     fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "wb") as file:
