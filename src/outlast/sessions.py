@@ -91,6 +91,7 @@ def prepare(
         mark = found.mark
         cwd = here or _nearest(found.directory, environ)
         env = _overlay(found, request) if is_bash(shell) else _exported(found, request)
+    sandbox, cwd = _sandbox(request, cwd, home, environ) if request.sandbox else (None, cwd)
     _check_stdin(request, cwd)
     kept = place if place and is_bash(shell) else None
     resources = _resources(request, settings)
@@ -120,18 +121,22 @@ def prepare(
         state=kept.name if kept else "",
         snapshot=mark if kept else "",
         keeps=kept is not None and kept.keeps,
-        sandbox=_sandbox(request, cwd, home, environ),
+        sandbox=sandbox,
         resources=resources,
         groups=groups,
     )
 
 
-def _sandbox(request: Request, cwd: str, home: str, environ: Mapping[str, str]) -> Sandbox | None:
-    if request.sandbox is None:
-        return None
-    from outlast.sandbox import settled  # most commands run without
+def _sandbox(request: Request, cwd: str, home: str, environ: Mapping[str, str]) -> tuple[Sandbox | None, str]:
+    """The sandbox it runs in, and where. What a session remembers may not be there, as any directory may be gone."""
+    from outlast.sandbox import nearest_seen, refuse_input, settled  # most commands run without
 
-    return settled(request.sandbox, cwd, home, environ)
+    assert request.sandbox is not None
+    found = settled(request.sandbox, home, environ)
+    cwd = nearest_seen(found, cwd, home, asked=bool(request.cwd))
+    if request.stdin.file is not None:
+        refuse_input(os.path.join(cwd, request.stdin.file), home)
+    return found, cwd
 
 
 def _resources(request: Request, settings: Settings) -> Mapping[str, int]:

@@ -63,7 +63,8 @@ def options(sandbox: Sandbox, cwd: str, home: str, files: Iterable[tuple[str, st
         *("--tmpfs", home),
         *(word for how, source, target in files for word in (how, source, target)),
         *("--remount-ro", home),
-        *("--chdir", cwd),
+        # By the name it is known by, unless a link on the way to it is covered.
+        *("--chdir", os.path.realpath(cwd) if is_within(cwd, OWN) else cwd),
     ]
 
 
