@@ -13,7 +13,7 @@ from outlast import AsyncShell, Sandbox, Shell, sandbox
 from outlast.errors import BadInput, StartFailed, Unsupported
 from outlast.model import BUBBLEWRAP, LANDLOCK
 from outlast.sandbox import Ability, able, available
-from outlast.settings import load
+from outlast.settings import Settings, load
 from outlast.supervise import bubblewrap, landlock
 from tests.conftest import eventually
 from tests.sandbox.support import inside
@@ -48,8 +48,9 @@ def own(monkeypatch, tmp_path_factory) -> Path:
 
 
 def test_what_the_file_switches_on_no_variable_switches_off(tmp_path):
-    (tmp_path / "config.toml").write_text("sandbox = true\n")
-    assert load(str(tmp_path), {"OUTLAST_SANDBOX": "off"}).sandbox is True
+    (tmp_path / "config.toml").write_text('sandbox = true\nsandbox_writable = "/srv"\n')
+    wider = {"OUTLAST_SANDBOX": "off", "OUTLAST_SANDBOX_NETWORK": "on", "OUTLAST_SANDBOX_WRITABLE": "/"}
+    assert load(str(tmp_path), wider) == Settings(sandbox=True, sandbox_writable="/srv")
     (tmp_path / "config.toml").write_text("sandbox = false\n")
     assert load(str(tmp_path), {"OUTLAST_SANDBOX": "on"}).sandbox is True
     assert load(str(tmp_path), {"OUTLAST_SANDBOX": "off"}).sandbox is False

@@ -244,6 +244,23 @@ def test_no_signal_reaches_a_process_outside(shell, box):
         assert outside.wait(10) == -signal.SIGKILL
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="others may not do it anyway")
+def test_root_changes_nothing_of_the_machine(shell, box):
+    for command in (
+        "x=$(cat /proc/sys/kernel/core_pattern) && echo $x > /proc/sys/kernel/core_pattern",
+        "test -e /proc/sysrq-trigger && : >> /proc/sysrq-trigger",
+        "mknod disk b 254 0",
+        "mount -t tmpfs none .",
+        "mkdir /sys/fs/cgroup/outlast-test || rmdir /sys/fs/cgroup/none",
+    ):
+        assert shell.run(command, sandbox=box).exit_code != 0, command
+    assert int(shell.run("grep CapEff /proc/self/status", sandbox=box).output.split()[1], 16) == 0
+    if box.kind == BUBBLEWRAP:  # of Landlock the file's permissions know nothing
+        processes = "-path '/proc/[0-9]*' -prune -o -path /proc/self -prune -o -path /proc/thread-self -prune"
+        found = shell.run(f"find /proc /sys {processes} -o -type f -writable -print 2>/dev/null", sandbox=box)
+        assert found.output == ""
+
+
 # --- the life of a task ------------------------------------------------------------------
 
 

@@ -39,6 +39,10 @@ APART = (
     "--new-session",
 )
 GROUND = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+_MACHINE = (  # what in /proc is about the machine and not about a process
+    *("acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "latency_stats", "mtrr", "pressure"),
+    *("scsi", "sys", "sysrq-trigger", "tty"),
+)
 OWN = ("/tmp", "/var/tmp", "/run")  # /run: through the sockets of the machine's services one could leave
 _KEPT = ("/run/current-system", "/run/opengl-driver", "/run/wrappers")  # where some systems have their programs
 _RESOLVERS = ("/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf", "/run/connman")
@@ -56,6 +60,13 @@ def options(sandbox: Sandbox, cwd: str, home: str, files: Iterable[tuple[str, st
         *APART,
         *(() if sandbox.network else ("--unshare-net",)),
         *GROUND,
+        # Root needs no capability to write there, and through core_pattern alone could leave.
+        *(
+            word
+            for name in _MACHINE
+            if os.path.exists(f"/proc/{name}")
+            for word in ("--ro-bind", *[f"/proc/{name}"] * 2)
+        ),
         *_own(sandbox),
         # The outer ones first, or they would cover the inner ones.
         *(word for path in sorted(sandbox.writable, key=len) for word in ("--bind", path, path)),
