@@ -252,8 +252,8 @@ def address_space(pid: int) -> int:
 
 
 def test_little_memory_is_a_refusal_or_enough(home, neighbour):
-    """A long text takes memory to read; the guards get less and less of it."""
-    command = "echo hi; exit 7 #" + "x" * 1_000_000
+    """Many variables take memory to pass on; the guards get less and less of it."""
+    command, env = "echo hi; exit 7", {f"BIG{n}": "x" * 100_000 for n in range(8)}
     outcomes = set()
     with Shell.open(home=home) as shell:
         shell.run("true")
@@ -263,7 +263,7 @@ def test_little_memory_is_a_refusal_or_enough(home, neighbour):
         for extra in range(-4, 16, 2):
             resource.prlimit(nursery._pid, resource.RLIMIT_AS, (size + extra * (1 << 19), hard))
             before = set(os.listdir(os.path.join(home, "tasks")))
-            result, error = outcome(lambda: shell.run(command, wait=30))
+            result, error = outcome(lambda: shell.run(command, wait=30, env=env))
             outcomes.add("refused" if error else "ran")
             if error:
                 assert "memory" in error.message

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 
 from hypothesis import example, given, settings
@@ -63,7 +64,9 @@ def test_what_gives_no_value() -> None:
 def test_traps_are_understood(actions: dict[bytes, bytes]) -> None:
     script = b"".join(b"trap -- %s %s\n" % (single(action), signal) for signal, action in actions.items())
     told = {signal: action for action, signal in traps(b"\n" + bash(script + b"trap -p; trap - EXIT\n"))}
-    assert told == {signal: single(action) for signal, action in actions.items()}
+    # bash writes a lone quote without others around it
+    meant = {signal: shlex.split(action.decode("latin-1"))[0].encode("latin-1") for signal, action in told.items()}
+    assert meant == actions
 
 
 def test_names_and_words() -> None:

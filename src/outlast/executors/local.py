@@ -43,6 +43,7 @@ _ID_TRIES = 5
 _NO_ID = "No free task id was found; `outlast clean` removes finished tasks."
 _BEGINS_S = 0.005  # about what it takes to begin a task that is no longer to be held back
 _TIDY_EVERY_S = 0.1
+_TO_LOOK = 4  # descriptors that waiting for a task and reading it take
 _LINES = 32  # to so many supervisors we keep a line; waiting for a task without one takes a little longer
 
 
@@ -53,6 +54,17 @@ class _Start:
     launch: Launch
     hold: Hold | None
     give_name_to: Callable[[str], None] | None = None
+
+
+def _spare() -> None:
+    """Refuse before there is a task if we could not even look at it for want of descriptors."""
+    spare: list[int] = []
+    try:
+        while len(spare) < _TO_LOOK:
+            spare += os.pipe()
+    finally:
+        for fd in spare:
+            os.close(fd)
 
 
 class LocalExecutor:
@@ -162,6 +174,7 @@ class LocalExecutor:
                 entry, launch = entered
                 if place >= 0:
                     self._queue.sign(place, launch.session, os.path.basename(published))
+                _spare()
                 answer = prepared.begin(terms(launch), place)
         except BaseException:
             prepared.close()

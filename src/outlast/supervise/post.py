@@ -15,7 +15,7 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.frozen import frozen
 from outlast.lean import socket
-from outlast.model import BUBBLEWRAP, Exited, Guards, terms
+from outlast.model import BUBBLEWRAP, Exited, Guards
 from outlast.store import launchfile, record, status
 from outlast.supervise import invoke
 
@@ -79,7 +79,7 @@ class Post:
     def terms(self) -> Terms:
         """What was said when it began; on disk, for those who came later."""
         if self._terms is None:
-            self._terms = terms(launchfile.read()[0])
+            self._terms = launchfile.read_terms()
         return self._terms
 
     @terms.setter

@@ -49,7 +49,11 @@ def start(line: int, what: int, *beside: int) -> NoReturn:
     long before (a warm task). When the line closes first, nothing has happened.
     """
     caller = socket.socket(fileno=line)
-    staged, published, around, given = request.understood(what, *beside)
+    try:
+        staged, published, around, given = request.understood(what, *beside)
+    except (OSError, MemoryError) as error:
+        _answer(caller, {"error": _why(error)})
+        os._exit(1)
     pending = request.LOCK in given  # then it is published already, and its lock is ours
     warm = not published
     try:
@@ -409,7 +413,7 @@ class Supervisor:
         try:
             if settling is not None:
                 settling.settle(self.post.around, self.post.task_id, self._ground)
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, MemoryError):
             pass  # a full disk: the state stays as it was, the task's end is recorded
         sessionfile.tidy()
 
