@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from outlast import AsyncShell, Sandbox, Shell, sandbox
+from outlast import AsyncShell, Sandbox, Shell, process, sandbox
 from outlast.errors import BadInput, StartFailed, Unsupported
-from outlast.model import BUBBLEWRAP, LANDLOCK
+from outlast.model import BUBBLEWRAP, LANDLOCK, Stdin
 from outlast.sandbox import Ability, able, available
 from outlast.settings import Settings, load
 from outlast.supervise import bubblewrap, landlock
@@ -195,6 +196,19 @@ def test_bubblewrap_itself_gets_no_variables_and_its_words_no_secrets(shell, wor
     assert b"sleep 300" not in Path(f"/proc/{parent}/cmdline").read_bytes()
     assert b"SECRET=hunter2" in Path(f"/proc/{task.pid}/environ").read_bytes()
     shell.kill(task.task_id, grace=1)
+
+
+def test_a_command_outlives_the_bubblewrap_that_started_it(shell, work):
+    box = inside(BUBBLEWRAP)
+    task = shell.start("echo on; read line; exit 6", stdin=Stdin(open=True), sandbox=box)
+    eventually(lambda: shell.read(task.task_id).output == "on\n")
+    init = process.stat_of(bubblewrap.status(os.path.dirname(task.output_file))["child-pid"])
+    assert init is not None
+    os.kill(init.parent, signal.SIGKILL)
+    eventually(lambda: getattr(process.stat_of(init.pid), "parent", init.parent) != init.parent)
+    assert shell.show(task.task_id).status == "running"
+    shell.send(task.task_id, "x\n")
+    assert shell.wait(task.task_id, 30).exit_code == 6
 
 
 def test_directories_on_the_way_to_the_state_are_pinned():
