@@ -94,7 +94,7 @@ def _paths(paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(os.fspath, paths))
 
 
-def settled(sandbox: Sandbox, cwd: str, home: str, environ: Mapping[str, str]) -> Sandbox:
+def settled(sandbox: Sandbox, home: str, environ: Mapping[str, str]) -> Sandbox:
     """Exactly the sandbox that a command will run in; refused if it cannot be made, or would not be one."""
     kind, program = available(sandbox.kind)
     if kind == LANDLOCK and not sandbox.network and not program and landlock.abi() < landlock.TCP_ABI:
@@ -102,29 +102,58 @@ def settled(sandbox: Sandbox, cwd: str, home: str, environ: Mapping[str, str]) -
     found = replaced(
         sandbox,
         writable=tuple(dict.fromkeys(sandbox.writable)),
-        readable=tuple(_readable(sandbox, cwd, environ)),
+        readable=tuple(_readable(sandbox, environ)),
         kind=kind,
         program=program,
     )
-    _check(found, cwd, os.path.abspath(home))
+    _check(found, os.path.abspath(home))
     return found
 
 
-def _readable(sandbox: Sandbox, cwd: str, environ: Mapping[str, str]) -> list[str]:
+def nearest_seen(sandbox: Sandbox, cwd: str, home: str, asked: bool) -> str:
+    """Where a command begins: in `cwd`, or as near to it as there is something to be seen in its sandbox.
+
+    It is not shown only because somebody wants to be there: a command can say where the next one of its session begins.
+    """
+    path = cwd
+    while not _is_seen(sandbox, os.path.realpath(path), os.path.realpath(home)):
+        if asked:
+            raise BadInput(
+                f"{cwd} is not to be seen in the sandbox; run the command elsewhere, or allow this directory."
+            )
+        path = os.path.dirname(path)
+    return path
+
+
+def _is_seen(sandbox: Sandbox, path: str, state: str) -> bool:
+    if bubblewrap.is_within(path, [state]):
+        return False
+    return not _is_covered(path) or bubblewrap.is_within(path, (*sandbox.writable, *sandbox.readable))
+
+
+def refuse_input(path: str, home: str) -> None:
+    """A file that a command is given to read is opened outside of the sandbox."""
+    if bubblewrap.is_within(os.path.realpath(path), [os.path.realpath(home)]):
+        raise BadInput(f"{path} is in Outlast's own state directory, which a sandbox hides; give another file.")
+
+
+def _readable(sandbox: Sandbox, environ: Mapping[str, str]) -> list[str]:
     """What lies in a place that every sandbox has its own of, and is to be seen there all the same."""
     own = os.path.realpath(environ.get("HOME") or os.path.expanduser("~"))
-    paths = dict.fromkeys([*map(os.path.realpath, sandbox.readable), own, os.path.realpath(cwd)])
-    return [path for path in paths if path not in bubblewrap.OWN and bubblewrap.is_within(path, bubblewrap.OWN)]
+    return [path for path in dict.fromkeys([*map(os.path.realpath, sandbox.readable), own]) if _is_covered(path)]
 
 
-def _check(sandbox: Sandbox, cwd: str, home: str) -> None:
+def _is_covered(path: str) -> bool:
+    return path not in bubblewrap.OWN and bubblewrap.is_within(path, bubblewrap.OWN)
+
+
+def _check(sandbox: Sandbox, home: str) -> None:
     state = os.path.realpath(home)
-    for path in (os.path.realpath(cwd), *sandbox.writable):
-        if bubblewrap.is_within(path, [state]):
-            raise BadInput(f"{path} is in Outlast's own state directory, which a sandbox hides; use another directory.")
     for path in sandbox.writable:
         if path == "/":
             raise BadInput("A sandbox that may write to / is none; name another directory.")
+        if bubblewrap.is_within(path, [state]):
+            raise BadInput(f"{path} is in Outlast's own state directory, which a sandbox hides; use another directory.")
         if bubblewrap.is_within(state, [path]) and sandbox.kind == LANDLOCK:
             raise BadInput(
                 f"Outlast's state directory is inside of {path}, and Landlock cannot keep a command from it there; "

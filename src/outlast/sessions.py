@@ -97,6 +97,7 @@ def prepare(
         given = {**_not_in(found, variables.passed), **variables.asked, **request.env}
         env = _overlay(found, request, given) if is_bash(shell) else _exported(found, request, given)
         held = frozenset(_not_in(found, dict.fromkeys(held, "")))
+    sandbox, cwd = _sandbox(request, cwd, home, environ) if request.sandbox else (None, cwd)
     _check_stdin(request, cwd)
     kept = place if place and is_bash(shell) else None
     resources = _resources(request, settings)
@@ -127,18 +128,22 @@ def prepare(
         snapshot=mark if kept else "",
         keeps=kept is not None and kept.keeps,
         held_back=tuple(sorted(held - request.env.keys())),
-        sandbox=_sandbox(request, cwd, home, environ),
+        sandbox=sandbox,
         resources=resources,
         groups=groups,
     )
 
 
-def _sandbox(request: Request, cwd: str, home: str, environ: Mapping[str, str]) -> Sandbox | None:
-    if request.sandbox is None:
-        return None
-    from outlast.sandbox import settled  # most commands run without
+def _sandbox(request: Request, cwd: str, home: str, environ: Mapping[str, str]) -> tuple[Sandbox | None, str]:
+    """The sandbox it runs in, and where. What a session remembers may not be there, as any directory may be gone."""
+    from outlast.sandbox import nearest_seen, refuse_input, settled  # most commands run without
 
-    return settled(request.sandbox, cwd, home, environ)
+    assert request.sandbox is not None
+    found = settled(request.sandbox, home, environ)
+    cwd = nearest_seen(found, cwd, home, asked=bool(request.cwd))
+    if request.stdin.file is not None:
+        refuse_input(os.path.join(cwd, request.stdin.file), home)
+    return found, cwd
 
 
 def _resources(request: Request, settings: Settings) -> Mapping[str, int]:

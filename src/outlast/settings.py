@@ -87,7 +87,7 @@ class Settings:
     """Whether secrets are masked in what is shown."""
 
     sandbox: bool = False
-    """Whether every command runs in a sandbox. What one layer switches on, no later one switches off."""
+    """Whether every command runs in a sandbox. If the file says so, no variable changes anything about it."""
 
     sandbox_writable: str = ""
     """Directories that a command in a sandbox may write to besides its own, with a : between them."""
@@ -132,7 +132,6 @@ _KINDS: dict[type, str] = {int: "a number, and a whole one", float: "a number"}
 _MOST = 1 << 53  # what every file format and the index can hold
 
 
-_STAYS_ON = ("sandbox",)  # in the file it is the machine's owner who says so; a variable can be anybody's
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
@@ -157,10 +156,14 @@ def load(home: str, env: Mapping[str, str]) -> Settings:
     path = os.path.join(home, "config.toml")
     for name, value in _from_file(path).items():
         given[name] = _checked(name, value, f"{name!r} in {path}")
+    # In the file it is the state's owner who says so; a variable can be anybody's.
+    imposed = given.get("sandbox") is True
     for name in fields(Settings()):
+        if imposed and name.startswith("sandbox"):
+            continue
         variable = "OUTLAST_" + name.upper()
         if (text := env.get(variable)) not in (None, ""):
-            given[name] = _checked(name, text, variable) or (name in _STAYS_ON and given.get(name, False))
+            given[name] = _checked(name, text, variable)
     return Settings(**given)  # type: ignore[arg-type]
 
 

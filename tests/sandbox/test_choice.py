@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from outlast import AsyncShell, Sandbox, Shell, sandbox
+from outlast import AsyncShell, Sandbox, Shell, process, sandbox
 from outlast.errors import BadInput, StartFailed, Unsupported
-from outlast.model import BUBBLEWRAP, LANDLOCK
+from outlast.model import BUBBLEWRAP, LANDLOCK, Stdin
 from outlast.sandbox import Ability, able, available
-from outlast.settings import load
+from outlast.settings import Settings, load
 from outlast.supervise import bubblewrap, landlock
 from tests.conftest import eventually
 from tests.sandbox.support import inside
@@ -48,8 +49,9 @@ def own(monkeypatch, tmp_path_factory) -> Path:
 
 
 def test_what_the_file_switches_on_no_variable_switches_off(tmp_path):
-    (tmp_path / "config.toml").write_text("sandbox = true\n")
-    assert load(str(tmp_path), {"OUTLAST_SANDBOX": "off"}).sandbox is True
+    (tmp_path / "config.toml").write_text('sandbox = true\nsandbox_writable = "/srv"\n')
+    wider = {"OUTLAST_SANDBOX": "off", "OUTLAST_SANDBOX_NETWORK": "on", "OUTLAST_SANDBOX_WRITABLE": "/"}
+    assert load(str(tmp_path), wider) == Settings(sandbox=True, sandbox_writable="/srv")
     (tmp_path / "config.toml").write_text("sandbox = false\n")
     assert load(str(tmp_path), {"OUTLAST_SANDBOX": "on"}).sandbox is True
     assert load(str(tmp_path), {"OUTLAST_SANDBOX": "off"}).sandbox is False
@@ -194,6 +196,19 @@ def test_bubblewrap_itself_gets_no_variables_and_its_words_no_secrets(shell, wor
     assert b"sleep 300" not in Path(f"/proc/{parent}/cmdline").read_bytes()
     assert b"SECRET=hunter2" in Path(f"/proc/{task.pid}/environ").read_bytes()
     shell.kill(task.task_id, grace=1)
+
+
+def test_a_command_outlives_the_bubblewrap_that_started_it(shell, work):
+    box = inside(BUBBLEWRAP)
+    task = shell.start("echo on; read line; exit 6", stdin=Stdin(open=True), sandbox=box)
+    eventually(lambda: shell.read(task.task_id).output == "on\n")
+    init = process.stat_of(bubblewrap.status(os.path.dirname(task.output_file))["child-pid"])
+    assert init is not None
+    os.kill(init.parent, signal.SIGKILL)
+    eventually(lambda: getattr(process.stat_of(init.pid), "parent", init.parent) != init.parent)
+    assert shell.show(task.task_id).status == "running"
+    shell.send(task.task_id, "x\n")
+    assert shell.wait(task.task_id, 30).exit_code == 6
 
 
 def test_directories_on_the_way_to_the_state_are_pinned():

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from outlast import Sandbox, Shell, process
-from outlast.errors import StartFailed
+from outlast.errors import BadInput, StartFailed
 from outlast.model import BUBBLEWRAP, LANDLOCK, Stdin
 from outlast.sandbox import able
 from tests.conftest import eventually
@@ -156,6 +156,39 @@ def test_the_state_directory_cannot_be_the_place_to_work_in(shell, box, home):
     assert [task.command for task in shell.list()] == []
 
 
+def test_a_place_is_not_shown_because_a_command_wants_to_be_there(shell, box, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "secret").write_text("hunter2\n")
+    assert shell.run(f"cd {other}").exit_code == 0  # without a sandbox; inside of one a command could pretend to it
+    result = shell.run("pwd; cat secret", sandbox=box)
+    assert (result.exit_code, result.output.splitlines()[0]) == (1, "/tmp")
+    imposed = Sandbox(kind=box.kind)
+    with (
+        Shell.open(home=os.path.dirname(os.path.dirname(directory_of(result))), sandbox=imposed) as another,
+        pytest.raises(BadInput, match="not to be seen in the sandbox"),
+    ):
+        another.run("cat secret", cwd=other)
+    shell.run(f"cd {other}")
+    shown = Sandbox(readable=(str(other),), kind=box.kind)
+    result = shell.run("cat secret; echo x > new", sandbox=shown)
+    assert (result.exit_code, result.output.split()[0]) == (1, "hunter2")
+
+
+def test_its_input_is_not_a_way_into_the_state_directory(shell, box, home):
+    Path(home, "config.toml").write_text("retention_hours = 2\n")
+    Path("link").symlink_to(f"{home}/config.toml")
+    for path in (f"{home}/config.toml", "link"):
+        with pytest.raises(BadInput, match="own state directory"):
+            shell.run("cat", stdin=Stdin(file=path), sandbox=box)
+
+
+def test_a_directory_that_is_reached_by_a_link(shell, box, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "work")
+    result = shell.run("echo x > f; cat f", cwd=tmp_path / "link", sandbox=box)
+    assert (result.exit_code, result.output) == (0, "x\n")
+
+
 def test_a_state_directory_inside_of_the_working_one_stays_protected(shell, box, home, monkeypatch):
     above = os.path.dirname(os.path.dirname(home))
     between = os.path.dirname(home)
@@ -209,6 +242,23 @@ def test_no_signal_reaches_a_process_outside(shell, box):
         assert outside.poll() is None
         assert shell.run(f"kill -9 {outside.pid}").exit_code == 0  # without a sandbox
         assert outside.wait(10) == -signal.SIGKILL
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="others may not do it anyway")
+def test_root_changes_nothing_of_the_machine(shell, box):
+    for command in (
+        "x=$(cat /proc/sys/kernel/core_pattern) && echo $x > /proc/sys/kernel/core_pattern",
+        "test -e /proc/sysrq-trigger && : >> /proc/sysrq-trigger",
+        "mknod disk b 254 0",
+        "mount -t tmpfs none .",
+        "mkdir /sys/fs/cgroup/outlast-test || rmdir /sys/fs/cgroup/none",
+    ):
+        assert shell.run(command, sandbox=box).exit_code != 0, command
+    assert int(shell.run("grep CapEff /proc/self/status", sandbox=box).output.split()[1], 16) == 0
+    if box.kind == BUBBLEWRAP:  # of Landlock the file's permissions know nothing
+        processes = "-path '/proc/[0-9]*' -prune -o -path /proc/self -prune -o -path /proc/thread-self -prune"
+        found = shell.run(f"find /proc /sys {processes} -o -type f -writable -print 2>/dev/null", sandbox=box)
+        assert found.output == ""
 
 
 # --- the life of a task ------------------------------------------------------------------

@@ -39,6 +39,10 @@ APART = (
     "--new-session",
 )
 GROUND = ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc")
+_MACHINE = (  # what in /proc is about the machine and not about a process
+    *("acpi", "asound", "bus", "driver", "dynamic_debug", "fs", "irq", "latency_stats", "mtrr", "pressure"),
+    *("scsi", "sys", "sysrq-trigger", "tty"),
+)
 OWN = ("/tmp", "/var/tmp", "/run")  # /run: through the sockets of the machine's services one could leave
 _KEPT = ("/run/current-system", "/run/opengl-driver", "/run/wrappers")  # where some systems have their programs
 _RESOLVERS = ("/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf", "/run/connman")
@@ -56,6 +60,13 @@ def options(sandbox: Sandbox, cwd: str, home: str, files: Iterable[tuple[str, st
         *APART,
         *(() if sandbox.network else ("--unshare-net",)),
         *GROUND,
+        # Root needs no capability to write there, and through core_pattern alone could leave.
+        *(
+            word
+            for name in _MACHINE
+            if os.path.exists(f"/proc/{name}")
+            for word in ("--ro-bind", *[f"/proc/{name}"] * 2)
+        ),
         *_own(sandbox),
         # The outer ones first, or they would cover the inner ones.
         *(word for path in sorted(sandbox.writable, key=len) for word in ("--bind", path, path)),
@@ -63,7 +74,8 @@ def options(sandbox: Sandbox, cwd: str, home: str, files: Iterable[tuple[str, st
         *("--tmpfs", home),
         *(word for how, source, target in files for word in (how, source, target)),
         *("--remount-ro", home),
-        *("--chdir", cwd),
+        # By the name it is known by, unless a link on the way to it is covered.
+        *("--chdir", os.path.realpath(cwd) if is_within(cwd, OWN) else cwd),
     ]
 
 

@@ -121,6 +121,14 @@ def _sandbox() -> tuple[str, str]:
     return (GOOD if any(one.works for one in found.values()) else MINOR), "; ".join(said)
 
 
+def _limits() -> tuple[str, str]:
+    from outlast.supervise import cgroup
+
+    if cgroup.planned({"memory": 1, "processes": 1}):
+        return GOOD, "--memory and --processes hold for all of a task together, by control groups"
+    return MINOR, "--memory holds for each process alone: no control group can be made here"
+
+
 _CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "shell": _bash,
     "signals": _pidfd,
@@ -129,6 +137,7 @@ _CHECKS: dict[str, Callable[[], tuple[str, str]]] = {
     "filters": _filters,
     "processes": _processes,
     "sandbox": _sandbox,
+    "resources": _limits,
 }
 
 
