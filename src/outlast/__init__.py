@@ -7,13 +7,29 @@ if TYPE_CHECKING:
     from outlast.aio import AsyncShell
     from outlast.errors import OutlastError
     from outlast.model import Cursor, Receipt, Result, Slice, Stdin, Task, Waited
+    from outlast.permissions import Approval, Policy
     from outlast.shell import Shell
 
 __version__ = "0.1.0"
-__all__ = ["AsyncShell", "Cursor", "OutlastError", "Receipt", "Result", "Shell", "Slice", "Stdin", "Task", "Waited"]
+__all__ = [
+    "Approval",
+    "AsyncShell",
+    "Cursor",
+    "OutlastError",
+    "Policy",
+    "Receipt",
+    "Result",
+    "Shell",
+    "Slice",
+    "Stdin",
+    "Task",
+    "Waited",
+]
 
 # Loaded when first used: a supervisor imports this package too, and must stay small.
 _HOMES = {
+    "Approval": "outlast.permissions",
+    "Policy": "outlast.permissions",
     "AsyncShell": "outlast.aio",
     "Shell": "outlast.shell",
     "OutlastError": "outlast.errors",

@@ -22,6 +22,8 @@ from outlast.errors import (
     AmbiguousTask,
     BadInput,
     OutlastError,
+    SessionBusy,
+    SessionMoved,
     StartFailed,
     SystemRefused,
     UnknownTask,
@@ -31,7 +33,8 @@ from outlast.errors import (
 from outlast.executors.local import LocalExecutor
 from outlast.frozen import fields
 from outlast.model import STREAMS, Waited
-from outlast.permissions import POLICIES, decide
+from outlast.permissions import MODES, YOLO, Policy, decide
+from outlast.permissions.finding import has_a_say
 from outlast.reading import Selection
 from outlast.sessions import Place, prepare
 from outlast.settings import Settings, default_home, development_commands, load
@@ -47,12 +50,17 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from outlast.conditions import Condition, UnderWay
-    from outlast.model import Cursor, Grant, Launch, Receipt, Result, SessionState, Slice, Stdin, Task
+    from outlast.gate import Around, Ask, Gate
+    from outlast.model import Cursor, Grant, Launch, Receipt, Request, Result, SessionState, Slice, Stdin, Task
+    from outlast.permissions import Mode
+    from outlast.permissions.judge import Judgement
+    from outlast.store.snapshot import Snapshot
 
     Verb = TypeVar("Verb", bound=Callable[..., Any])
 
 READY_WAIT_S = 30.0  # how long a start waits for `ready` if nobody said
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
+_MOVES = 100  # a session may change so often while one command of it is prepared
 _LEAVING_S = 1.0  # guards leave within milliseconds of the end, if nothing of the command is left
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
 
@@ -77,12 +85,25 @@ def _telling(verb: Verb) -> Verb:
 class Shell:
     """Commands of one session in one state directory. Use `Shell.open`."""
 
-    def __init__(self, home: str, session: str | None, policy: str | None, operator: bool = False) -> None:
+    def __init__(
+        self,
+        home: str,
+        session: str | None,
+        policy: str | os.PathLike[str] | Policy | None = None,
+        *,
+        mode: Mode = "default",
+        ask: Ask | None = None,
+        operator: bool = False,
+    ) -> None:
         self.settings = load(home, os.environ)
         self.session = asking.session_name(session or self.settings.session)
-        self.policy = policy or "yolo"
-        if self.policy not in POLICIES:
-            raise BadInput(f"There is no policy {named(self.policy)}; known are {', '.join(POLICIES)}.")
+        self._home, self._ask, self._mode = home, ask, mode
+        if mode not in MODES:
+            raise BadInput(f"There is no mode {named(mode)}; known are {', '.join(MODES)}.")
+        self._call_policy = policy if policy is None or isinstance(policy, Policy) else os.fspath(policy)
+        self._gates: dict[str, Gate | None] = {}
+        if self._call_policy not in (None, YOLO, YOLO.name):
+            self._gate()  # a policy that is not there is an error at once
         self._scope = None if operator else self.session
         self.executor = LocalExecutor(home, self.settings)
         self.named = session is not None or self.session != Settings().session
@@ -98,15 +119,21 @@ class Shell:
         cls,
         home: str | os.PathLike[str] | None = None,
         session: str | None = None,
-        policy: str | None = None,
+        policy: str | os.PathLike[str] | Policy | None = None,
         *,
+        mode: Mode = "default",
+        ask: Ask | None = None,
         operator: bool = False,
     ) -> Shell:
-        """Open the state directory `home` as `session`. An operator reaches every session's tasks."""
+        """Open the state directory `home` as `session`. An operator reaches every session's tasks.
+
+        `policy` is a name, a file or a `Policy` that holds besides the user's and the project's; `ask` is called with
+        an `Approval` for what they do not allow outright. In mode "yolo" nothing is asked, and what is denied stays so.
+        """
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
         path = os.path.abspath(os.fspath(home)) if home is not None else default_home(os.environ)
-        return cls(path, session, policy, operator)
+        return cls(path, session, policy, mode=mode, ask=ask, operator=operator)
 
     def __enter__(self) -> Shell:
         return self
@@ -193,11 +220,76 @@ class Shell:
         request = asking.request(
             command, session=self.session, background=background, after=self._all_found(after), **how
         )
-        grant = decide(request, self.policy)
-        launch = self._prepared(grant, keeps)
-        started = self.executor.start_or_find(launch, hold)
-        self._asked, self._asked_before = (grant, launch), self._asked
-        return started
+        for _ in range(_MOVES):
+            grant, launch = self._granted(request, keeps)
+            try:
+                started = self.executor.start_or_find(launch, hold)
+            except SessionMoved:
+                continue  # it was judged and prepared in a state that is gone
+            self._asked, self._asked_before = (grant, launch), self._asked
+            return started
+        raise SessionBusy(f"The session {named(self.session)} changes too fast to run anything in it; try again.")
+
+    def _granted(self, request: Request, keeps: bool) -> tuple[Grant, Launch]:
+        """Whether it may run, and exactly what does."""
+        gate = self._gate(request.cwd)
+        if gate is None:
+            grant = decide(request, YOLO)
+            return grant, self._prepared(grant, keeps)
+        return gate.granted(request, self._snapshot, self._around(), lambda grant: self._prepared(grant, keeps))
+
+    def _gate(self, cwd: str = "") -> Gate | None:
+        """Who judges a command in this directory; nobody if all is allowed."""
+        if cwd not in self._gates:
+            self._gates[cwd] = self._gate_for(cwd)
+        return self._gates[cwd]
+
+    def _gate_for(self, cwd: str) -> Gate | None:
+        if cwd and (usual := self._gate()) is not None:
+            return usual
+        here = os.path.abspath(os.path.expanduser(cwd)) if cwd else asking.here()
+        calm = self._call_policy in (None, YOLO, YOLO.name)
+        if calm and not has_a_say(self._home, self.settings.policy, here):
+            return None
+        from outlast.gate import Gate  # and all that judges
+
+        return Gate(self._home, self.settings, self._call_policy, self._mode, self._ask)
+
+    def _snapshot(self) -> Snapshot | None:
+        """The state that the next command begins with; none if it begins with none."""
+        from outlast.store.snapshot import Damaged
+
+        try:
+            return self.sessions.read(self._state) if self._state else None
+        except (FileNotFoundError, NotADirectoryError, Damaged):
+            return None  # it begins anew
+
+    def _around(self) -> Around:
+        from outlast.gate import Around
+
+        return Around(os.environ, lambda: self.sessions.beginning(self._state))
+
+    @property
+    def policy(self) -> str:
+        """The name of what is in force."""
+        gate = self._gate()
+        return gate.policy_for("").name if gate else YOLO.name
+
+    def broken_policies(self) -> Sequence[str]:
+        """What is wrong with policies that have a say; while there is anything, everything is asked about."""
+        gate = self._gate()
+        return [layer.broken for layer in gate.policy_for("").layers if layer.broken] if gate else []
+
+    @_telling
+    def check(
+        self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None, shell: str | None = None
+    ) -> Judgement:
+        """What would be decided of a command now, with a reason for each part of it. Nothing runs, nobody is asked."""
+        from outlast.gate import unjudged
+
+        request = asking.request(command, session=self.session, cwd=cwd, env=env, shell=shell)
+        gate = self._gate(request.cwd)
+        return unjudged() if gate is None else gate.judged(request, self._around().known(self._snapshot(), request.env))
 
     def _prepared(self, grant: Grant, keeps: bool) -> Launch:
         """What exactly runs for a grant now, in this session's state."""
@@ -513,8 +605,14 @@ class Shell:
             task = self.executor.status(task_id)
             if task.finished and not task.children:
                 raise AlreadyEnded(f"{task_id} has ended already ({describe_end(task)}); there is nothing left to end.")
+        if (gate := self._gate()) is not None:
+            gate.may_kill(found, [self.executor.status(task_id).command for task_id in found])
+        return self.end_now(found, patience)
+
+    def end_now(self, task_ids: list[str], grace: float | None) -> list[Receipt]:
+        """End tasks without asking: somebody was asked, or is at the keyboard and asked for it."""
         rule = f"kill by process {os.getpid()} of user {os.getuid()}"
-        return self.executor.signal(found, float("inf") if patience is None else patience, "kill", rule)
+        return self.executor.signal(task_ids, float("inf") if grace is None else grace, "kill", rule)
 
     @_telling
     def send(self, task_id: str, text: str | bytes = "", *, eof: bool = False) -> None:

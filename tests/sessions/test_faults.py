@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outlast import Shell, asking
-from outlast.permissions import decide
+from outlast.permissions import YOLO, decide
 from outlast.sessions import Place, prepare
 from outlast.store import sessionfile, snapshot
 from outlast.store.sessionfile import Sessions
@@ -109,7 +109,7 @@ def test_committing_twice_changes_once(
 ) -> None:
     named.run("n=1")
     before, kept = named.sessions.read("s"), path_of(home).read_bytes()
-    grant = decide(asking.request("n+=1", session="s"), "yolo")
+    grant = decide(asking.request("n+=1", session="s"), YOLO)
     launch = prepare(grant, named.settings, os.environ, Place(named.sessions, "s", True))
     monkeypatch.chdir(tmp_path)
     for value in ("2", "3"):

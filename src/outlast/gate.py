@@ -1,0 +1,193 @@
+"""Where a shell's requests are judged, and asked about: between a `Request` and a `Launch`.
+
+A yes is for a line in the state that its session is in. So the state that a line was judged in and
+the one that it is launched with are compared, and if they differ it is judged again: a function
+`ls` that came between is not `ls`. A shell whose policy is `yolo` has no gate.
+"""
+
+from __future__ import annotations
+
+import os
+
+from outlast import asking
+from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, named
+from outlast.frozen import replaced
+from outlast.permissions import Approval, Policy, decide, policies, policyfile, ruling
+from outlast.permissions.finding import OWN_RULES, project_files
+from outlast.permissions.judge import Judgement, Known
+from outlast.store import snapshot
+from outlast.store.snapshot import ALIAS, FUNCTION, VARIABLE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from outlast.model import Grant, Launch, Request
+    from outlast.permissions import Mode
+    from outlast.settings import Settings
+    from outlast.store.snapshot import Snapshot, State
+
+    Ask = Callable[[Approval], object]
+
+_TRIES = 20  # a session that changes this often while one line is judged is not one to judge in
+_FUNCTION = ("BASH_FUNC_", "%%")  # how a function stands among the variables
+_OWN = (b"OLDPWD", b"SHLVL")  # change by themselves
+
+
+class Gate:
+    """One policy in force, how strictly it is taken, and whom to ask."""
+
+    def __init__(self, home: str, settings: Settings, call: str | Policy | None, mode: Mode, ask: Ask | None) -> None:
+        self._home, self._settings, self._call = home, settings, call
+        self._mode, self._ask = mode, ask
+        self._opened_in = asking.here()
+        self._policies: dict[str, Policy] = {}
+        self._added: tuple[str, ...] = ()  # what "always" was said to since
+        self.policy_for("")  # a policy that is not there is known at once
+
+    def policy_for(self, cwd: str) -> Policy:
+        """What is in force for a command in `cwd`: read once, so that no command can change what judges the next."""
+        if cwd not in self._policies:
+            places = dict.fromkeys((self._opened_in, os.path.abspath(os.path.expanduser(cwd)) if cwd else ""))
+            files = dict.fromkeys(path for one in places if one for path in project_files(one, self._home))
+            self._policies[cwd] = policies.in_force(self._home, self._settings, self._call, tuple(files))
+        return ruling.allowing(self._policies[cwd], self._added) if self._added else self._policies[cwd]
+
+    # --- run -----------------------------------------------------------------------------
+
+    def granted(
+        self, request: Request, state: Callable[[], Snapshot | None], around: Around, prepare: Callable[[Grant], Launch]
+    ) -> tuple[Grant, Launch]:
+        """A grant, after asking if need be, and the launch for it, in the very state that it was judged in."""
+        approved: Approval | None = None
+        for _ in range(_TRIES):
+            found = state()
+            known = around.known(found, request.env)
+            grant, approved = self._decided(request, known, approved)
+            launch = prepare(grant)
+            if not launch.state or (found is not None and launch.snapshot == found.mark):
+                return grant, launch
+        raise SessionBusy("The session changes faster than a command can be judged; try again when less runs in it.")
+
+    def _decided(self, request: Request, known: Known, approved: Approval | None) -> tuple[Grant, Approval | None]:
+        shell = self._shell_of(request)
+        policy = self.policy_for(request.cwd)
+        try:
+            return decide(request, policy, known, shell=shell, mode=self._mode, approved=approved), approved
+        except NeedsApproval as asked:
+            if not isinstance(asked.approval, Approval) or self._ask is None:
+                raise
+            approval = replaced(asked.approval, cwd=request.cwd or self._opened_in)
+            always = self._answered(approval)
+        if always:
+            self._remember(approval.always)
+        # The rule that was just written is no reason to judge otherwise than what was said yes to.
+        return decide(request, policy, known, shell=shell, mode=self._mode, approved=approval), approval
+
+    def judged(self, request: Request, known: Known) -> Judgement:
+        """What would be decided, without asking anybody."""
+        policy = self.policy_for(request.cwd)
+        found = ruling.rule(request.command, policy, known, self._shell_of(request)).judgement
+        if found.verdict == "allow" and "run" in policy.asks and self._mode == "default":
+            return replaced(found, verdict="ask")
+        return found
+
+    def _shell_of(self, request: Request) -> str:
+        """bash, or the path of what is not the bash that everybody means."""
+        import shutil
+
+        asked = request.shell or self._settings.shell or "bash"
+        usual, found = shutil.which("bash"), shutil.which(os.path.expanduser(asked))
+        if usual and found and os.path.realpath(usual) == os.path.realpath(found):
+            return "bash"
+        return asked
+
+    # --- kill ----------------------------------------------------------------------------
+
+    def may_kill(self, task_ids: Sequence[str], commands: Sequence[str]) -> None:
+        """Ask, if killing needs a yes."""
+        policy = self.policy_for("")
+        if "kill" not in policy.asks or self._mode == "yolo":
+            return
+        what = ", ".join(task_ids)
+        if self._ask is None:
+            raise NeedsApproval(
+                f"Under the policy {policy.name} ending {what} needs a yes, and nobody can be asked.", None
+            )
+        self._answered(
+            Approval(
+                category="kill",
+                command="; ".join(commands),
+                policy=policy.name,
+                judgement=None,
+                cwd=self._opened_in,
+                task_ids=tuple(task_ids),
+            )
+        )
+
+    # --- ask -----------------------------------------------------------------------------
+
+    def _answered(self, approval: Approval) -> bool:
+        """Ask: whether the answer was always. Anything that is not a yes is a no."""
+        assert self._ask is not None
+        answer = self._ask(approval)
+        if answer in ("yes", "always"):
+            return answer == "always"
+        what = f"end {', '.join(approval.task_ids)}" if approval.category == "kill" else named(approval.command)
+        if answer == "no":
+            raise Refused(f"Somebody was asked whether to {'run ' if approval.category == 'run' else ''}{what}: no.")
+        if hasattr(answer, "__await__"):
+            getattr(answer, "close", lambda: None)()
+            raise BadInput("`ask` is a coroutine function, which only an AsyncShell can call; give a plain one.")
+        raise BadInput(f"`ask` answered {named(answer)}; it must be yes, no or always. Nothing was done.")
+
+    def _remember(self, patterns: tuple[str, ...]) -> None:
+        if not patterns:
+            return  # no rule can say it: it counts for this time
+        import time
+
+        said = f"always, {time.strftime('%Y-%m-%d')}"
+        policyfile.remember(os.path.join(self._home, OWN_RULES), patterns, said)
+        self._added = (*self._added, *patterns)
+
+
+class Around:
+    """What a line meets when it runs: the session's functions, aliases and variables, and what only this call has."""
+
+    def __init__(self, environ: Mapping[str, str], beginning: Callable[[], State]) -> None:
+        self._environ, self._beginning = environ, beginning
+
+    def known(self, found: Snapshot | None, env: Mapping[str, str]) -> Known:
+        state: State = found.state() if found else {}
+        changed = _changed(state, self._beginning()) if found else set()
+        inherited = found.environ if found else self._environ
+        return Known(
+            functions=frozenset(_names(state, FUNCTION) | _functions(inherited) | _functions(env)),
+            aliases=frozenset(_names(state, ALIAS)),
+            variables=frozenset(changed | {name for name in env if not name.startswith(_FUNCTION[0])}),
+            path_changed="PATH" in changed or "PATH" in env,
+        )
+
+
+def _names(state: State, kind: str) -> set[str]:
+    return {os.fsdecode(name) for one, name in state if one == kind}
+
+
+def _functions(env: Mapping[str, str]) -> set[str]:
+    before, behind = _FUNCTION
+    return {name[len(before) : -len(behind)] for name in env if name.startswith(before) and name.endswith(behind)}
+
+
+def _changed(state: State, beginning: State) -> set[str]:
+    """Names of variables that are not what the session began with."""
+    changed = snapshot.merged({}, beginning, state)
+    return {
+        os.fsdecode(name)
+        for kind, name in changed
+        if kind == VARIABLE and name not in _OWN and (name not in snapshot.AT_START or (kind, name) in beginning)
+    }
+
+
+def unjudged() -> Judgement:
+    """What there is to say where everything is allowed."""
+    return Judgement("allow", ())

@@ -1,0 +1,56 @@
+"""Where policies are looked for. Light: every shell that is opened asks."""
+
+from __future__ import annotations
+
+import os
+
+OWN_RULES = "policy.toml"  # in the state directory: the user's own rules, and what "always" writes to
+PROJECT_FILES = (".outlast/policy.toml", "outlast.policy.toml")
+_REPOSITORY = ".git"
+
+
+def project_files(directory: str, home: str) -> tuple[str, ...]:
+    """The policy files of the project that a directory is part of, the nearest first.
+
+    A project reaches up to the root of its repository; without one it is the directory alone.
+    """
+    own = os.path.join(home, OWN_RULES)
+    found: list[str] = []
+    nearest = 0
+    here = directory
+    while True:
+        for name in PROJECT_FILES:
+            path = os.path.join(here, name)
+            if os.path.lexists(path) and path != own:
+                found.append(path)
+        if here == directory:
+            nearest = len(found)
+        if os.path.lexists(os.path.join(here, _REPOSITORY)):
+            return tuple(found)
+        above = os.path.dirname(here)
+        if above == here:
+            return tuple(found[:nearest])
+        here = above
+
+
+def own_rules(home: str) -> str:
+    """The file of the user's own rules, if there is one."""
+    path = os.path.join(home, OWN_RULES)
+    return path if os.path.lexists(path) else ""
+
+
+def has_a_say(home: str, policy: str, directory: str) -> bool:
+    """Whether anything may have something against a command in `directory`, where `policy` is the user's."""
+    if policy not in ("", "yolo"):
+        return True
+    own = own_rules(home)
+    return bool(own and may_deny(own)) or bool(directory and project_files(directory, home))
+
+
+def may_deny(path: str) -> bool:
+    """Whether a policy file can deny anything; one that only allows need not be read where all is allowed."""
+    try:
+        with open(path, "rb") as file:
+            return b"deny" in file.read(1 << 20)
+    except OSError:
+        return True
