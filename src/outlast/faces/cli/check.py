@@ -6,13 +6,14 @@ import json
 import os
 import sys
 
-from outlast.errors import BadInput
+from outlast.errors import BadInput, named
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.faces.table import columns
 from outlast.text import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Iterator, Sequence
 
     from outlast.permissions.judge import Judgement, Part
@@ -45,7 +46,7 @@ def check_parser() -> Parser:
 
 
 def check(words: Sequence[str]) -> int:
-    asked = parse(check_parser(), words)
+    asked = _parsed(words)
     if asked.hook:
         if asked.command:
             raise BadInput("--hook reads the command from standard input; leave it out.")
@@ -59,6 +60,19 @@ def check(words: Sequence[str]) -> int:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         write(_tree(found, policy, colour) if asked.explain else _table(found, policy, colour))
     return CODES[found.verdict]
+
+
+def _parsed(words: Sequence[str]) -> Namespace:
+    """Options may stand anywhere before a `--`; everything behind it is the command."""
+    border = words.index("--") if "--" in words else len(words)
+    made = check_parser()
+    asked, rest = made.parse_known_intermixed_args(words[:border])
+    if rest and asked.command:
+        raise BadInput(f"{named(rest[0])} is no option of check; give the command as one word, or write -- before it.")
+    if rest:
+        parse(made, words[:border])  # says what is wrong
+    asked.command += words[border + 1 :]
+    return asked
 
 
 def _command(words: Sequence[str]) -> str:
