@@ -1,47 +1,50 @@
-"""TEMPORARY: to be replaced by the real judge, which has the same interface.
+"""How a command line is judged: allow, ask or deny, part by part.
 
-Splits on operators and compares; good enough to build on, not to rely on.
+The line is read (`syntax`), every simple command in it is compared with the rules, wrappers are opened (`wrappers`), and the
+strictest verdict wins. Nothing is allowed that two other readers of bash see differently (`secondopinion`). Pure, but for
+`bash -n`.
 """
 
 from __future__ import annotations
 
-import fnmatch
-import re
-import shlex
+from collections.abc import Callable
+from typing import Literal
 
 from outlast.frozen import frozen
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Literal
-
-    Verdict = Literal["allow", "ask", "deny"]
-    Hazard = Callable[[tuple[str | None, ...]], str | None]
-
-_ORDER: tuple[Verdict, ...] = ("allow", "ask", "deny")
-_NEUTRAL = ("true", "false", ":", "exit")
-_NONE: frozenset[str] = frozenset()
+Verdict = Literal["allow", "ask", "deny"]
+LONGEST_BYTES = 64 * 1024
+_RANK = {"allow": 0, "ask": 1, "deny": 2}
 
 
 @frozen
 class Rules:
+    """What is allowed and denied, and what happens to the rest.
+
+    `hazard` is called with the words of each simple command (None for one that is not static), and with `(">", target)`
+    for each file that is written by redirection. A sentence denies it.
+    """
+
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     otherwise: Verdict = "ask"
-    hazard: Hazard | None = None
+    hazard: Callable[[tuple[str | None, ...]], str | None] | None = None
 
 
 @frozen
 class Known:
-    functions: frozenset[str] = _NONE
-    aliases: frozenset[str] = _NONE
-    variables: frozenset[str] = _NONE
+    """What the session has changed, so that names may not mean what they say."""
+
+    functions: frozenset[str] = frozenset()
+    aliases: frozenset[str] = frozenset()
+    variables: frozenset[str] = frozenset()
     path_changed: bool = False
 
 
 @frozen
 class Part:
+    """One simple command, or one thing that cannot be analysed."""
+
     command: str
     verdict: Verdict
     rule: str
@@ -56,54 +59,17 @@ class Judgement:
     parts: tuple[Part, ...]
 
 
-def judge(
-    line: str,
-    rules: Rules,
-    known: Known = Known(),
-    *,  # noqa: B008
-    shell: str = "bash",
-) -> Judgement:
-    parts = []
-    for piece in re.split(r"\s*(?:;|&&|\|\||\||&(?!>)|\n)\s*", line):
-        if piece.strip():
-            parts.append(_part(piece.strip(), rules, known))
-    if shell != "bash" and rules.otherwise != "allow":
-        parts.append(Part(line, "ask", "", f"the line is for {shell}, not for bash", 0, ""))
-    return Judgement(max((part.verdict for part in parts), key=_ORDER.index, default="allow"), tuple(parts))
+def judge(line: str, rules: Rules, known: Known = Known(), *, shell: str = "bash") -> Judgement:  # noqa: B008
+    """Judge a line for a shell. It never raises."""
+    from outlast.permissions.court import Court
 
-
-def _words(text: str) -> tuple[str | None, ...]:
-    try:
-        return tuple(None if "$" in word else word for word in shlex.split(text))
-    except ValueError:
-        return (None,)
-
-
-def _part(piece: str, rules: Rules, known: Known) -> Part:  # noqa: C901
-    text, *targets = re.split(r"\s*[0-9]*>>?\s*", piece)
-    words = _words(text)
-    for denied in (words, *((">", target) for target in targets)):
-        if rules.hazard and (why := rules.hazard(denied)):
-            return Part(piece, "deny", "", why, 0, "")
-    for pattern in rules.deny:
-        if _matches(pattern, text) or _matches(pattern, text.rpartition("/")[2]):
-            return Part(text, "deny", pattern, "a deny rule matches", 0, "")
-    if rules.otherwise == "allow":
-        return Part(text, "allow", "", "", 0, "")
-    if words and words[0] in known.functions:
-        return Part(text, "ask", "", f"the session has a function {words[0]}", 0, "")
-    if targets and not all(target.startswith(("/dev/null", "&")) for target in targets):
-        return Part(text, "ask", "", "it writes to a file", 0, "")
-    for pattern in rules.allow:
-        if _matches(pattern, text):
-            return Part(text, "allow", pattern, "an allow rule matches", 0, "")
-    if text in _NEUTRAL:
-        return Part(text, "allow", "", "it does nothing", 0, "")
-    return Part(text, rules.otherwise, "", "no rule matches", 0, "")
-
-
-def _matches(pattern: str, text: str) -> bool:
-    if pattern.endswith(" *") and text == pattern[:-2]:
-        return True
-    plain = pattern.replace("[", "[[]").replace("?", "[?]")
-    return fnmatch.fnmatchcase(text, plain)
+    court = Court(rules, known)
+    if len(line) > LONGEST_BYTES or len(line.encode("utf-8", "replace")) > LONGEST_BYTES:
+        court.ask("", f"it is longer than {LONGEST_BYTES // 1024} KiB")
+    else:
+        court.hear(line, shell)
+    parts = tuple(court.parts)
+    verdict = max((part.verdict for part in parts), key=_RANK.__getitem__, default="allow")
+    if verdict == "allow" and not (rules.allow or rules.deny or rules.hazard) and rules.otherwise != "allow":
+        verdict = rules.otherwise
+    return Judgement(verdict, parts)
