@@ -1,0 +1,38 @@
+"""Which variables a line may set without a question, and which ones change what other commands do."""
+
+from __future__ import annotations
+
+import re
+
+_HARMLESS = re.compile(
+    r"LANG|LANGUAGE|LC_[A-Z]+|TZ|TERM|COLORTERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|CI|NODE_ENV"
+    r"|RAILS_ENV|RACK_ENV|APP_ENV|FLASK_ENV|RUST_BACKTRACE|RUST_LOG|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED"
+    r"|PYTHONIOENCODING|PYTHONUTF8|DEBIAN_FRONTEND|SOURCE_DATE_EPOCH|GIT_TERMINAL_PROMPT|GIT_OPTIONAL_LOCKS|DEBUG|VERBOSE"
+    r"|CARGO_TERM_COLOR|PY_COLORS|TF_CPP_MIN_LOG_LEVEL|OMP_NUM_THREADS|CUDA_VISIBLE_DEVICES"
+)
+# Read by the shell, the loader or by many programs as a path, a program, an option or code.
+_STEERING = re.compile(
+    r"PATH|IFS|ENV|HOME|SHELL|CDPATH|FPATH|PWD|OLDPWD|TMPDIR|TMP|TEMP|BASH.*|SHELLOPTS|GLOBIGNORE|EXECIGNORE|FIGNORE|PS[0-4]"
+    r"|PROMPT.*|POSIXLY_CORRECT|HIST.*|INPUTRC|MAIL.*|HOSTALIASES|LD_.*|DYLD_.*|GCONV_PATH|LOCPATH|NLSPATH|TEXTDOMAIN.*|GETCONF_DIR"
+    r"|MALLOC_.*|RES_OPTIONS|LOCALDOMAIN|RESOLV.*|TERMINFO.*|TERMCAP|LESS.*|PAGER|MANPAGER|MAN_.*|MANOPT|MANPATH|.*PAGER|BROWSER"
+    r"|VISUAL|.*EDITOR|GIT_.*|SSH_.*|SUDO_.*|GREP_OPTIONS|RIPGREP_CONFIG_PATH|TAR_OPTIONS|UNZIP|ZIPOPT|GZIP|XZ_.*|RSYNC_.*|CVS_RSH"
+    r"|PYTHON.*|PYTEST_.*|NODE_.*|NPM_.*|npm_.*|YARN_.*|PERL.*|RUBY.*|GEM_.*|BUNDLE_.*|LUA_.*|PHP.*|JAVA.*|_JAVA_OPTIONS|JDK_.*|MAVEN_.*"
+    r"|GRADLE_.*|CLASSPATH|GO.*|CARGO_.*|RUSTC.*|RUSTFLAGS|CC|CXX|CPP|LD|AR|AS|CFLAGS|CXXFLAGS|CPPFLAGS|LDFLAGS|COMPILER_PATH|GCC_.*"
+    r"|LIBRARY_PATH|C_INCLUDE_PATH|CPATH|DEPENDENCIES_OUTPUT|MAKE.*|MFLAGS|CMAKE_.*|DOCKER_.*|KUBECONFIG|AWS_.*|VIM.*|MYVIMRC|EXINIT|EMACS.*"
+    r"|AWKPATH|AWKLIBPATH|WGETRC|CURL_.*|.*_proxy|.*_PROXY|OPENSSL_.*|SSL_.*|XDG_.*|DBUS_.*|SYSTEMD_.*|FZF_.*|JQ_.*|PG.*|MYSQL.*|SQLITE.*"
+)
+
+
+def is_harmless(name: str) -> bool:
+    """Whether a command may set it without a rule."""
+    return _HARMLESS.fullmatch(name) is not None
+
+
+def steers(name: str) -> bool:
+    """Whether its value can make an allowed command do something else."""
+    return not is_harmless(name) and _STEERING.fullmatch(name) is not None
+
+
+def may_assign(name: str) -> bool:
+    """Whether it may be set for the rest of the session without a question."""
+    return is_harmless(name)
