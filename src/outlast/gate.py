@@ -93,13 +93,14 @@ class Gate:
         return found
 
     def _shell_of(self, request: Request) -> str:
-        """bash, or the path of what is not the bash that everybody means."""
+        """The shell that reads the line. What only has the name of one is not one."""
         import shutil
 
-        asked = request.shell or self._settings.shell or "bash"
-        usual, found = shutil.which("bash"), shutil.which(os.path.expanduser(asked))
-        if usual and found and os.path.realpath(usual) == os.path.realpath(found):
-            return "bash"
+        asked = request.shell or self._settings.shell or ("bash" if shutil.which("bash") else "sh")
+        if request.shell and "/" in request.shell:
+            usual = shutil.which(os.path.basename(asked))
+            if not usual or os.path.realpath(usual) != os.path.realpath(os.path.expanduser(asked)):
+                return f"{asked}, which is not the usual one,"
         return asked
 
     # --- kill ----------------------------------------------------------------------------

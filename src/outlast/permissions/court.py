@@ -22,6 +22,7 @@ _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
 _MOST_SUFFIXES = 64
+_AT_HOME = re.compile(r"\$(?:HOME|\{HOME\})(?:/[^$`]*)?")
 _BOTH = frozenset(["bash", "sh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "/bin/dash", "ash"])
 
 
@@ -39,6 +40,14 @@ def _canonical(word: Word) -> str:
     if not word.unknown:
         return quoted(word.text)
     return f"'{word.text}'" if re.search(r"\s", word.text) else word.text
+
+
+def _expected(word: Word) -> str | None:
+    """What a hazard is shown: patterns and tildes as they are written, and of all variables only $HOME."""
+    if not word.unknown:
+        return word.text
+    source = word.source.replace('"', "")
+    return source if _AT_HOME.fullmatch(source) else None
 
 
 class Court:
@@ -139,7 +148,7 @@ class Court:
     def redirection(self, redirection: Redirection, text: str) -> None:
         target, operator = redirection.target, redirection.operator
         if self.rules.hazard and operator not in _READS and not (operator == ">&" and target.text.isdigit()):
-            if why := self.rules.hazard((">", target.value)):
+            if why := self.rules.hazard((">", _expected(target))):
                 self.say("deny", text or f"> {target.source}", why)
         if not self.lenient and (why := _redirection_doubt(redirection)):
             self.ask(text, why)
@@ -208,7 +217,7 @@ class Court:
                 if matches(pattern, candidate):
                     self.say("deny", text, f"denied by {pattern.text}", pattern.text)
                     return True
-        if self.rules.hazard and (why := self.rules.hazard(tuple(word.value for word in words))):
+        if self.rules.hazard and (why := self.rules.hazard(tuple(map(_expected, words)))):
             self.say("deny", text, why)
             return True
         return False

@@ -21,7 +21,9 @@ _BELOW = "usr/bin usr/sbin usr/lib usr/lib32 usr/lib64 usr/local usr/share var/l
 SYSTEM, _DEEPER = frozenset(_TOP.split()), frozenset(_BELOW.split())
 _HARMLESS_DEVICES = re.compile(r"/dev/(null|zero|full|u?random|std(in|out|err)|tty\w*|ptmx|(fd|pts|shm|mqueue)(/.*)?)")
 _RAW = ("/proc/sysrq-trigger", "/proc/kcore")
-_GLOB = re.compile(r"[*?\[]")
+_GLOB = re.compile(r"[*?\[{]")
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_MOST_PATHS = 64  # that braces are taken apart into
 _ONLY_GLOB = re.compile(r"[*?.]*[*?][*?.]*|\.?\[[^\]]*\][*?.]*")
 _HOME = re.compile(r"(~[A-Za-z0-9_.-]*|\$HOME|\$\{HOME\})")
 _FORK_BOMB = re.compile(
@@ -88,6 +90,19 @@ def _normal(path: str) -> str:
 
 def _is_vital(path: str, homes: frozenset[str], every_top: bool = True) -> bool:
     """Whether a path is the root, a directory right below it, a home, or all that one of these holds."""
+    return any(_is_one_vital(one, homes, every_top) for one in _each_of(path))
+
+
+def _each_of(path: str) -> list[str]:
+    """`/{a,b}` is `/a` and `/b`."""
+    paths = [path]
+    while len(paths) < _MOST_PATHS and (found := _BRACES.search(paths[0])):
+        before, behind = paths[0][: found.start()], paths[0][found.end() :]
+        paths = [*paths[1:], *(before + one + behind for one in found[1].split(","))]
+    return paths
+
+
+def _is_one_vital(path: str, homes: frozenset[str], every_top: bool) -> bool:
     if found := _HOME.match(path):
         rest = _normal("/" + path[found.end() :])[1:]
         return (path[found.end() :][:1] in ("", "/")) and (not rest or bool(_ONLY_GLOB.fullmatch(rest)))

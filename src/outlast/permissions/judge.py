@@ -21,7 +21,7 @@ _RANK = {"allow": 0, "ask": 1, "deny": 2}
 class Rules:
     """What is allowed and denied, and what happens to the rest.
 
-    `hazard` is called with the words of each simple command (None for one that is not static), and with `(">", target)`
+    `hazard` is called with the words of each simple command (None for one that holds a variable other than $HOME), and with `(">", target)`
     for each file that is written by redirection. A sentence denies it.
     """
 

@@ -109,10 +109,8 @@ def _base(said: PolicyFile, settings: Settings, above: tuple[str, ...]) -> Polic
         if is_file(said.extends):
             return _from_file(os.path.abspath(said.extends), settings, False, above)
         return load(said.extends, settings)
-    except BadPolicy:
-        raise
     except BadInput as error:
-        raise BadPolicy(f"{said.path} extends what is not there: {error.message.rstrip('.')}") from None
+        raise BadPolicy(f"{said.path} extends what cannot be used: {error.message.rstrip('.')}") from None
 
 
 def lenient(which: str, settings: Settings, *, is_project: bool = False) -> Policy:

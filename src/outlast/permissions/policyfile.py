@@ -186,7 +186,7 @@ def _with_rules(path: str, before: str, patterns: tuple[str, ...], said: str) ->
 
     values = _parsed(path, before)
     known = understood(path, values).allow
-    new = [pattern for pattern in patterns if pattern not in known]
+    new = [pattern for pattern in dict.fromkeys(patterns) if pattern not in known]
     if not new:
         return before
     tables = "".join(f"\n[[rule]] # {said}\nallow = {dumps(pattern, ensure_ascii=False)}\n" for pattern in new)
