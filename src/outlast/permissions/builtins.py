@@ -162,12 +162,14 @@ _QUIET_NAMES = frozenset("pipefail errexit nounset xtrace verbose noglob noclobb
 
 
 def _set(words: list[Word]) -> Doubt | None:
-    for index, word in enumerate(words[1:], 1):
-        if word.text in ("--", "-"):
+    named = False  # the next word is the name of an option
+    for word in words[1:]:
+        if word.text in ("--", "-") and not named:
             return None
-        named = word.text in _QUIET_NAMES and words[index - 1].text.endswith("o")
-        if not word.static or not (named or _QUIET_SET.fullmatch(word.text) or word.text[0] not in "-+"):
+        fine = word.text in _QUIET_NAMES if named else word.text[:1] not in "-+" or _QUIET_SET.fullmatch(word.text)
+        if not (word.static and fine):
             return "it changes how later commands are read", ""
+        named = not named and word.text[:1] in "-+" and word.text.endswith("o")
     return None
 
 

@@ -187,8 +187,17 @@ class Court:
                 self.enclosed(inner, label)
             elif inner.words:
                 self._run(inner, label)
+        for code in wrapped.suspects:
+            self._suspect(code, label)
         if wrapped.suffixes:
             self._suffixes(words, wrapped.suffixes)
+
+    def _suspect(self, code: Code, label: str) -> None:
+        """A text that may be run: only what is denied in it counts."""
+        before, texts = len(self.parts), len(self.texts)
+        self.enclosed(code, label)
+        del self.texts[texts:]
+        self.parts[before:] = [part for part in self.parts[before:] if part.verdict == "deny"]
 
     def _run(self, inner: Run, label: str) -> None:
         outer = (self.depth, self.inside)
@@ -205,9 +214,7 @@ class Court:
         for index in range(start, min(len(words), start + _MOST_SUFFIXES)):
             word = words[index]
             if word.static and word.text and (" " in word.text or "\n" in word.text):
-                outer = (self.depth, self.inside, len(self.parts))
-                self.enclosed(Code(word.text, "bash", True), base(words[0].text))
-                self.parts[outer[2] :] = [part for part in self.parts[outer[2] :] if part.verdict == "deny"]
+                self._suspect(Code(word.text, "bash", True), base(words[0].text))
             elif word.static and self.denied(words[index:], shown(words[index:])):
                 return
 

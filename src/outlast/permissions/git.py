@@ -6,7 +6,7 @@ import re
 
 from outlast.permissions.getopt import may_be_option
 from outlast.permissions.scan import Word
-from outlast.permissions.shells import Inner, Run, Wrapped, joined
+from outlast.permissions.shells import Code, Inner, Run, Wrapped, joined
 
 _GLOBAL_VALUE = frozenset(
     [
@@ -186,13 +186,15 @@ def inner_commands(words: list[Word]) -> Wrapped | None:
             for flag in ("tree", "index", "env", "parent", "msg", "commit", "tag-name")
             for one in _texts_of(rest, "", f"--{flag}-filter")
         ]
-    inners += _aliases(words[1:at])
-    inners += [
-        joined([Word(word.text[5:].replace("%20", " ").replace("% ", " "), 0, 0)], "sh")
-        for word in rest
-        if word.text.startswith("ext::")
-    ]
-    return Wrapped(inners) if inners else None
+    suspects = _settings(words[1:at])
+    suspects += [_transport(word) for word in rest if word.text.startswith("ext::")]
+    return Wrapped(inners, suspects=suspects) if inners or suspects else None
+
+
+def _transport(word: Word) -> Code:
+    """The command in an address like `ext::sh -c date`."""
+    return joined([_like(word, word.text[5:].replace("%20", " ").replace("% ", " "))], "sh")
+
 
 
 def _texts_of(words: list[Word], short: str, long: str) -> list[Inner]:
@@ -225,9 +227,9 @@ def _foreach(rest: list[Word]) -> list[Inner]:
     return [joined(command, "sh")] if command else []
 
 
-def _aliases(options: list[Word]) -> list[Inner]:
-    """-c alias.x='!command' and other settings that are commands."""
-    found: list[Inner] = []
+def _settings(options: list[Word]) -> list[Code]:
+    """-c alias.x='!command' and other settings that may be commands."""
+    found: list[Code] = []
     for word in options:
         key, set_, value = word.text.removeprefix("-c").partition("=")
         if set_ and re.match(r"[a-z]+\.", key, re.IGNORECASE):

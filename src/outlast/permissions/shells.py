@@ -34,7 +34,7 @@ Inner = Run | Code
 class Wrapped:
     """What a wrapper runs. `doubt`: why its own words cannot be read; `suffixes`: from which word on any may begin a command."""
 
-    __slots__ = ("doubt", "hides", "inners", "suffixes", "transparent")
+    __slots__ = ("doubt", "hides", "inners", "suffixes", "suspects", "transparent")
 
     def __init__(
         self,
@@ -44,8 +44,10 @@ class Wrapped:
         doubt: str = "",
         hides: bool = False,
         suffixes: int = 0,
+        suspects: list[Code] | None = None,
     ) -> None:
         self.inners: list[Inner] = list(inners)
+        self.suspects = suspects or []  # texts that may be run: nothing denied may be in them
         self.transparent, self.doubt, self.hides, self.suffixes = transparent, doubt, hides, suffixes
 
 

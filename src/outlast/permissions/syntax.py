@@ -234,10 +234,13 @@ class Reader(Scanner):
             return
         if word in ("[[", "function", "select", "coproc"):
             self.bashisms = True
-        outer = (self.depth, self.inside)
+        outer, start, keyword = (self.depth, self.inside), self.at, self.keyword
         self.at += len(word)
         self.enter({"{": "{ }", "[[": "[[ ]]"}.get(word, word))
         compound(self, fed)
+        if keyword:
+            # tree-sitter takes `time` for a program, and what follows for its arguments.
+            self.fuzzy.append((self.base + start, self.base + self.at))
         self.depth, self.inside = outer
         if word not in ("coproc", "function"):
             self._after_compound(fed)
