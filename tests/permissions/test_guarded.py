@@ -71,6 +71,8 @@ DENIED = [
     "find . -name x | xargs rm -rf /",
     "f() { rm -rf /; }; f",
     "timeout 5 rm -rf ~",
+    "outlast run 'rm -rf /'",
+    "outlast run --bg --policy yolo -- rm -rf /",
     # other ways to the same end
     "find / -delete",
     "find /etc -type f -delete",

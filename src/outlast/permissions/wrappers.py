@@ -91,6 +91,7 @@ _OPAQUE: dict[str, tuple[Grammar, int]] = {
 LOOSE: dict[str, frozenset[str]] = {
     name: frozenset(triggers.split())
     for name, triggers in {
+        "outlast": "run",
         "docker": "run exec create compose",
         "podman": "run exec create",
         "nerdctl": "run exec",
