@@ -7,7 +7,8 @@ if TYPE_CHECKING:
     from outlast.aio import AsyncShell
     from outlast.errors import OutlastError
     from outlast.model import Cursor, Receipt, Result, Slice, Stdin, Task, Waited
-    from outlast.permissions import Approval, Policy
+    from outlast.permissions import Policy
+    from outlast.permissions.approval import Approval
     from outlast.shell import Shell
 
 __version__ = "0.1.0"
@@ -28,7 +29,7 @@ __all__ = [
 
 # Loaded when first used: a supervisor imports this package too, and must stay small.
 _HOMES = {
-    "Approval": "outlast.permissions",
+    "Approval": "outlast.permissions.approval",
     "Policy": "outlast.permissions",
     "AsyncShell": "outlast.aio",
     "Shell": "outlast.shell",

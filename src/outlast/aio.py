@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from outlast.conditions import Condition, UnderWay
     from outlast.gate import Ask
     from outlast.model import Cursor, Receipt, Result, Slice, Task
-    from outlast.permissions import Approval, Mode, Policy
+    from outlast.permissions import Mode, Policy
+    from outlast.permissions.approval import Approval
     from outlast.permissions.judge import Judgement
     from outlast.shell import Patience
     from outlast.watch import Watch

@@ -12,8 +12,8 @@ import os
 from outlast import asking
 from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, named
 from outlast.frozen import replaced
-from outlast.permissions import Approval, Policy, decide, policies, policyfile, ruling
-from outlast.permissions.finding import OWN_RULES, project_files
+from outlast.permissions import OWN_RULES, Policy, decide, policies, policyfile, project_files, ruling
+from outlast.permissions.approval import Approval
 from outlast.permissions.judge import Judgement, Known
 from outlast.store import snapshot
 from outlast.store.snapshot import ALIAS, FUNCTION, VARIABLE

@@ -33,8 +33,7 @@ from outlast.errors import (
 from outlast.executors.local import LocalExecutor
 from outlast.frozen import fields
 from outlast.model import STREAMS, Waited
-from outlast.permissions import MODES, YOLO, Policy, decide
-from outlast.permissions.finding import has_a_say
+from outlast.permissions import MODES, YOLO, Policy, decide, has_a_say
 from outlast.reading import Selection
 from outlast.sessions import Place, prepare
 from outlast.settings import Settings, default_home, development_commands, load

@@ -437,4 +437,3 @@ def test_killing_is_asked_about_by_a_coroutine(home: str, tmp_path: Path) -> Non
             assert (await shell.kill(task.task_id)).status == "killed"
 
     asyncio.run(main())
-

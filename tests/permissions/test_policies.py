@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from outlast import Policy, Shell
 from outlast.errors import BadInput, NeedsApproval, Refused
-from outlast.permissions import Layer, policies, policyfile, ruling
+from outlast.permissions import policies, policyfile, ruling
+from outlast.permissions.approval import Layer
 from outlast.permissions.judge import Rules
 from outlast.permissions.policies import READY, in_force, load
 from outlast.permissions.policyfile import BadPolicy

@@ -1,41 +1,32 @@
 """Whether a request may run. Only `decide` makes a `Grant`, and nothing runs without one.
 
 Deciding is pure: what the session has redefined comes as `Known`, a person's answer as the
-`Approval` that they said yes to. Nothing in here but `policyfile` touches a file. What judges is
-loaded only for a policy that has something to say: `yolo` costs nothing.
+`Approval` that they said yes to. Nothing below here but `policyfile` reads or writes a file.
+Every command line loads this module, so what judges is loaded only for a policy that has
+something to say: `yolo` costs nothing.
 """
 
 from __future__ import annotations
 
-from outlast.errors import NeedsApproval, Refused
+import os
+
 from outlast.frozen import frozen
 from outlast.model import Grant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Literal
 
     from outlast.model import Request
-    from outlast.permissions.judge import Judgement, Known, Part, Rules
+    from outlast.permissions.approval import Approval, Category, Layer
+    from outlast.permissions.judge import Known
 
-    Answer = Literal["yes", "no", "always"]
     Mode = Literal["default", "yolo"]
-    Category = Literal["run", "kill"]
 
 MODES = ("default", "yolo")
-CATEGORIES = ("run", "kill")
-
-
-@frozen
-class Layer:
-    """One voice among those that decide: the rules of one policy, or what is wrong with it."""
-
-    name: str
-    rules: Rules
-    broken: str = ""  # why its rules are not known: then everything asks
-    asks_all: bool = False  # also about what needs no rule
-    text_hazard: Callable[[str], str | None] | None = None  # for what no single simple command shows
+OWN_RULES = "policy.toml"  # in the state directory: the user's own rules, and what "always" writes to
+PROJECT_FILES = (".outlast/policy.toml", "outlast.policy.toml")
+_REPOSITORY = ".git"
 
 
 @frozen
@@ -48,26 +39,6 @@ class Policy:
 
 
 YOLO = Policy("yolo")
-
-
-@frozen
-class Approval:
-    """What somebody is asked about: answer "yes", "no" or "always"."""
-
-    category: Category
-    command: str
-    policy: str
-    judgement: Judgement | None
-    cwd: str = ""
-    description: str = ""
-    session: str = ""
-    task_ids: tuple[str, ...] = ()  # of what is to be killed
-    always: tuple[str, ...] = ()  # the allow rules that "always" writes; none: it counts for this time only
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """The parts of the line that need the yes; none if the policy asks whatever the line is."""
-        return tuple(part for part in self.judgement.parts if part.verdict == "ask") if self.judgement else ()
 
 
 def decide(
@@ -86,16 +57,17 @@ def decide(
     """
     if not policy.layers and "run" not in policy.asks:
         return Grant(request, policy.name)
-    from outlast.permissions import ruling
+    from outlast.errors import NeedsApproval, Refused
+    from outlast.permissions import approval, ruling
 
     ruled = ruling.rule(request.command, policy, known, shell)
     if ruled.judgement.verdict == "deny" or (mode == "yolo" and ruled.broken):
         raise Refused(ruling.denial(ruled, policy))
     if mode == "yolo" or (ruled.judgement.verdict == "allow" and "run" not in policy.asks):
         return Grant(request, policy.name, ruled.judgement)
-    if approved is not None and _is_for(approved, request, ruled.judgement, policy):
+    if approved is not None and approval.is_for(approved, request, policy.name, ruled.judgement):
         return Grant(request, policy.name, ruled.judgement, approved=True)
-    approval = Approval(
+    asked = approval.Approval(
         category="run",
         command=request.command,
         policy=policy.name,
@@ -105,9 +77,54 @@ def decide(
         session=request.session,
         always=ruling.always(request.command, policy, known, shell),
     )
-    raise NeedsApproval(ruling.question(ruled, policy, approval), approval)
+    raise NeedsApproval(ruling.question(ruled, policy, asked), asked)
 
 
-def _is_for(approved: Approval, request: Request, judgement: Judgement, policy: Policy) -> bool:
-    asked = (approved.category, approved.command, approved.policy, approved.judgement)
-    return asked == ("run", request.command, policy.name, judgement)
+# --- where policies are looked for -------------------------------------------------------
+
+
+def project_files(directory: str, home: str) -> tuple[str, ...]:
+    """The policy files of the project that a directory is part of, the nearest first.
+
+    A project reaches up to the root of its repository; without one it is the directory alone.
+    """
+    own = os.path.join(home, OWN_RULES)
+    found: list[str] = []
+    nearest = 0
+    here = directory
+    while True:
+        for name in PROJECT_FILES:
+            path = os.path.join(here, name)
+            if os.path.lexists(path) and path != own:
+                found.append(path)
+        if here == directory:
+            nearest = len(found)
+        if os.path.lexists(os.path.join(here, _REPOSITORY)):
+            return tuple(found)
+        above = os.path.dirname(here)
+        if above == here:
+            return tuple(found[:nearest])
+        here = above
+
+
+def own_rules(home: str) -> str:
+    """The file of the user's own rules, if there is one."""
+    path = os.path.join(home, OWN_RULES)
+    return path if os.path.lexists(path) else ""
+
+
+def has_a_say(home: str, policy: str, directory: str) -> bool:
+    """Whether anything may have something against a command in `directory`, where `policy` is the user's."""
+    if policy not in ("", "yolo"):
+        return True
+    own = own_rules(home)
+    return bool(own and may_deny(own)) or bool(directory and project_files(directory, home))
+
+
+def may_deny(path: str) -> bool:
+    """Whether a policy file can deny anything; one that only allows need not be read where all is allowed."""
+    try:
+        with open(path, "rb") as file:
+            return b"deny" in file.read(1 << 20)
+    except OSError:
+        return True

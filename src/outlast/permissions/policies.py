@@ -12,8 +12,8 @@ import os
 
 from outlast.errors import BadInput, named
 from outlast.frozen import replaced
-from outlast.permissions import YOLO, Layer, Policy
-from outlast.permissions.finding import own_rules
+from outlast.permissions import YOLO, Policy, own_rules
+from outlast.permissions.approval import Layer
 from outlast.permissions.guarded import fork_bomb, hazard
 from outlast.permissions.judge import Rules
 from outlast.permissions.policyfile import BadPolicy, PolicyFile, read

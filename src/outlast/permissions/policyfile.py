@@ -16,7 +16,7 @@ import stat
 
 from outlast.errors import BadInput, named
 from outlast.frozen import frozen
-from outlast.permissions import CATEGORIES
+from outlast.permissions.approval import CATEGORIES
 from outlast.permissions.judge import Rules, judge
 from outlast.permissions.ruling import STRICTNESS
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from outlast.permissions import Category
+    from outlast.permissions.approval import Category
     from outlast.permissions.judge import Verdict
 
 _KEYS = ("allow", "deny", "match", "not_match", "otherwise", "extends", "ask_always", "rule")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from outlast.errors import named
 from outlast.frozen import frozen, replaced
-from outlast.permissions.finding import OWN_RULES
+from outlast.permissions import OWN_RULES
 from outlast.permissions.judge import Judgement, Known, Part, judge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.permissions import Approval, Layer, Policy
+    from outlast.permissions import Policy
+    from outlast.permissions.approval import Approval, Layer
     from outlast.permissions.judge import Rules, Verdict
 
 STRICTNESS: dict[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}

@@ -10,7 +10,7 @@ from outlast.text import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.permissions import Answer, Approval
+    from outlast.permissions.approval import Answer, Approval
 
 _LONGEST = 2000  # characters of a line that are shown
 _ANSWERS: dict[str, Answer] = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}

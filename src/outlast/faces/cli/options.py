@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
-    from outlast.permissions import Answer, Approval
+    from outlast.permissions.approval import Answer, Approval
 
 
 class Parser(argparse.ArgumentParser):
