@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import string
 from pathlib import Path
 
@@ -196,6 +197,13 @@ def test_what_is_named_and_not_there_is_an_error(home: str, tmp_path: Path) -> N
     for wrong in ("gaurded", str(tmp_path / "missing.toml"), "missing.toml"):
         with pytest.raises(BadInput, match="There is no policy"):
             Shell.open(home=home, policy=wrong)
+
+
+def test_the_example_in_the_documentation_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "policies.md").read_text()
+    (example,) = re.findall(r"^```toml\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    policy = load(written(tmp_path / "p.toml", example), Settings())
+    assert [judged(line, policy) for line in ("npm run dev", "git push", "make")] == ["allow", "deny", "ask"]
 
 
 # --- which are in force ------------------------------------------------------------------
