@@ -87,7 +87,7 @@ class Gate:
     def judged(self, request: Request, known: Known) -> Judgement:
         """What would be decided, without asking anybody."""
         policy = self.policy_for(request.cwd)
-        found = ruling.rule(request.command, policy, known, self._shell_of(request)).judgement
+        found = ruling.rule_all(request, policy, known, self._shell_of(request)).judgement
         if found.verdict == "allow" and "run" in policy.asks and self._mode == "default":
             return replaced(found, verdict="ask")
         return found

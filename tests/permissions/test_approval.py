@@ -246,6 +246,14 @@ def test_variables_of_one_call_count(home: str, env: dict[str, str]) -> None:
         assert not shell.list()
 
 
+def test_a_function_among_the_variables_of_a_call_is_judged_everywhere(home: str) -> None:
+    with Shell.open(home=home, policy="guarded") as shell:
+        with pytest.raises(Refused, match="denies 'rm -rf /'"):
+            shell.run("ls", env={"BASH_FUNC_ls%%": "() { rm -rf /; }"})
+        assert shell.check("ls", env={"BASH_FUNC_ls%%": "() { rm -rf /; }"}).verdict == "deny"
+        assert shell.run("greet", env={"BASH_FUNC_greet%%": "() { echo hi; }"}).output == "hi\n"
+
+
 def test_another_shell_than_bash_asks(home: str, tmp_path: Path) -> None:
     fake = tmp_path / "bash"
     fake.write_text("#!/bin/sh\necho not bash\n")

@@ -218,6 +218,8 @@ HARMLESS = [
     "grep -r 'mkfs' docs",
     "git commit -m 'reboot; rm -rf /'",
     "a() { b | c & }; a",
+    "echo ':(){ :|:& };:'",
+    "git commit -m 'no more :(){ :|:& };: here'",
     # the session goes on being a shell
     "export A=1",
     "source venv/bin/activate",

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlast import Policy, Shell
+from outlast.asking import request
 from outlast.errors import BadInput, NeedsApproval, Refused
 from outlast.permissions import policies, policyfile, ruling
 from outlast.permissions.approval import Layer
@@ -33,6 +34,10 @@ LISTED = (
 
 def judged(line: str, policy: Policy) -> str:
     return rule(line, policy).judgement.verdict
+
+
+def offered(line: str, policy: Policy) -> tuple[str, ...]:
+    return ruling.always(request(line, session="s"), policy)
 
 
 def ready(name: str) -> Policy:
@@ -367,7 +372,7 @@ def quoted(word: str) -> str:
 @given(lines, lines)
 def test_an_always_rule_matches_exactly_what_was_asked(line: str, other: str) -> None:
     policy = ready("ask")
-    rules = ruling.always(line, policy)
+    rules = offered(line, policy)
     allowed = ruling.allowing(policy, rules)
     if rules:
         assert judged(line, allowed) == "allow"
@@ -387,8 +392,8 @@ def parts(line: str, policy: Policy) -> list[str]:
 @given(lines)
 def test_an_always_rule_widens_no_deny(line: str) -> None:
     denying = Policy("no", (Layer("no", Rules(deny=("prog *",))),))
-    assert ruling.always(line, denying) == ()
-    asked = ruling.always(line, ready("ask"))
+    assert offered(line, denying) == ()
+    asked = offered(line, ready("ask"))
     assert judged(line, ruling.allowing(denying, asked)) == "deny"
 
 
@@ -396,11 +401,11 @@ def test_an_always_rule_widens_no_deny(line: str) -> None:
     "line", ["ls *.py", "$x", "make > out", "PATH=. ls", "f() { ls; }", 'eval "$x"', "ls 'a", "source x"]
 )
 def test_where_no_exact_rule_helps_always_is_not_offered(line: str) -> None:
-    assert ruling.always(line, ready("ask")) == ()
+    assert offered(line, ready("ask")) == ()
 
 
 def test_every_part_that_asks_gets_a_rule_of_its_own() -> None:
-    assert ruling.always("make all && ./deploy --now | cat", ready("allowlist")) == ("./deploy --now",)
+    assert offered("make all && ./deploy --now | cat", ready("allowlist")) == ("./deploy --now",)
 
 
 def test_remembering_keeps_what_is_there(tmp_path: Path) -> None:

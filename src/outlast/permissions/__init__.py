@@ -60,7 +60,7 @@ def decide(
     from outlast.errors import NeedsApproval, Refused
     from outlast.permissions import approval, ruling
 
-    ruled = ruling.rule(request.command, policy, known, shell)
+    ruled = ruling.rule_all(request, policy, known, shell)
     if ruled.judgement.verdict == "deny" or (mode == "yolo" and ruled.broken):
         raise Refused(ruling.denial(ruled, policy))
     if mode == "yolo" or (ruled.judgement.verdict == "allow" and "run" not in policy.asks):
@@ -75,7 +75,7 @@ def decide(
         cwd=request.cwd,
         description=request.description,
         session=request.session,
-        always=ruling.always(request.command, policy, known, shell),
+        always=ruling.always(request, policy, known, shell),
     )
     raise NeedsApproval(ruling.question(ruled, policy, asked), asked)
 

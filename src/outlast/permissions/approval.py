@@ -6,7 +6,7 @@ from outlast.frozen import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Literal
 
     from outlast.model import Request
@@ -26,7 +26,8 @@ class Layer:
     rules: Rules
     broken: str = ""  # why its rules are not known: then everything asks
     asks_all: bool = False  # also about what needs no rule
-    text_hazard: Callable[[str], str | None] | None = None  # for what no single simple command shows
+    # For what no single simple command shows: called with the line and the commands in it.
+    text_hazard: Callable[[str, Sequence[str]], str | None] | None = None
 
 
 @frozen

@@ -45,9 +45,12 @@ def hazard(home: str) -> Callable[[tuple[str | None, ...]], str | None]:
     return look
 
 
-def fork_bomb(line: str) -> str | None:
-    """A function that only runs itself twice, in the background."""
-    return "it starts itself again and again until the machine stands still" if _FORK_BOMB.search(line) else None
+def fork_bomb(line: str, commands: Sequence[str]) -> str | None:
+    """A function that only runs itself twice, in the background; not the text of one between quotes."""
+    found = _FORK_BOMB.search(line)
+    if found and sum(command == found[1] for command in commands) >= 2:
+        return "it starts itself again and again until the machine stands still"
+    return None
 
 
 # --- words -------------------------------------------------------------------------------

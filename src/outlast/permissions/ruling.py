@@ -9,6 +9,9 @@ from outlast.permissions.judge import Judgement, Known, Part, judge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from outlast.model import Request
     from outlast.permissions import Policy
     from outlast.permissions.approval import Approval, Layer
     from outlast.permissions.judge import Rules, Verdict
@@ -36,13 +39,29 @@ def rule(line: str, policy: Policy, known: Known | None = None, shell: str = "ba
     return Ruled(Judgement(strictest.verdict, _together(strictest, others)), layer.name, broken)
 
 
+def rule_all(request: Request, policy: Policy, known: Known | None, shell: str) -> Ruled:
+    """What is to be said of a request: of its line, and of the functions that it gives the shell by its variables."""
+    ruled = rule(request.command, policy, known, shell)
+    for definition in functions_given(request.env):
+        other = rule(definition, policy, known, shell)
+        first = max(ruled, other, key=lambda one: STRICTNESS[one.judgement.verdict])
+        together = Judgement(first.judgement.verdict, (*ruled.judgement.parts, *other.judgement.parts))
+        ruled = replaced(first, judgement=together)
+    return ruled
+
+
+def functions_given(env: Mapping[str, str]) -> list[str]:
+    """The definitions of functions that stand among variables, as bash passes them on."""
+    return [f"{name[10:].removesuffix('%%')} {value}" for name, value in env.items() if name.startswith("BASH_FUNC_")]
+
+
 def _by_layer(line: str, layer: Layer, known: Known, shell: str) -> Judgement:
     if layer.broken:
         return Judgement("ask", (Part(line, "ask", "", layer.broken, 0, ""),))
     judgement = judge(line, layer.rules, known, shell=shell)
     if layer.asks_all:
         judgement = _all_asked(judgement, layer.rules)
-    if layer.text_hazard and (why := layer.text_hazard(line)):
+    if layer.text_hazard and (why := layer.text_hazard(line, [part.command for part in judgement.parts])):
         return Judgement("deny", (*judgement.parts, Part(line, "deny", "", why, 0, "")))
     return judgement
 
@@ -76,19 +95,19 @@ def _together(strictest: Judgement, others: list[Judgement]) -> tuple[Part, ...]
 # --- what "always" would write -----------------------------------------------------------
 
 
-def always(line: str, policy: Policy, known: Known | None = None, shell: str = "bash") -> tuple[str, ...]:
+def always(request: Request, policy: Policy, known: Known | None = None, shell: str = "bash") -> tuple[str, ...]:
     """The narrowest allow rules after which the line is not asked about any more; none if there are none.
 
     A rule is the exact text of one part. One that holds a `*` would match more than that.
     """
     if "run" in policy.asks or any(layer.broken for layer in policy.layers):
         return ()
-    asked = [part.command for part in rule(line, policy, known, shell).judgement.parts if part.verdict == "ask"]
-    patterns = tuple(dict.fromkeys(asked))
+    ruled = rule_all(request, policy, known, shell).judgement
+    patterns = tuple(dict.fromkeys(part.command for part in ruled.parts if part.verdict == "ask"))
     if not patterns or any("*" in one or not one.strip() or not one.isprintable() for one in patterns):
         return ()
     # The judge itself says whether they are enough: no rule helps against what cannot be analysed.
-    helps = rule(line, allowing(policy, patterns), known, shell).judgement.verdict == "allow"
+    helps = rule_all(request, allowing(policy, patterns), known, shell).judgement.verdict == "allow"
     return patterns if helps else ()
 
 
