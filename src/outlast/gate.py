@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from outlast.model import Grant, Launch, Request
     from outlast.permissions import Mode
     from outlast.settings import Settings
+    from outlast.store.sessionfile import Sessions
     from outlast.store.snapshot import Snapshot, State
 
     Ask = Callable[[Approval], object]
 
+_POLICY = "OUTLAST_POLICY"
 _TRIES = 20  # a session that changes this often while one line is judged is not one to judge in
 _FUNCTION = ("BASH_FUNC_", "%%")  # how a function stands among the variables
 _OWN = (b"OLDPWD", b"SHLVL")  # change by themselves
@@ -37,9 +39,11 @@ _OWN = (b"OLDPWD", b"SHLVL")  # change by themselves
 class Gate:
     """One policy in force, how strictly it is taken, and whom to ask."""
 
-    def __init__(self, home: str, settings: Settings, call: str | Policy | None, mode: Mode, ask: Ask | None) -> None:
+    def __init__(
+        self, home: str, settings: Settings, call: str | Policy | None, mode: Mode, ask: Ask | None, around: Around
+    ) -> None:
         self._home, self._settings, self._call = home, settings, call
-        self._mode, self._ask = mode, ask
+        self._mode, self._ask, self._around = mode, ask, around
         self._opened_in = asking.here()
         self._policies: dict[str, Policy] = {}
         self._added: tuple[str, ...] = ()  # what "always" was said to since
@@ -55,21 +59,30 @@ class Gate:
 
     # --- run -----------------------------------------------------------------------------
 
-    def granted(
-        self, request: Request, state: Callable[[], Snapshot | None], around: Around, prepare: Callable[[Grant], Launch]
-    ) -> tuple[Grant, Launch]:
+    def granted(self, request: Request, prepare: Callable[[Grant], Launch]) -> tuple[Grant, Launch]:
         """A grant, after asking if need be, and the launch for it, in the very state that it was judged in."""
         approved: Approval | None = None
+        handed_on = self._handed_on(request)
         for _ in range(_TRIES):
-            found = state()
-            known = around.known(found, request.env)
-            grant, approved = self._decided(request, known, approved)
+            found = self._around.snapshot()
+            where = request.cwd or (found.directory if found else self._opened_in)
+            known = self._around.known(found, request.env)
+            grant, approved = self._decided(handed_on, known, where, approved)
             launch = prepare(grant)
             if not launch.state or (found is not None and launch.snapshot == found.mark):
                 return grant, launch
         raise SessionBusy("The session changes faster than a command can be judged; try again when less runs in it.")
 
-    def _decided(self, request: Request, known: Known, approved: Approval | None) -> tuple[Grant, Approval | None]:
+    def _handed_on(self, request: Request) -> Request:
+        """The request with our policy among its variables: an `outlast run` in the command is under it, too."""
+        name = policies.handed_on(self._call)
+        if not name or _POLICY in request.env or os.environ.get(_POLICY):
+            return request
+        return replaced(request, env={**request.env, _POLICY: name})
+
+    def _decided(
+        self, request: Request, known: Known, where: str, approved: Approval | None
+    ) -> tuple[Grant, Approval | None]:
         shell = self._shell_of(request)
         policy = self.policy_for(request.cwd)
         try:
@@ -77,16 +90,17 @@ class Gate:
         except NeedsApproval as asked:
             if not isinstance(asked.approval, Approval) or self._ask is None:
                 raise
-            approval = replaced(asked.approval, cwd=request.cwd or self._opened_in)
+            approval = replaced(asked.approval, cwd=where)
             always = self._answered(approval)
         if always:
             self._remember(approval.always)
         # The rule that was just written is no reason to judge otherwise than what was said yes to.
         return decide(request, policy, known, shell=shell, mode=self._mode, approved=approval), approval
 
-    def judged(self, request: Request, known: Known) -> Judgement:
+    def judged(self, request: Request) -> Judgement:
         """What would be decided, without asking anybody."""
         policy = self.policy_for(request.cwd)
+        known = self._around.known(self._around.snapshot(), request.env)
         found = ruling.rule_all(request, policy, known, self._shell_of(request)).judgement
         if found.verdict == "allow" and "run" in policy.asks and self._mode == "default":
             return replaced(found, verdict="ask")
@@ -131,7 +145,11 @@ class Gate:
     def _answered(self, approval: Approval) -> bool:
         """Ask: whether the answer was always. Anything that is not a yes is a no."""
         assert self._ask is not None
-        answer = self._ask(approval)
+        try:
+            answer = self._ask(approval)
+        except Exception as error:
+            error.of_the_caller = True  # type: ignore[attr-defined] # told as it is, also if it looks like one of ours
+            raise
         if answer in ("yes", "always"):
             return answer == "always"
         what = f"end {', '.join(approval.task_ids)}" if approval.category == "kill" else named(approval.command)
@@ -155,19 +173,36 @@ class Gate:
 class Around:
     """What a line meets when it runs: the session's functions, aliases and variables, and what only this call has."""
 
-    def __init__(self, environ: Mapping[str, str], beginning: Callable[[], State]) -> None:
-        self._environ, self._beginning = environ, beginning
+    def __init__(self, sessions: Callable[[], Sessions], state: Callable[[], str]) -> None:
+        self._sessions, self._state = sessions, state
+        self._last: tuple[str, Known] | None = None  # by the mark of a snapshot, which never changes
+
+    def snapshot(self) -> Snapshot | None:
+        """The state that the next command begins with; none if it begins with none, or anew."""
+        try:
+            return self._sessions().read(self._state()) if self._state() else None
+        except (FileNotFoundError, NotADirectoryError, snapshot.Damaged):
+            return None
 
     def known(self, found: Snapshot | None, env: Mapping[str, str]) -> Known:
-        state: State = found.state() if found else {}
-        changed = _changed(state, self._beginning()) if found else set()
-        inherited = found.environ if found else self._environ
+        """What is not as its name says, in this state and with these variables of a call."""
+        of_session = self._of_session(found) if found else Known(functions=frozenset(_functions(os.environ)))
+        given = {name for name in env if not name.startswith(_FUNCTION[0])}
         return Known(
-            functions=frozenset(_names(state, FUNCTION) | _functions(inherited) | _functions(env)),
-            aliases=frozenset(_names(state, ALIAS)),
-            variables=frozenset(changed | {name for name in env if not name.startswith(_FUNCTION[0])}),
-            path_changed="PATH" in changed or "PATH" in env,
+            functions=of_session.functions | _functions(env),
+            aliases=of_session.aliases,
+            variables=of_session.variables | given,
+            path_changed=of_session.path_changed or "PATH" in given,
         )
+
+    def _of_session(self, found: Snapshot) -> Known:
+        if self._last is None or self._last[0] != found.mark:
+            state = found.state()
+            changed = _changed(state, self._sessions().beginning(self._state()))
+            functions = frozenset(_names(state, FUNCTION) | _functions(found.environ))
+            known = Known(functions, frozenset(_names(state, ALIAS)), frozenset(changed), "PATH" in changed)
+            self._last = found.mark, known
+        return self._last[1]
 
 
 def _names(state: State, kind: str) -> set[str]:

@@ -49,11 +49,10 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from outlast.conditions import Condition, UnderWay
-    from outlast.gate import Around, Ask, Gate
+    from outlast.gate import Ask, Gate
     from outlast.model import Cursor, Grant, Launch, Receipt, Request, Result, SessionState, Slice, Stdin, Task
     from outlast.permissions import Mode
     from outlast.permissions.judge import Judgement
-    from outlast.store.snapshot import Snapshot
 
     Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -71,6 +70,8 @@ def _telling(verb: Verb) -> Verb:
         try:
             return verb(*args, **how)
         except OSError as error:
+            if hasattr(error, "of_the_caller"):
+                raise
             what = f" ({error.filename})" if error.filename else ""
             raise SystemRefused(f"The system refused what is needed: {error.strerror}{what}; try again.") from None
         except sqlite3.Error as error:
@@ -235,7 +236,7 @@ class Shell:
         if gate is None:
             grant = decide(request, YOLO)
             return grant, self._prepared(grant, keeps)
-        return gate.granted(request, self._snapshot, self._around(), lambda grant: self._prepared(grant, keeps))
+        return gate.granted(request, lambda grant: self._prepared(grant, keeps))
 
     def _gate(self, cwd: str = "") -> Gate | None:
         """Who judges a command in this directory; nobody if all is allowed."""
@@ -250,23 +251,10 @@ class Shell:
         calm = self._call_policy in (None, YOLO, YOLO.name)
         if calm and not has_a_say(self._home, self.settings.policy, here):
             return None
-        from outlast.gate import Gate  # and all that judges
+        from outlast.gate import Around, Gate  # and all that judges
 
-        return Gate(self._home, self.settings, self._call_policy, self._mode, self._ask)
-
-    def _snapshot(self) -> Snapshot | None:
-        """The state that the next command begins with; none if it begins with none."""
-        from outlast.store.snapshot import Damaged
-
-        try:
-            return self.sessions.read(self._state) if self._state else None
-        except (FileNotFoundError, NotADirectoryError, Damaged):
-            return None  # it begins anew
-
-    def _around(self) -> Around:
-        from outlast.gate import Around
-
-        return Around(os.environ, lambda: self.sessions.beginning(self._state))
+        around = Around(lambda: self.sessions, lambda: self._state)
+        return Gate(self._home, self.settings, self._call_policy, self._mode, self._ask, around)
 
     @property
     def policy(self) -> str:
@@ -288,7 +276,7 @@ class Shell:
 
         request = asking.request(command, session=self.session, cwd=cwd, env=env, shell=shell)
         gate = self._gate(request.cwd)
-        return unjudged() if gate is None else gate.judged(request, self._around().known(self._snapshot(), request.env))
+        return unjudged() if gate is None else gate.judged(request)
 
     def _prepared(self, grant: Grant, keeps: bool) -> Launch:
         """What exactly runs for a grant now, in this session's state."""

@@ -129,6 +129,24 @@ def test_an_exception_in_the_callback_runs_nothing(home: str) -> None:
         assert not shell.list()
 
 
+def test_the_callers_own_trouble_is_told_as_it_is(home: str) -> None:
+    def ask(approval: Approval) -> str:
+        raise ConnectionResetError("the client is gone")
+
+    with Shell.open(home=home, policy="ask", ask=ask) as shell, pytest.raises(ConnectionResetError, match="is gone"):
+        shell.run("true")
+
+
+def test_what_runs_outlast_by_itself_is_under_the_same_policy(home: str, tmp_path: Path) -> None:
+    path = asking_policy(tmp_path, 'otherwise = "allow"\n')
+    for policy, passed_on in (("guarded", "guarded"), (path, path), ("yolo", "")):
+        with Shell.open(home=home, session="s", policy=policy) as shell:
+            assert shell.run("echo $OUTLAST_POLICY").output == f"{passed_on}\n"
+            assert shell.run("echo $OUTLAST_POLICY", env={"OUTLAST_POLICY": "ask"}).output == "ask\n"
+    with Shell.open(home=home, session="s") as shell:  # the session does not remember it
+        assert shell.run("echo $OUTLAST_POLICY").output == "\n"
+
+
 def test_where_nobody_can_be_asked_the_refusal_says_so_and_what_would_allow_it(home: str) -> None:
     with Shell.open(home=home, policy="ask") as shell:
         with pytest.raises(NeedsApproval) as caught:

@@ -122,6 +122,13 @@ def lenient(which: str, settings: Settings, *, is_project: bool = False) -> Poli
         return Policy(which, (Layer(which, Rules(), broken=why[:1].lower() + why[1:]),))
 
 
+def handed_on(call: str | Policy | None) -> str:
+    """How the policy of a call is named for others; empty if it cannot be, or need not."""
+    if not isinstance(call, str) or call == YOLO.name:
+        return ""
+    return os.path.abspath(os.path.expanduser(call)) if is_file(call) else call
+
+
 def in_force(home: str, settings: Settings, call: str | Policy | None, projects: Sequence[str] = ()) -> Policy:
     """All that has a say, as one policy."""
     spoken: list[Policy] = [lenient(settings.policy, settings)] if settings.policy else []
