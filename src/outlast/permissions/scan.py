@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from outlast.permissions.patterns import UNKNOWN
-from outlast.permissions.quoting import ansi_c
+from outlast.permissions.quoting import ansi_c, quoted
 from outlast.permissions.variables import may_assign
 
 DEEPEST = 64
@@ -23,6 +23,8 @@ _IN_DOCUMENT = re.compile(r"[^\\$`]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
 _CONSTANT = re.compile(r"(?:\s|0[xX][0-9a-fA-F]+|[0-9]+(?:#[0-9a-zA-Z@_]+)?(?![A-Za-z_])|[-+*/%<>=!&|^~?:,;()])*")
+_BLANK = re.compile(r"\s")
+_DULL = re.compile(r"[^\\$`\"'<>()\[\]{}]+")
 _INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*")
 _ANSI = re.compile(r"[^'\\]*(?:\\.[^'\\]*)*", re.DOTALL)
 _BACKTICK = re.compile(r"[^`\\]*(?:\\.[^`\\]*)*", re.DOTALL)
@@ -40,21 +42,31 @@ class Unreadable(Exception):
 class Word:
     """One word. `text` is its value, with `UNKNOWN` for what only a run can tell."""
 
-    __slots__ = ("at", "end", "glob", "lead", "quoted", "source", "splits", "text", "unknown")
+    unknown = False  # holds a variable or a substitution
+    glob = False  # holds a glob, a brace expansion or a tilde
+    splits = False  # may become several words, or none
+    quoted = False
+    shape = ""  # how it stands in canonical text, once somebody asked
 
     def __init__(self, text: str, at: int, end: int) -> None:
-        self.text = self.source = text  # `source` is how it was written, if that is not its value
+        self.text = self.source = self.lead = text
+        # `source` is how it was written, if that is not its value; `lead` is what it certainly begins with.
         self.at = at
         self.end = end
-        self.unknown = False  # holds a variable or a substitution
-        self.glob = False  # holds a glob, a brace expansion or a tilde
-        self.splits = False  # may become several words, or none
-        self.quoted = False
-        self.lead = text  # what it certainly begins with
 
     @property
     def static(self) -> bool:
         return not (self.unknown or self.glob)
+
+    @property
+    def canonical(self) -> str:
+        """How it stands in the text that patterns are compared with."""
+        if not self.shape:
+            if not self.unknown:
+                self.shape = quoted(self.text)
+            else:
+                self.shape = f"'{self.text}'" if _BLANK.search(self.text) else self.text
+        return self.shape
 
     @property
     def value(self) -> str | None:
@@ -413,9 +425,7 @@ class Scanner:
                 return True
             nested += (char == opener) - (char == closer[0])
             self._inside_expansion(pieces, char, quoted=False)
-        if closer == "]":
-            raise Unreadable(f"{what} is not closed")
-        return False
+        raise Unreadable(f"{what} is not closed")
 
     def arithmetic_command(self) -> bool:
         return self._arithmetic("))", "(( ))")
@@ -447,6 +457,9 @@ class Scanner:
             self._single(pieces)
         elif char in "<>" and not quoted and self.text[self.at + 1 : self.at + 2] == "(":
             self._process(pieces)
+        elif match := _DULL.match(self.text, self.at):
+            pieces.parts.append(match[0])
+            self.at = match.end()
         else:
             pieces.parts.append(char)
             self.at += 1

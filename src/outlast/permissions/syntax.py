@@ -17,6 +17,11 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
 _ELEMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\[")
 _ELEMENT_SET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[.*?\]\+?=", re.DOTALL)
 _RESERVED_AT = re.compile(r"(?:\[\[|[!{}]|[a-z]+)(?=[ \t\n;&|()<>]|\Z)")
+# A command of plain words and nothing else: most of them are like this, and they need no further reading.
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:,+@%^=-]+")
+_PLAIN_COMMAND = re.compile(
+    r"([A-Za-z0-9_./:,+@%^-]+)(?:[ \t]+[A-Za-z0-9_./:,+@%^=-]+)*[ \t]*(?=[;\n|)]|&(?!>)|\Z)"
+)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 _EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
@@ -152,17 +157,31 @@ class Reader(Scanner):
             char = self.peek()
             if not char or char == ")":
                 return char
-            if self.peek(2) in (";;", ";&"):
+            if char == ";" and self.peek(2) in (";;", ";&"):
                 return ";;"
-            if (word := self.reserved()) in _CLOSING:
-                return word
-            self._pipeline()
+            if not self._plain(fed=False):
+                if (word := self.reserved()) in _CLOSING:
+                    return word
+                self._pipeline()
+            elif self.peek() == "|" and self.peek(2) != "||":
+                self._rest_of_pipeline()
             self._separator()
+
+    def _plain(self, fed: bool) -> bool:
+        """A command of plain words, if one begins here."""
+        match = _PLAIN_COMMAND.match(self.text, self.at)
+        if not match or match[1] in RESERVED:
+            return False
+        command = Command(self.base + self.at, self.depth, self.inside, fed)
+        command.words = [Word(word[0], *word.span()) for word in _PLAIN_WORD.finditer(self.text, self.at, match.end())]
+        self.found.append(command)
+        self.at = match.end()
+        return True
 
     def _separator(self) -> None:
         self.blanks()
         char = self.peek()
-        if char in ("", "\n", ")") or self.peek(2) in (";;", ";&"):
+        if char in ("", "\n", ")") or (char == ";" and self.peek(2) in (";;", ";&")):
             return
         if char not in ";&|":
             raise Unreadable(f"{char} stands where a command should have ended")
@@ -191,11 +210,13 @@ class Reader(Scanner):
     # --- commands ----------------------------------------------------------------------------
 
     def _pipeline(self) -> None:
-        fed = False
         self.keyword = False
         self._before()
+        self._command(fed=False)
+        self._rest_of_pipeline()
+
+    def _rest_of_pipeline(self) -> None:
         while True:
-            self._command(fed)
             self.blanks()
             if self.peek() != "|" or self.peek(2) == "||":
                 return
@@ -205,7 +226,8 @@ class Reader(Scanner):
             self.at += 1
             self._not_continued()
             self.lines()
-            fed = True
+            if not self._plain(fed=True):
+                self._command(fed=True)
 
     def _before(self) -> None:
         """`!` and `time`, which stand before a pipeline."""
