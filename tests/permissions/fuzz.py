@@ -35,8 +35,10 @@ EVIL = {
 }  # fmt: skip
 _CANARY = '#!/bin/sh\necho "$(/bin/cat /tmp/state/now) $0 $*" >> /tmp/state/hits\n'
 _GIT = """#!/bin/sh
+skip=
 for word in "$@"; do
-    case $word in push) exec /tmp/state/canary git push ;; esac
+    case $word in -C | -c) skip=1; continue ;; -*) continue ;; push) [ "$skip" ] || exec /tmp/state/canary git push ;; *) [ "$skip" ] || break ;; esac
+    skip=
 done
 exec /tmp/state/git.real "$@"
 """

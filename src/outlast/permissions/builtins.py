@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from outlast.permissions.getopt import Grammar, parse
 from outlast.permissions.scan import Word
-from outlast.permissions.variables import may_assign, steers
+from outlast.permissions.variables import is_harmless, steers
 
 _NEUTRAL = frozenset([":", "true", "false", "break", "continue", "return", "exit", "wait"])
 _NUMERIC = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge"])
@@ -102,7 +102,7 @@ def _declares(words: list[Word]) -> Doubt | None:
         name = word.text.partition("=")[0].rstrip("+")
         if "[" in word.text.partition("=")[0]:
             return "a subscript is evaluated as arithmetic", word.text
-        if not (word.static and may_assign(name)):
+        if not (word.static and is_harmless(name)):
             return f"it sets {name}" if word.lead.startswith(name) else "what it sets is not known", ""
     return None
 

@@ -72,6 +72,8 @@ _BAD_LONG = (
     "strategy",
     "gpg-program",
     "upload-archive",
+    "export-marks",
+    "web",
 )
 # Not bad, although they begin like one that is.
 _FINE = frozenset(

@@ -85,6 +85,7 @@ INTERPRETERS: dict[str, Language] = {
 }
 # Editors and calculators that read commands from their standard input, whatever file they are given.
 _READS_COMMANDS = frozenset("ed red ex vi vim view nvim rvim rview dc gnuplot mongosh mongo sqlplus".split())
+_READS_STATEMENTS = frozenset("sqlite3 mysql mariadb psql sqlplus redis-cli ftp lftp sftp telnet gdb lldb".split())
 _EDITORS = frozenset(
     "vim vi view nvim ex gvim vimdiff rvim rview nano pico micro hx helix kak joe ne emacs emacsclient xemacs ed red".split()
 )
@@ -119,6 +120,8 @@ def _abbreviates(name: str, language: Language) -> bool:
 
 def reads_program(words: list[Word], name: str, fed: bool) -> bool:
     """Whether an interpreter takes its program from the standard input."""
+    if fed and name in _READS_STATEMENTS:
+        return True
     short = name if name in INTERPRETERS else name.rstrip("0123456789.")
     if short not in INTERPRETERS or short in (".", "source"):
         return False

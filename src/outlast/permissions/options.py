@@ -29,6 +29,7 @@ def offences(words: list[Word]) -> list[Offence]:
         return found + special(words)
     if name in INTERPRETERS or (name := name.rstrip("0123456789.")) in INTERPRETERS:
         return found + interpreter_offences(words, name)
+    found += [(1, words[1].text, f"{name} {words[1].text} runs or loads code") for one in _FIRST.get(name, ()) if words[1:] and words[1].text == one]
     tool = TOOLS.get(name)
     return found + (_by_table(words, tool)[0] if tool else _generic(words))
 
@@ -79,7 +80,7 @@ def _abbreviates(name: str, tool: Tool) -> bool:
 
 _SUSPICIOUS = re.compile(
     r"--?(?:exec(?:ute)?|eval|pre|preload|plugins?|shell|pager|editor|output|outfile|out-file|output-file|command|cmd|rsh|hook|require|load|load-extension"
-    r"|init-script|startup|on-[a-z-]+|run-command|script-shell)(?:=.*)?",
+    r"|init-script|startup|on-[a-z-]+|run-command|script-shell)(?:=.*)?|(?:EXEC|SYSTEM|exec|system):.*",
     re.DOTALL,
 )
 
@@ -91,10 +92,24 @@ def _generic(words: list[Word]) -> list[Offence]:
     return [
         (index, word.text.partition("=")[0], f"{word.text.partition('=')[0]} may run a program or write something")
         for index, word in enumerate(words)
-        if word.text.startswith("-") and _SUSPICIOUS.fullmatch(word.text)
+        if _SUSPICIOUS.fullmatch(word.text)
     ]
 
 
+# First operands that run or load code.
+_FIRST: dict[str, tuple[str, ...]] = {
+    "cargo": ("install", "login", "publish"),
+    "gh": ("alias", "extension", "ext", "config", "codespace", "cs"),
+    "systemctl": ("edit", "set-environment", "import-environment", "link"),
+    "aws": ("configure",),
+    "gem": ("install", "exec"),
+    "brew": ("install", "sh", "edit", "services"),
+    "pip": ("config",),
+    "docker": ("build", "buildx", "plugin"),
+    "yarn": ("create", "config", "plugin"),
+    "pnpm": ("create", "config", "add"),
+    "terraform": ("apply", "destroy", "console"),
+}
 # None of their options runs or writes anything.
 _PLAIN = frozenset(
     "echo cat ls pwd grep egrep fgrep zgrep wc head tail cut tr comm join paste nl od fold fmt expand unexpand cksum md5sum sha1sum sha256sum "
@@ -247,7 +262,7 @@ def _ssh(words: list[Word]) -> list[Offence]:
 
 
 _CC_BAD = re.compile(
-    r"-(?:wrapper|B.*|fplugin.*|specs=.*|-specs.*|o.*|Xlinker|Wl,.*|Xclang|Xassembler|Wa,.*|Xpreprocessor|Wp,.*|fuse-ld.*|-ld-path.*|MF.*|MD|MMD|aux-info"
+    r"-(?:wrapper|B.*|fplugin.*|specs.*|-specs.*|o.*|Xlinker|Wl,.*|Xclang|Xassembler|Wa,.*|Xpreprocessor|Wp,.*|fuse-ld.*|-ld-path.*|MF.*|MD|MMD|aux-info"
     r"|save-temps.*|dump.*|d[A-Z].*|fdump.*|load|-config.*|fpass-plugin.*|T.*|-sysroot.*|isysroot|ivfsoverlay|gcc-toolchain.*|-gcc-toolchain.*"
     r"|fprofile.*|ftest-coverage|-coverage|fmodule.*|fcallgraph.*|working-directory.*|no-canonical-prefixes|fdebug.*|ftime.*|-output.*|-for-linker.*"
     r"|-prefix.*|-include-barrier|-write.*|fstack-usage|gsplit-dwarf|E)",

@@ -11,7 +11,7 @@ import re
 
 from outlast.permissions.patterns import UNKNOWN
 from outlast.permissions.quoting import ansi_c, quoted
-from outlast.permissions.variables import may_assign
+from outlast.permissions.variables import is_harmless
 
 DEEPEST = 64
 
@@ -452,9 +452,7 @@ class Scanner:
         elif char == '"':
             self._double(pieces)
         elif char == "'":
-            if quoted:
-                raise Unreadable("a single quote inside ${ } inside double quotes means different things")
-            self._single(pieces)
+            self._single_inside(pieces, quoted)
         elif char in "<>" and not quoted and self.text[self.at + 1 : self.at + 2] == "(":
             self._process(pieces)
         elif match := _DULL.match(self.text, self.at):
@@ -463,6 +461,15 @@ class Scanner:
         else:
             pieces.parts.append(char)
             self.at += 1
+
+    def _single_inside(self, pieces: _Pieces, quoted: bool) -> None:
+        if not quoted:
+            self._single(pieces)
+            return
+        # It quotes in a pattern and is a plain character in a default value. Whatever runs in either case is found.
+        self.problem("a single quote inside ${ } inside double quotes means different things", hides=True)
+        pieces.parts.append("'")
+        self.at += 1
 
     def _until(self, closer: str, quoted: bool) -> _Pieces:
         pieces = _Pieces()
@@ -540,7 +547,7 @@ class Scanner:
             self._judge_arithmetic(offset, begin)
             return
         if operator == "=" or (operator == ":" and following == "="):
-            if not may_assign(name):
+            if not is_harmless(name):
                 self.problem(f"it assigns {name}", at=start)
         elif operator in "/^,":
             self.bashisms = True

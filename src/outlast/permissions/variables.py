@@ -6,9 +6,7 @@ import re
 
 _HARMLESS = re.compile(
     r"LANG|LANGUAGE|LC_[A-Z]+|TZ|TERM|COLORTERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|CI|NODE_ENV"
-    r"|RAILS_ENV|RACK_ENV|APP_ENV|FLASK_ENV|RUST_BACKTRACE|RUST_LOG|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED"
-    r"|PYTHONIOENCODING|PYTHONUTF8|DEBIAN_FRONTEND|SOURCE_DATE_EPOCH|GIT_TERMINAL_PROMPT|GIT_OPTIONAL_LOCKS|DEBUG|VERBOSE"
-    r"|CARGO_TERM_COLOR|PY_COLORS|TF_CPP_MIN_LOG_LEVEL|OMP_NUM_THREADS|CUDA_VISIBLE_DEVICES"
+    r"|RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|DEBIAN_FRONTEND|SOURCE_DATE_EPOCH"
 )
 # Read by the shell, the loader or by many programs as a path, a program, an option or code.
 _STEERING = re.compile(
@@ -31,8 +29,3 @@ def is_harmless(name: str) -> bool:
 def steers(name: str) -> bool:
     """Whether its value can make an allowed command do something else."""
     return not is_harmless(name) and _STEERING.fullmatch(name) is not None
-
-
-def may_assign(name: str) -> bool:
-    """Whether it may be set for the rest of the session without a question."""
-    return is_harmless(name)
