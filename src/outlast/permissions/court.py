@@ -10,12 +10,14 @@ from outlast.permissions.judge import Known, Part, Rules, Verdict
 from outlast.permissions.options import offences, spelled
 from outlast.permissions.patterns import UNKNOWN, Pattern, compiled, could_match, matches
 from outlast.permissions.quoting import quoted
-from outlast.permissions.scan import DEEPEST, Word
+from outlast.permissions.scan import DEEPEST
 from outlast.permissions.secondopinion import bash_reads, disagreement
-from outlast.permissions.shells import Code, Run, Wrapped, base
-from outlast.permissions.syntax import Command, Redirection, Text, read
+from outlast.permissions.simple import Command, Redirection
+from outlast.permissions.syntax import Text, read
 from outlast.permissions.variables import is_harmless, steers
+from outlast.permissions.words import Problem, Word
 from outlast.permissions.wrappers import LOOSE, unwrap
+from outlast.permissions.wrapping import Code, Run, Wrapped, base
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
@@ -61,7 +63,7 @@ class Court:
         self.say("ask", command, why)
 
     def doubt(self, command: str, why: str, *, hides: bool) -> None:
-        """Something that is not known. Where everything is allowed by default it counts only if it can hide something."""
+        """Something is not known. Where all is allowed by default it counts only if it can hide something."""
         if hides or not self.lenient:
             self.ask(command, why)
 
@@ -104,14 +106,13 @@ class Court:
         elif text.bashisms and base(shell) not in ("bash", "rbash"):
             self.doubt("", f"{shell} may read it in another way than bash", hides=False)
         outer = (self.depth, self.inside)
-        items: list[object] = sorted([*text.commands, *text.problems], key=lambda item: item.at)
-        for item in items:
+        items: list[Command | Problem] = [*text.commands, *text.problems]
+        for item in sorted(items, key=lambda one: one.at):
+            self.depth, self.inside = item.depth, item.inside
             if isinstance(item, Command):
-                self.depth, self.inside = item.depth, item.inside
                 self.command(item)
             else:
-                self.depth, self.inside = item.depth, item.inside  # type: ignore[attr-defined]
-                self.doubt("", item.why, hides=item.hides)  # type: ignore[attr-defined]
+                self.doubt("", item.why, hides=item.hides)
         self.depth, self.inside = outer
 
     def enclosed(self, code: Code, label: str) -> None:
@@ -156,9 +157,9 @@ class Court:
 
     def redirection(self, redirection: Redirection, text: str) -> None:
         target, operator = redirection.target, redirection.operator
-        if self.rules.hazard and operator not in _READS and not (operator == ">&" and target.text.isdigit()):
-            if why := self.rules.hazard((">", target.value)):
-                self.say("deny", text or f"> {target.source}", why)
+        writes = operator not in _READS and not (operator == ">&" and target.text.isdigit())
+        if writes and self.rules.hazard and (why := self.rules.hazard((">", target.value))):
+            self.say("deny", text or f"> {target.source}", why)
         if not self.lenient and (why := _redirection_doubt(redirection)):
             self.ask(text, why)
 

@@ -1,8 +1,8 @@
 """How a command line is judged: allow, ask or deny, part by part.
 
-The line is read (`syntax`), every simple command in it is compared with the rules, wrappers are opened (`wrappers`), and the
-strictest verdict wins. Nothing is allowed that two other readers of bash see differently (`secondopinion`). Pure, but for
-`bash -n`.
+The line is read (`syntax`), every simple command in it is compared with the rules, wrappers are opened (`wrappers`),
+and the strictest verdict wins. Nothing is allowed that two other readers of bash see differently (`secondopinion`).
+Pure, but for `bash -n`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from outlast.frozen import frozen
 
 Verdict = Literal["allow", "ask", "deny"]
 LONGEST_BYTES = 64 * 1024
-_RANK = {"allow": 0, "ask": 1, "deny": 2}
+_RANK: tuple[Verdict, ...] = ("allow", "ask", "deny")  # from mild to strict
 
 
 @frozen
@@ -69,7 +69,7 @@ def judge(line: str, rules: Rules, known: Known = Known(), *, shell: str = "bash
     else:
         court.hear(line, shell)
     parts = tuple(court.parts)
-    verdict = max((part.verdict for part in parts), key=_RANK.__getitem__, default="allow")
+    verdict: Verdict = max((part.verdict for part in parts), key=_RANK.index, default="allow")
     if verdict == "allow" and not (rules.allow or rules.deny or rules.hazard) and rules.otherwise != "allow":
         verdict = rules.otherwise
     return Judgement(verdict, parts)

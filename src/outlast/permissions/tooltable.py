@@ -1,11 +1,13 @@
 """The table of options that run a program, load code or write elsewhere, tool by tool.
 
-`takes` lists the options that take a value, in the style of getopt: short letters first, then long names. `never` lists those
-that a `*` in a rule does not cover. `operands=N`: one more operand than N is something that is written or set. Options that
-take no value and do no harm need not be named.
+`takes` lists the options that take a value, in the style of getopt: short letters first, then long names. `never` lists
+those that a `*` in a rule does not cover. `operands=N`: one more operand than N is something that is written or set.
+Options that take no value and do no harm need not be named.
 """
 
 from __future__ import annotations
+
+import re
 
 from outlast.permissions.getopt import Grammar
 
@@ -326,17 +328,11 @@ class Tool:
 
 def _tools(table: str) -> dict[str, Tool]:
     tools: dict[str, Tool] = {}
-    for block in table.strip().split("\n"):
-        if not block.startswith(" "):
-            head, _, operands = block.partition(" operands=")
-            lists: dict[str, list[str]] = {"takes": [], "never": []}
-            into = lists["takes"]
-            most = int(operands or -1)
-        else:
-            first, *rest = words = block.split()
-            into = lists.get(first, into)
-            into += rest if first in lists else words
-        tools[head] = Tool(lists["takes"], lists["never"], most)
+    for block in re.split(r"\n(?=\S)", table.strip()):
+        head, _, rest = block.partition("\n")
+        name, _, operands = head.partition(" operands=")
+        takes, _, never = rest.partition("never ")
+        tools[name] = Tool(takes.split()[1:], never.split(), int(operands or -1))
     return tools
 
 
