@@ -20,8 +20,8 @@ BATCH = 400
 _TOOLS = """
     ls echo cat grep wc head tail sed awk sort uniq find xargs tar diff cut tr tee env timeout bash sh eval trap
     command printf read cd test date jq mkdir touch cp flock script busybox builtin mapfile compgen hash unset set
-    export declare alias time nice pytest python3 perl less man make kill let local readonly shopt nohup setsid stdbuf watch
-    parallel su sudo rg git exec
+    export declare alias time nice pytest python3 perl less man make kill let local readonly shopt nohup setsid stdbuf
+    watch parallel su sudo rg git exec
 """
 RULES = Rules(
     allow=(*(f"{name} *" for name in _TOOLS.split()), "pwd", "npm run *", "git status *"),

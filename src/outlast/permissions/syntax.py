@@ -86,6 +86,8 @@ class Reader(SimpleReader):
         char = self.peek()
         if char in ("", "\n", ")") or (char == ";" and self.peek(2) in (";;", ";&")):
             return
+        if self.reserved() in CLOSING:
+            return  # behind a compound command no separator is needed: `if (ls) then`
         if char not in ";&|":
             raise Unreadable(f"{char} stands where a command should have ended")
         length = 2 if self.peek(2) in ("&&", "||") else 1
@@ -107,6 +109,8 @@ class Reader(SimpleReader):
     def _pipeline(self) -> None:
         self.keyword = False
         self._before()
+        if self.keyword and self.peek() in ("", "\n", ";"):
+            return  # `time` alone
         self._command(fed=False)
         self._rest_of_pipeline()
 
@@ -238,7 +242,11 @@ class Reader(SimpleReader):
         if self.peek() == ";":
             self.at += 1
         self.lines()
-        self._body_of_loop()
+        if self.reserved() == "{":
+            self.at += 1
+            self._group(fed=True)
+        else:
+            self._body_of_loop()
 
     def _words_up_to_line_end(self) -> None:
         while True:
@@ -299,7 +307,8 @@ class Reader(SimpleReader):
             word = self.word(loose=loose)
             if self.at == start:
                 raise Unreadable("a condition cannot be read")
-            loose = word.text == "=~" and not word.quoted
+            # On the right side of these, parentheses belong to a pattern.
+            loose = word.text in ("=~", "==", "=", "!=") and not word.quoted
             words.append(word)
         self._judge_condition(words)
 

@@ -60,7 +60,7 @@ class WordReader(Expansions):
             self.dollar(pieces, quoted=False)
         elif char == "`":
             self.backticks(pieces, quoted=False)
-        elif char in "<>" and not loose:
+        elif char in "<>" and self.text[self.at + 1 : self.at + 2] == "(":
             self.process(pieces)
         else:
             self._unquoted(pieces, char, start)
@@ -112,7 +112,7 @@ class WordReader(Expansions):
 
     def _continued(self) -> None:
         """A line goes on: what is joined must not become another token than what is read here."""
-        if self.peek() in ("<", ">", "(", "{", "[", "=", "#"):
+        if self.peek() in ("<", ">", "("):
             raise Unreadable("a line is continued in the middle of an operator")
 
     def document(self) -> None:
