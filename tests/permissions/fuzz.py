@@ -1,6 +1,6 @@
 """A fuzzer: what the judge allows is run in a sandbox where every denied program is a canary. None may sing.
 
-    python -m tests.permissions.fuzz [LINES] [SEED]
+python -m tests.permissions.fuzz [LINES] [SEED]
 """
 
 from __future__ import annotations
@@ -17,26 +17,31 @@ from outlast.permissions.judge import Rules, judge
 from tests.permissions.mutations import Mutator
 
 BATCH = 400
+_TOOLS = """
+    ls echo cat grep wc head tail sed awk sort uniq find xargs tar diff cut tr tee env timeout bash sh eval trap
+    command printf read cd test date jq mkdir touch cp flock script busybox builtin mapfile compgen hash unset set
+    export declare alias time nice pytest python3 perl less man make kill let local readonly shopt nohup setsid stdbuf
+    watch parallel su sudo rg git exec
+"""
 RULES = Rules(
-    allow=tuple(
-        f"{name} *"
-        for name in (
-            "ls echo cat grep wc head tail sed awk sort uniq find xargs tar diff cut tr tee env timeout bash sh eval trap exec command "
-            "printf read cd test date jq mkdir touch cp flock script busybox builtin mapfile compgen hash unset set export declare alias "
-            "time nice pytest python3 perl less man make date kill let local readonly shopt nohup setsid stdbuf watch parallel su sudo rg"
-        ).split()
-    )
-    + ("pwd", "git *", "npm run *", "git -c *", "git status *"),
+    allow=(*(f"{name} *" for name in _TOOLS.split()), "pwd", "npm run *", "git status *"),
     deny=("rm *", "curl *", "git push *"),
 )
 # Values that do harm wherever they are taken for code, an option or a program.
-EVIL = {
-    "X": "rm x", "x": "a[$(rm x)]", "F": "--output=./o", "a": "x[$(rm x)]", "f": "-exec rm {} ;", "i": "a[$(rm x)]", "y": "$(rm x)", "line": "rm x", "USER": "$(rm x)",
-}  # fmt: skip
+_EVALUATED = "a[$(rm x)]"
+EVIL = {"X": "rm x", "x": _EVALUATED, "F": "--output=./o", "a": "x[$(rm x)]", "f": "-exec rm {} ;", "i": _EVALUATED}
+EVIL |= {"y": "$(rm x)", "line": "rm x", "USER": "$(rm x)"}
 _CANARY = '#!/bin/sh\necho "$(/bin/cat /tmp/state/now) $0 $*" >> /tmp/state/hits\n'
 _GIT = """#!/bin/sh
+skip=
 for word in "$@"; do
-    case $word in push) exec /tmp/state/canary git push ;; esac
+    case $skip$word in
+        -C | -c) skip=1; continue ;;
+        -*) continue ;;
+        push) exec /tmp/state/canary git push ;;
+        1*) skip= ;;
+        *) break ;;
+    esac
 done
 exec /tmp/state/git.real "$@"
 """
@@ -71,7 +76,18 @@ class Cage:
     def _fresh(self) -> None:
         shutil.rmtree(self.work, ignore_errors=True)
         (self.work / "src").mkdir(parents=True)
-        for name in ("a", "b", "f", "x", "a.txt", "notes.txt", "in.txt", "--checkpoint=1", "--checkpoint-action=exec=rm x", "src/a.py"):
+        for name in (
+            "a",
+            "b",
+            "f",
+            "x",
+            "a.txt",
+            "notes.txt",
+            "in.txt",
+            "--checkpoint=1",
+            "--checkpoint-action=exec=rm x",
+            "src/a.py",
+        ):
             (self.work / name).write_text("rm x\n$(rm x)\n")
         shutil.copy(self.state / "canary", self.work / "pwn")
 
@@ -108,7 +124,12 @@ class Cage:
 def cage_works(cage: Cage) -> bool:
     """Whether a canary sings when it should."""
     try:
-        return cage.hits(["rm x", "ls", "echo $(curl x)", "git push", "./pwn"]) == ["rm x", "echo $(curl x)", "git push", "./pwn"]
+        return cage.hits(["rm x", "ls", "echo $(curl x)", "git push", "./pwn"]) == [
+            "rm x",
+            "echo $(curl x)",
+            "git push",
+            "./pwn",
+        ]
     except (OSError, AssertionError, subprocess.SubprocessError):
         return False
 
@@ -143,7 +164,10 @@ def main() -> int:
             escaped += len(found)
             for line in found:
                 print("ESCAPED", repr(line), flush=True)
-            print(f"{done + 2000} lines, {total} allowed and run, {escaped} escaped, {time.monotonic() - start:.0f} s", flush=True)
+            print(
+                f"{done + 2000} lines, {total} allowed and run, {escaped} escaped, {time.monotonic() - start:.0f} s",
+                flush=True,
+            )
     return 1 if escaped else 0
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 
 from outlast.permissions.getopt import Grammar, parse
-from outlast.permissions.scan import Word
-from outlast.permissions.variables import may_assign, steers
+from outlast.permissions.variables import is_harmless, steers
+from outlast.permissions.words import Word, names
 
 _NEUTRAL = frozenset([":", "true", "false", "break", "continue", "return", "exit", "wait"])
 _NUMERIC = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge"])
@@ -18,10 +18,11 @@ DECLARING = frozenset(["declare", "typeset", "local", "export", "readonly"])
 BUILTINS = (
     DECLARING
     | _NEUTRAL
-    | frozenset(
-        ". [ alias bg bind builtin caller cd command compgen complete compopt dirs disown echo enable eval exec fc fg getopts hash help history jobs "
-        "kill let logout mapfile popd printf pushd pwd read readarray set shift shopt source suspend test times trap type ulimit umask unalias unset".split()
-    )
+    | names("""
+    . [ alias bg bind builtin caller cd command compgen complete compopt dirs disown echo enable eval exec fc fg
+    getopts hash help history jobs kill let logout mapfile popd printf pushd pwd read readarray set shift shopt
+    source suspend test times trap type ulimit umask unalias unset
+""")
 )
 Doubt = tuple[str, str]  # why; the static text that would be evaluated, if there is one
 Check = Callable[[list[Word]], Doubt | None]
@@ -102,7 +103,7 @@ def _declares(words: list[Word]) -> Doubt | None:
         name = word.text.partition("=")[0].rstrip("+")
         if "[" in word.text.partition("=")[0]:
             return "a subscript is evaluated as arithmetic", word.text
-        if not (word.static and may_assign(name)):
+        if not (word.static and is_harmless(name)):
             return f"it sets {name}" if word.lead.startswith(name) else "what it sets is not known", ""
     return None
 
@@ -158,7 +159,7 @@ def _let(words: list[Word]) -> Doubt | None:
 
 
 _QUIET_SET = re.compile(r"[-+][euxvfC]+|[-+][euxvfC]*o|--?")
-_QUIET_NAMES = frozenset("pipefail errexit nounset xtrace verbose noglob noclobber".split())
+_QUIET_NAMES = names("pipefail errexit nounset xtrace verbose noglob noclobber")
 
 
 def _set(words: list[Word]) -> Doubt | None:

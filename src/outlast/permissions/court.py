@@ -10,12 +10,14 @@ from outlast.permissions.judge import Known, Part, Rules, Verdict
 from outlast.permissions.options import offences, spelled
 from outlast.permissions.patterns import UNKNOWN, Pattern, compiled, could_match, matches
 from outlast.permissions.quoting import quoted
-from outlast.permissions.scan import DEEPEST, Word
+from outlast.permissions.scan import DEEPEST
 from outlast.permissions.secondopinion import bash_reads, disagreement
-from outlast.permissions.shells import Code, Run, Wrapped, base
-from outlast.permissions.syntax import Command, Redirection, Text, read
+from outlast.permissions.simple import Command, Redirection
+from outlast.permissions.syntax import Text, read
 from outlast.permissions.variables import is_harmless, steers
+from outlast.permissions.words import Problem, Word
 from outlast.permissions.wrappers import LOOSE, unwrap
+from outlast.permissions.wrapping import Code, Run, Wrapped, base
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
@@ -23,23 +25,18 @@ _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
 _MOST_SUFFIXES = 64
 _AT_HOME = re.compile(r"\$(?:HOME|\{HOME\})(?:/[^$`]*)?")
+_MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
 _BOTH = frozenset(["bash", "sh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "/bin/dash", "ash"])
 
 
 def shown(words: list[Word]) -> str:
     """The words as a person wrote them."""
-    return " ".join(word.source if word.unknown else quoted(word.text) for word in words)
+    return " ".join([word.source if word.unknown else word.shape or word.canonical for word in words])
 
 
 def canonical(words: list[Word]) -> str:
     """The text that patterns are compared with."""
-    return " ".join(_canonical(word) for word in words)
-
-
-def _canonical(word: Word) -> str:
-    if not word.unknown:
-        return quoted(word.text)
-    return f"'{word.text}'" if re.search(r"\s", word.text) else word.text
+    return " ".join([word.shape or word.canonical for word in words])
 
 
 def _expected(word: Word) -> str | None:
@@ -63,6 +60,8 @@ class Court:
         self.texts: list[Text] = []
         self.depth = 0
         self.inside = ""
+        self.budget = _MOST_WORK
+        self.seen: dict[tuple[str, bool], Part] = {}  # plain commands that were judged before
 
     # --- what is said about a part -------------------------------------------------------------
 
@@ -73,7 +72,7 @@ class Court:
         self.say("ask", command, why)
 
     def doubt(self, command: str, why: str, *, hides: bool) -> None:
-        """Something that is not known. Where everything is allowed by default it counts only if it can hide something."""
+        """Something is not known. Where all is allowed by default it counts only if it can hide something."""
         if hides or not self.lenient:
             self.ask(command, why)
 
@@ -99,7 +98,16 @@ class Court:
                 self.ask("", why)
                 return
 
+    def _spend(self, amount: int) -> bool:
+        """Whether there is still time to look at so much more; asks if not."""
+        self.budget -= amount
+        if self.budget < 0:
+            self.ask("", "it is too much to analyse")
+        return self.budget >= 0
+
     def text(self, source: str, shell: str) -> None:
+        if not self._spend(3 * len(source)):
+            return
         text = read(source, self.depth, self.inside)
         self.texts.append(text)
         if base(shell) not in _BOTH:
@@ -107,14 +115,13 @@ class Court:
         elif text.bashisms and base(shell) not in ("bash", "rbash"):
             self.doubt("", f"{shell} may read it in another way than bash", hides=False)
         outer = (self.depth, self.inside)
-        items: list[object] = sorted([*text.commands, *text.problems], key=lambda item: item.at)
-        for item in items:
+        items: list[Command | Problem] = [*text.commands, *text.problems]
+        for item in sorted(items, key=lambda one: one.at):
+            self.depth, self.inside = item.depth, item.inside
             if isinstance(item, Command):
-                self.depth, self.inside = item.depth, item.inside
                 self.command(item)
             else:
-                self.depth, self.inside = item.depth, item.inside  # type: ignore[attr-defined]
-                self.doubt("", item.why, hides=item.hides)  # type: ignore[attr-defined]
+                self.doubt("", item.why, hides=item.hides)
         self.depth, self.inside = outer
 
     def enclosed(self, code: Code, label: str) -> None:
@@ -133,9 +140,11 @@ class Court:
 
     def command(self, command: Command) -> None:
         before = len(self.parts)
-        if command.words:
-            self.simple(command.words, command.bodies, command.fed)
         text = shown(command.words)
+        if self._again(text, command):
+            return
+        if command.words:
+            self.simple(command.words, text, command.bodies, command.fed)
         if not self.lenient:
             for one in command.assignments:
                 if not (is_harmless(one.name) and one.static):
@@ -144,18 +153,30 @@ class Court:
             self.redirection(redirection, text)
         if len(self.parts) == before and (command.assignments or command.redirections):
             self.say("allow", text, "it needs no rule")
+        if len(self.parts) == before + 1 and not (command.assignments or command.redirections):
+            self.seen[text, command.fed] = self.parts[-1]
+
+    def _again(self, text: str, command: Command) -> bool:
+        """The same command once more, as in a long list of them."""
+        part = self.seen.get((text, command.fed))
+        if part is None or command.assignments or command.redirections:
+            return False
+        self.say(part.verdict, text, part.why, part.rule)
+        return True
 
     def redirection(self, redirection: Redirection, text: str) -> None:
         target, operator = redirection.target, redirection.operator
-        if self.rules.hazard and operator not in _READS and not (operator == ">&" and target.text.isdigit()):
-            if why := self.rules.hazard((">", _expected(target))):
-                self.say("deny", text or f"> {target.source}", why)
+        writes = operator not in _READS and not (operator == ">&" and target.text.isdigit())
+        if writes and self.rules.hazard and (why := self.rules.hazard((">", _expected(target)))):
+            self.say("deny", text or f"> {target.source}", why)
         if not self.lenient and (why := _redirection_doubt(redirection)):
             self.ask(text, why)
 
-    def simple(self, words: list[Word], bodies: list[str], fed: bool) -> None:
+    def simple(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
         """One simple command without its assignments and redirections, and all that it runs."""
-        text, name = shown(words), words[0]
+        name = words[0]
+        if not self._spend(len(words)):
+            return
         if self.denied(words, text):
             verdict = "deny"
         elif not name.static or not _is_plain_name(name.text):
@@ -206,7 +227,7 @@ class Court:
             self.ask("", f"it is nested deeper than {DEEPEST}")
             self._suffixes(inner.words, 0)
         else:
-            self.simple(inner.words, [], fed=True)
+            self.simple(inner.words, shown(inner.words), [], fed=True)
         self.depth, self.inside = outer
 
     def _suffixes(self, words: list[Word], start: int) -> None:
@@ -215,7 +236,7 @@ class Court:
             word = words[index]
             if word.static and word.text and (" " in word.text or "\n" in word.text):
                 self._suspect(Code(word.text, "bash", True), base(words[0].text))
-            elif word.static and self.denied(words[index:], shown(words[index:])):
+            elif word.static and self._spend(len(words) - index) and self.denied(words[index:], word.text):
                 return
 
     def denied(self, words: list[Word], text: str) -> bool:
@@ -315,14 +336,14 @@ def _deny_candidates(words: list[Word]) -> list[str]:
         tail = base(name.text)
         if "/" not in name.text or UNKNOWN in tail or re.search(r"[*?\[{]", tail):
             return []
-        return [" ".join([quoted(tail), *map(_canonical, words[1:])])]
+        return [f"{quoted(tail)} {canonical(words[1:])}".rstrip()]
     rest = canonical(words)
     candidates = [rest]
     tail = base(name.text)
     if tail != name.text:
         candidates.append(quoted(tail) + rest[len(quoted(name.text)) :])
     if tail == "git" and (plain := git.normalised(words)):
-        candidates.append(" ".join([tail, *map(_canonical, plain[1:])]))
+        candidates.append(f"{tail} {canonical(plain[1:])}")
     return candidates
 
 

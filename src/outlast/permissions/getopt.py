@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from outlast.permissions.scan import Word
+from outlast.permissions.words import Word
 
 NONE, NEEDED, OPTIONAL = 0, 1, 2  # whether an option takes a value
 
 
 class Grammar:
-    """Which options there are: `"k:s:v"`, `"kill-after= signal= verbose"`; `::` and `=?` for values that may be missing."""
+    """Which options there are: `"k:s:v"`, `"kill-after= verbose"`; `::` and `=?` for values that may be missing."""
 
     __slots__ = ("long", "short")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from outlast.permissions.getopt import may_be_option
-from outlast.permissions.scan import Word
-from outlast.permissions.shells import Code, Inner, Run, Wrapped, joined
+from outlast.permissions.words import Word, names
+from outlast.permissions.wrapping import Code, Inner, Run, Wrapped, joined
 
 _GLOBAL_VALUE = frozenset(
     [
@@ -23,22 +23,24 @@ _GLOBAL_VALUE = frozenset(
 )
 _GLOBAL_BAD = ("-c", "--config-env", "--exec-path=", "--git-dir", "--work-tree", "--attr-source")
 # Sub-commands that are git's own and run nothing that the options do not name.
-_KNOWN = frozenset(
-    "add am annotate apply archive bisect blame branch bundle cat-file check-attr check-ignore check-mailmap check-ref-format checkout "
-    "cherry cherry-pick clean clone column commit commit-graph commit-tree config count-objects describe diff diff-files diff-index "
-    "diff-tree difftool fast-export fetch for-each-ref format-patch fsck gc grep hash-object help index-pack init interpret-trailers log "
-    "ls-files ls-remote ls-tree mailinfo mailsplit merge merge-base merge-file merge-index merge-tree mv name-rev notes pack-objects "
-    "pack-refs patch-id prune pull push range-diff read-tree rebase reflog remote repack replace request-pull rerere reset restore "
-    "rev-list rev-parse revert rm shortlog show show-branch show-index show-ref sparse-checkout stash status stripspace submodule switch "
-    "symbolic-ref tag unpack-file update-index update-ref update-server-info var verify-commit verify-pack verify-tag version whatchanged "
-    "worktree write-tree".split()
-)
+_KNOWN = names("""
+    add am annotate apply archive bisect blame branch bundle cat-file check-attr check-ignore check-mailmap
+    check-ref-format checkout cherry cherry-pick clean clone column commit commit-graph commit-tree config
+    count-objects describe diff diff-files diff-index diff-tree difftool fast-export fetch for-each-ref
+    format-patch fsck gc grep hash-object help index-pack init interpret-trailers log ls-files ls-remote ls-tree
+    mailinfo mailsplit merge merge-base merge-file merge-index merge-tree mv name-rev notes pack-objects
+    pack-refs patch-id prune pull push range-diff read-tree rebase reflog remote repack replace request-pull
+    rerere reset restore rev-list rev-parse revert rm shortlog show show-branch show-index show-ref
+    sparse-checkout stash status stripspace submodule switch symbolic-ref tag unpack-file update-index
+    update-ref update-server-info var verify-commit verify-pack verify-tag version whatchanged worktree
+    write-tree
+""")
 # These run programs or hand over configuration that does, whatever their options.
-_RUNS = frozenset(
-    "difftool mergetool filter-branch hook daemon instaweb web--browse gui citool credential send-email svn p4 cvsimport cvsserver "
-    "archimport quiltimport shell http-backend maintenance remote-ext remote-fd remote-http upload-pack receive-pack upload-archive "
-    "imap-send for-each-repo merge-index".split()
-)
+_RUNS = names("""
+    difftool mergetool filter-branch hook daemon instaweb web--browse gui citool credential send-email svn p4
+    cvsimport cvsserver archimport quiltimport shell http-backend maintenance remote-ext remote-fd remote-http
+    upload-pack receive-pack upload-archive imap-send for-each-repo merge-index
+""")
 # Long options that run, load or write, wherever they stand; abbreviations count.
 _BAD_LONG = (
     "upload-pack",
@@ -72,6 +74,8 @@ _BAD_LONG = (
     "strategy",
     "gpg-program",
     "upload-archive",
+    "export-marks",
+    "web",
 )
 # Not bad, although they begin like one that is.
 _FINE = frozenset(
@@ -194,7 +198,6 @@ def inner_commands(words: list[Word]) -> Wrapped | None:
 def _transport(word: Word) -> Code:
     """The command in an address like `ext::sh -c date`."""
     return joined([_like(word, word.text[5:].replace("%20", " ").replace("% ", " "))], "sh")
-
 
 
 def _texts_of(words: list[Word], short: str, long: str) -> list[Inner]:

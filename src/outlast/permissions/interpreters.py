@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from outlast.permissions.getopt import Grammar, may_be_option, parse
-from outlast.permissions.scan import Word
+from outlast.permissions.words import Word, names
 
 
 class Language:
@@ -25,8 +25,10 @@ _PYTHON = Language(
 _NODE = Language(
     "e:p:r:C:",
     "eval= print= require= import= loader= experimental-loader= env-file= conditions= input-type= title= run=",
-    "e p r i eval print require import loader experimental-loader env-file env-file-if-exists interactive run test inspect inspect-brk "
-    "openssl-config snapshot-blob build-snapshot experimental-default-type diagnostic-dir redirect-warnings report-directory icu-data-dir",
+    "e p r i eval print require import loader experimental-loader env-file env-file-if-exists interactive run "
+    "test inspect inspect-brk "
+    "openssl-config snapshot-blob build-snapshot experimental-default-type diagnostic-dir redirect-warnings "
+    "report-directory icu-data-dir",
     "v h version help v8-options",
 )
 _PERL = Language("e:E:I:M:m:F:x::i::0::l::C::D:", "", "e E I M m i x n p d D s a F", "v V h ? version help")
@@ -38,8 +40,10 @@ _RUBY = Language(
 )
 _PHP = Language(
     "c:d:f:r:B:R:F:E:S:t:z:",
-    "php-ini= define= file= run= process-begin= process-code= process-file= process-end= server= docroot= zend-extension=",
-    "c d f r B R F E S t z a php-ini define file run process-begin process-code process-file process-end server zend-extension interactive",
+    "php-ini= define= file= run= process-begin= process-code= process-file= process-end= server= docroot= "
+    "zend-extension=",
+    "c d f r B R F E S t z a php-ini define file run process-begin process-code process-file process-end "
+    "server zend-extension interactive",
     "v i m h version info modules help ini",
 )
 _LUA = Language("e:l:", "", "e l i", "v")
@@ -62,6 +66,13 @@ _OTHER = Language(
     "e c f l r E i m p x eval expression file load require command execute",
 )
 
+_VISUAL = names("vim vi view nvim ex gvim vimdiff rvim rview nano pico micro hx helix kak joe ne")
+_MORE = names("""
+    deno bun tsx Rscript R julia tclsh wish ghc runghc runhaskell osascript swift scala erl elixir iex groovy
+    guile sbcl clisp racket octave gnuplot ipython ipython3 irb pry jjs jshell java kotlin kotlinc crystal nim
+    dart ocaml coffee ts-node raku dc ed red m4 bpython ptpython bc maxima gp sage spark-shell pyspark scheme
+    chicken csi gsi janet fennel sqlplus mongosh mongo redis-cli ansible ansible-playbook cscript source .
+""")
 INTERPRETERS: dict[str, Language] = {
     "python": _PYTHON,
     "pypy": _PYTHON,
@@ -73,21 +84,15 @@ INTERPRETERS: dict[str, Language] = {
     "php": _PHP,
     "lua": _LUA,
     "luajit": _LUA,
-    **dict.fromkeys("vim vi view nvim ex gvim vimdiff rvim rview nano pico micro hx helix kak joe ne".split(), _EDITOR),
+    **dict.fromkeys(_VISUAL, _EDITOR),
     **dict.fromkeys(["emacs", "emacsclient", "xemacs"], _EMACS),
-    **dict.fromkeys(
-        "deno bun tsx Rscript R julia tclsh wish ghc runghc runhaskell osascript swift scala erl elixir iex groovy guile sbcl clisp racket octave gnuplot "
-        "ipython ipython3 irb pry jjs jshell java kotlin kotlinc crystal nim dart ocaml coffee ts-node raku dc ed red m4 bpython ptpython bc mawk-f "
-        "maxima gp sage spark-shell pyspark scheme chicken csi gsi janet fennel awk-f sqlplus mongosh mongo redis-cli ansible ansible-playbook cscript "
-        "source .".split(),
-        _OTHER,
-    ),
+    **dict.fromkeys(_MORE, _OTHER),
 }
+
 # Editors and calculators that read commands from their standard input, whatever file they are given.
-_READS_COMMANDS = frozenset("ed red ex vi vim view nvim rvim rview dc gnuplot mongosh mongo sqlplus".split())
-_EDITORS = frozenset(
-    "vim vi view nvim ex gvim vimdiff rvim rview nano pico micro hx helix kak joe ne emacs emacsclient xemacs ed red".split()
-)
+_READS_COMMANDS = names("ed red ex vi vim view nvim rvim rview dc gnuplot mongosh mongo sqlplus")
+_READS_STATEMENTS = names("sqlite3 mysql mariadb psql sqlplus redis-cli ftp lftp sftp telnet gdb lldb")
+_EDITORS = _VISUAL | names("emacs emacsclient xemacs ed red")
 
 
 def interpreter_offences(words: list[Word], name: str) -> list[tuple[int, str, str]]:
@@ -119,10 +124,12 @@ def _abbreviates(name: str, language: Language) -> bool:
 
 def reads_program(words: list[Word], name: str, fed: bool) -> bool:
     """Whether an interpreter takes its program from the standard input."""
+    if fed and name in _READS_STATEMENTS:
+        return True
     short = name if name in INTERPRETERS else name.rstrip("0123456789.")
     if short not in INTERPRETERS or short in (".", "source"):
         return False
-    if short in _READS_COMMANDS and fed or short in ("ed", "red", "dc"):
+    if (short in _READS_COMMANDS and fed) or short in ("ed", "red", "dc"):
         return True
     if short in _EDITORS or short in ("java", "osascript"):
         return False

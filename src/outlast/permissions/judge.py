@@ -1,8 +1,8 @@
 """How a command line is judged: allow, ask or deny, part by part.
 
-The line is read (`syntax`), every simple command in it is compared with the rules, wrappers are opened (`wrappers`), and the
-strictest verdict wins. Nothing is allowed that two other readers of bash see differently (`secondopinion`). Pure, but for
-`bash -n`.
+The line is read (`syntax`), every simple command in it is compared with the rules, wrappers are opened (`wrappers`),
+and the strictest verdict wins. Nothing is allowed that two other readers of bash see differently (`secondopinion`).
+Pure, but for `bash -n`.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from outlast.frozen import frozen
 
 Verdict = Literal["allow", "ask", "deny"]
 LONGEST_BYTES = 64 * 1024
-_RANK = {"allow": 0, "ask": 1, "deny": 2}
+_RANK: tuple[Verdict, ...] = ("allow", "ask", "deny")  # from mild to strict
 
 
 @frozen
 class Rules:
     """What is allowed and denied, and what happens to the rest.
 
-    `hazard` is called with the words of each simple command (None for one that holds a variable other than $HOME), and with `(">", target)`
-    for each file that is written by redirection. A sentence denies it.
+    `hazard` is called with the words of each simple command (None for one with a variable other than $HOME in it), and
+    with `(">", target)` for each file that is written by redirection. A sentence denies it.
     """
 
     allow: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ def judge(line: str, rules: Rules, known: Known = Known(), *, shell: str = "bash
     else:
         court.hear(line, shell)
     parts = tuple(court.parts)
-    verdict = max((part.verdict for part in parts), key=_RANK.__getitem__, default="allow")
+    verdict: Verdict = max((part.verdict for part in parts), key=_RANK.index, default="allow")
     if verdict == "allow" and not (rules.allow or rules.deny or rules.hazard) and rules.otherwise != "allow":
         verdict = rules.otherwise
     return Judgement(verdict, parts)

@@ -1,7 +1,8 @@
 """Two other readers of bash that must agree before a line is allowed: tree-sitter's grammar, and bash itself.
 
-Our reader decides what a line runs. If it ever overlooked a command, that would be let through unseen; so tree-sitter reads
-the same text, and both must have found the same commands in the same places. `bash -n` then says whether bash can read it.
+Our reader decides what a line runs. If it ever overlooked a command, that would be let through unseen; so tree-sitter
+reads the same text, and both must have found the same commands in the same places. `bash -n` then says whether bash can
+read it.
 """
 
 from __future__ import annotations

@@ -1,74 +1,16 @@
-"""Shells, and the shape of what a wrapper runs: words, or a text that a shell reads."""
+"""Shells: what they are told to run."""
 
 from __future__ import annotations
 
 from outlast.permissions.getopt import Grammar, Option, parse
-from outlast.permissions.scan import Word
+from outlast.permissions.words import Word, names
+from outlast.permissions.wrapping import Code, Wrapped
 
-SHELLS = frozenset("sh bash dash ash zsh ksh mksh fish rbash rksh yash csh tcsh posh lksh pwsh xonsh nu elvish".split())
+SHELLS = names("""
+    sh bash dash ash zsh ksh mksh fish rbash rksh yash csh tcsh posh lksh pwsh xonsh nu elvish
+""")
 _LIKE_BASH = frozenset(["bash", "rbash"])
 _LIKE_SH = frozenset(["sh", "dash", "ash"])
-
-
-class Run:
-    """A command given as words."""
-
-    __slots__ = ("words",)
-
-    def __init__(self, words: list[Word]) -> None:
-        self.words = words
-
-
-class Code:
-    """A command given as a text for a shell. `known`: all of it is static."""
-
-    __slots__ = ("known", "shell", "text")
-
-    def __init__(self, text: str, shell: str, known: bool) -> None:
-        self.text, self.shell, self.known = text, shell, known
-
-
-Inner = Run | Code
-
-
-class Wrapped:
-    """What a wrapper runs. `doubt`: why its own words cannot be read; `suffixes`: from which word on any may begin a command."""
-
-    __slots__ = ("doubt", "hides", "inners", "suffixes", "suspects", "transparent")
-
-    def __init__(
-        self,
-        inners: list[Inner] | list[Run] | list[Code],
-        *,
-        transparent: bool = False,
-        doubt: str = "",
-        hides: bool = False,
-        suffixes: int = 0,
-        suspects: list[Code] | None = None,
-    ) -> None:
-        self.inners: list[Inner] = list(inners)
-        self.suspects = suspects or []  # texts that may be run: nothing denied may be in them
-        self.transparent, self.doubt, self.hides, self.suffixes = transparent, doubt, hides, suffixes
-
-
-def base(name: str) -> str:
-    """The base name of a program."""
-    return name.rpartition("/")[2]
-
-
-def joined(words: list[Word], shell: str) -> Code:
-    """A text that is put together from words with blanks between them."""
-    text = " ".join(word.text for word in words)
-    return Code(text, shell, all(word.static for word in words))
-
-
-def words_inside(text: str) -> list[Word]:
-    """The words of a text that is split as a shell does it."""
-    from outlast.permissions.syntax import read
-
-    commands = read(text).commands
-    words = commands[0].words if len(commands) == 1 else []
-    return [*words] if words or not text.strip() else [Word(part, 0, 0) for part in text.split()]
 
 
 _BASH = Grammar(
@@ -100,7 +42,7 @@ _QUIET = frozenset(
         "n",
     ]
 )
-_QUIET_NAMES = frozenset("pipefail errexit nounset xtrace noglob verbose noclobber errtrace nolog".split())
+_QUIET_NAMES = names("pipefail errexit nounset xtrace noglob verbose noclobber errtrace nolog")
 
 
 def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> Wrapped:

@@ -1,11 +1,13 @@
 """The table of options that run a program, load code or write elsewhere, tool by tool.
 
-`takes` lists the options that take a value, in the style of getopt: short letters first, then long names. `never` lists those
-that a `*` in a rule does not cover. `operands=N`: one more operand than N is something that is written or set. Options that
-take no value and do no harm need not be named.
+`takes` lists the options that take a value, in the style of getopt: short letters first, then long names. `never` lists
+those that a `*` in a rule does not cover. `operands=N`: one more operand than N is something that is written or set.
+Options that take no value and do no harm need not be named.
 """
 
 from __future__ import annotations
+
+import re
 
 from outlast.permissions.getopt import Grammar
 
@@ -65,10 +67,6 @@ zip
 unzip
     takes -d:x:P:
     never d
-gzip
-    takes -S: suffix=
-xz
-    takes -S:F:T:M: files=? suffix=
 zstd
     takes -o:D:
     never o output-dir-flat output-dir-mirror
@@ -169,8 +167,6 @@ jq
     never L f from-file
 yq
     never f from-file i in-place inplace s split-exp
-kill
-    takes -s:n: signal=
 pytest
     takes -p:c:k:m:n:o:r:W: rootdir= confcutdir= basetemp= junitxml= junit-xml= pdbcls= log-file= maxfail= tb=
         durations= import-mode= ignore= deselect= cov= cov-report= cov-config= pastebin= resultlog= result-log=
@@ -234,8 +230,6 @@ fd
 ldconfig
     takes -f:r:C:
     never C f r
-logger
-    takes -f:t:p:n:P:u:
 mypy
     takes -p:m:c: python-executable= config-file= cache-dir= junit-xml=
     never any-exprs-report c config-file html-report install-types junit-xml linecount-report python-executable
@@ -265,10 +259,6 @@ kubectl
 systemctl
     takes -H:M:t:p:n:o: root= host=
     never H M edit host root
-tail
-    takes -n:c:s: lines= bytes= pid= sleep-interval=
-head
-    takes -n:c: lines= bytes=
 strip
     takes -o:
     never o
@@ -290,11 +280,26 @@ time
 strace
     takes -e:o:p:s:u:P:E:
     never E o u
-script
-    takes -c: command=
 sysctl
     takes -p::
     never load p system w write
+cmake
+    takes -S:B:G:D:U:P:C:T:A:t:j::
+    never P C graphviz trace-redirect profiling-output
+hg
+    takes -R:
+    never config config-file R repository e ssh remotecmd
+svn
+    takes -r:m:
+    never config-option config-dir editor-cmd diff-cmd diff3-cmd diff
+helm
+    takes -f:n: post-renderer= kubeconfig= plugin=
+    never post-renderer
+nc
+    takes -p:s:w:q:i:
+    never e c exec sh-exec lua-exec
+exiftool
+    never if p o w W config use
 """
 
 # Other names of the same tools.
@@ -323,17 +328,11 @@ class Tool:
 
 def _tools(table: str) -> dict[str, Tool]:
     tools: dict[str, Tool] = {}
-    for block in table.strip().split("\n"):
-        if not block.startswith(" "):
-            head, _, operands = block.partition(" operands=")
-            lists: dict[str, list[str]] = {"takes": [], "never": []}
-            into = lists["takes"]
-            most = int(operands or -1)
-        else:
-            first, *rest = words = block.split()
-            into = lists.get(first, into)
-            into += rest if first in lists else words
-        tools[head] = Tool(lists["takes"], lists["never"], most)
+    for block in re.split(r"\n(?=\S)", table.strip()):
+        head, _, rest = block.partition("\n")
+        name, _, operands = head.partition(" operands=")
+        takes, _, never = rest.partition("never ")
+        tools[name] = Tool(takes.split()[1:], never.split(), int(operands or -1))
     return tools
 
 
