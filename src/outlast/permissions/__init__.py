@@ -124,6 +124,8 @@ def has_a_say(home: str, policy: str, directory: str) -> bool:
 def may_deny(path: str) -> bool:
     """Whether a policy file can deny anything; one that only allows need not be read where all is allowed."""
     try:
+        if not os.path.isfile(path):
+            return True
         with open(path, "rb") as file:
             return b"deny" in file.read(1 << 20)
     except OSError:

@@ -125,9 +125,9 @@ def allowing(policy: Policy, patterns: tuple[str, ...]) -> Policy:
 
 def denial(ruled: Ruled, policy: Policy) -> str:
     """Why it does not run, in one sentence: the part, the rule, and what would allow it."""
-    if ruled.broken:
+    part = next((part for part in ruled.judgement.parts if part.verdict == "deny"), None)
+    if part is None:
         return f"Nothing is let through while the policy {policy.name} cannot be used: {ruled.broken}; correct it."
-    part = next(part for part in ruled.judgement.parts if part.verdict == "deny")
     by = f"The policy {ruled.layer} denies {named(part.command)}"
     if part.rule:
         return f"{by} by its rule {named(part.rule)}; it can run only under a policy without that rule."
