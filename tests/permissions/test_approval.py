@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+import outlast
 from outlast import Approval, AsyncShell, OutlastError, Shell
 from outlast.errors import BadInput, NeedsApproval, Refused
 from outlast.frozen import replaced
@@ -371,6 +373,28 @@ def test_what_is_queued_or_found_by_name_was_judged(home: str) -> None:
                 shell.start("id", **how)
         assert {task.task_id for task in shell.list()} == {first.task_id, pending.task_id}
         end_all(shell)
+
+
+def test_only_one_place_makes_a_grant_and_only_one_a_launch() -> None:
+    source = Path(outlast.__file__).parent
+    makers = {
+        noun: sorted(str(path.relative_to(source)) for path in source.rglob("*.py") if f" {noun}(" in _code(path))
+        for noun in ("Grant", "Launch")
+    }
+    # A launch that was made is read back from its file.
+    assert makers == {"Grant": ["permissions/__init__.py"], "Launch": ["sessions.py", "store/launchfile.py"]}
+
+
+def _code(path: Path) -> str:
+    return "\n".join(line for line in path.read_text().splitlines() if not line.startswith("class "))
+
+
+def test_commands_side_by_side_in_one_session_are_all_judged_and_all_run(home: str) -> None:
+    with Shell.open(home=home, session="s", policy="guarded") as shell:
+        with ThreadPoolExecutor(8) as threads:
+            codes = list(threads.map(lambda number: shell.run(f"v{number}=1").exit_code, range(16)))
+        assert codes == [0] * 16
+        assert shell.run("set | grep -c '^v[0-9]*=1'").output == "16\n"
 
 
 def test_yolo_reads_no_policy(home: str) -> None:
