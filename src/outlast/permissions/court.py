@@ -24,7 +24,7 @@ _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
 _MOST_SUFFIXES = 64
-_AT_HOME = re.compile(r"\$(?:HOME|\{HOME\})(?:/[^$`]*)?")
+_AT_HOME = re.compile(r"(?:\$HOME|\$\{HOME(?::?\?[^}]*)?\}|/home/\$(?:USER|\{USER\}))(?:/[^$`]*)?")
 _MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
 _BOTH = frozenset(["bash", "sh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "/bin/dash", "ash"])
 
@@ -40,10 +40,10 @@ def canonical(words: list[Word]) -> str:
 
 
 def _expected(word: Word) -> str | None:
-    """What a hazard is shown: patterns and tildes as they are written, and of all variables only $HOME."""
+    """What a hazard is shown: patterns and tildes as they are written, and of all variables only $HOME (and $USER in /home)."""
     if not word.unknown:
         return word.text
-    source = word.source.replace('"', "")
+    source = re.sub(r'"|(?<=HOME):?\?[^}]*', "", word.source)
     return source if _AT_HOME.fullmatch(source) else None
 
 

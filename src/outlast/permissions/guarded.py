@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _TOP = "bin boot dev etc home lib lib32 lib64 libx32 opt proc root run sbin srv sys usr var"
 _BELOW = "usr/bin usr/sbin usr/lib usr/lib32 usr/lib64 usr/local usr/share var/lib boot/efi"
 SYSTEM, _DEEPER = frozenset(_TOP.split()), frozenset(_BELOW.split())
-_HARMLESS_DEVICES = re.compile(r"/dev/(null|zero|full|u?random|std(in|out|err)|tty\w*|ptmx|(fd|pts|shm|mqueue)(/.*)?)")
+_HARMLESS_DEVICES = re.compile(
+    r"/dev/(null|zero|full|u?random|std(in|out|err)|tty\w*|ptmx|(fd|pts|shm|mqueue|tcp|udp)(/.*)?)"
+)
 _RAW = ("/proc/sysrq-trigger", "/proc/kcore")
 _GLOB = re.compile(r"[*?\[{]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -45,12 +47,47 @@ def hazard(home: str) -> Callable[[tuple[str | None, ...]], str | None]:
     return look
 
 
-def fork_bomb(line: str, commands: Sequence[str]) -> str | None:
+def text_hazard(home: str) -> Callable[[str, Sequence[str]], str | None]:
+    """What to ask of a whole line and the commands in it."""
+    look = hazard(home)
+
+    def look_at_all(line: str, commands: Sequence[str]) -> str | None:
+        return _fork_bomb(line, commands) or _after_cd(look, commands)
+
+    return look_at_all
+
+
+def _fork_bomb(line: str, commands: Sequence[str]) -> str | None:
     """A function that only runs itself twice, in the background; not the text of one between quotes."""
     found = _FORK_BOMB.search(line)
     if found and sum(command == found[1] for command in commands) >= 2:
         return "it starts itself again and again until the machine stands still"
     return None
+
+
+def _after_cd(look: Callable[[tuple[str | None, ...]], str | None], commands: Sequence[str]) -> str | None:
+    """`cd / && rm -rf *` is `rm -rf /*`."""
+    where = ""
+    for command in commands:
+        name, *rest = command.split(" ")
+        if name in ("cd", "pushd"):
+            where = _joined(where, next((word for word in rest if not word.startswith("-")), "" if rest else "~"))
+        elif where and name in _BY_PLACE:
+            words = [word if word.startswith(("-", "(", "!")) else _joined(where, word) for word in rest]
+            if why := look((name, *words)):
+                return why
+    return None
+
+
+def _joined(where: str, path: str) -> str:
+    """A path as seen from a directory; nothing if it cannot be known."""
+    path = path.replace('"', "")
+    if path.startswith(("/", "~", "$HOME", "${HOME}")):
+        return path
+    return "" if "$" in path or not path or not where else f"{where}/{path}"
+
+
+_BY_PLACE = ("rm", "find")
 
 
 # --- words -------------------------------------------------------------------------------
@@ -210,6 +247,13 @@ def _last_onto_device(words: Words, homes: frozenset[str]) -> str | None:
     return _onto_device(_operands(words)[-1:], homes)
 
 
+def _rsync(words: Words, homes: frozenset[str]) -> str | None:
+    *_, target = _operands(words) or [""]
+    if any(word and word.startswith("--del") for word in words) and _is_vital(target, homes, every_top=False):
+        return f"it removes from {target} what the other side does not have"
+    return _last_onto_device(words, homes)
+
+
 def _partitions(words: Words, homes: frozenset[str]) -> str | None:
     if _has(words, "ld", "list") or _has(words, "", "dump") or "print" in words:
         return None
@@ -277,7 +321,8 @@ _HAZARDS: dict[str, Callable[[Words, frozenset[str]], str | None]] = {
     **dict.fromkeys(("chmod", "chown", "chgrp", "chattr", "setfacl"), _over_everything),
     **dict.fromkeys(("dd", "dcfldd", "dc3dd"), _dd),
     **dict.fromkeys(("tee", "shred", "truncate", "sponge", "badblocks", "ddrescue", "srm", "scrub"), _onto_device),
-    **dict.fromkeys(("cp", "install", "rsync", "ln"), _last_onto_device),
+    **dict.fromkeys(("cp", "install", "ln"), _last_onto_device),
+    "rsync": _rsync,
     **dict.fromkeys(("fdisk", "sfdisk", "cfdisk", "gdisk", "sgdisk", "parted"), _partitions),
     "wipefs": _wipefs,
     **dict.fromkeys(("blkdiscard", "mke2fs", "mkswap", "pvremove", "vgremove", "lvremove", "pvcreate"), _on_disk),
