@@ -40,7 +40,7 @@ def canonical(words: list[Word]) -> str:
 
 
 def _expected(word: Word) -> str | None:
-    """What a hazard is shown: patterns and tildes as they are written, and of all variables only $HOME (and $USER in /home)."""
+    """What a hazard is shown: patterns and tildes as written, and of all variables only $HOME (and $USER in /home)."""
     if not word.unknown:
         return word.text
     source = re.sub(r'"|(?<=HOME):?\?[^}]*', "", word.source)
