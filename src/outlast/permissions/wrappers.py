@@ -132,7 +132,7 @@ LOOSE: dict[str, frozenset[str]] = {
 }
 
 
-def unwrap(words: list[Word], bodies: list[str], fed: bool) -> Wrapped | None:
+def unwrap(words: list[Word], bodies: list[str]) -> Wrapped | None:
     """What a command runs besides itself; None if it is no wrapper."""
     name = base(words[0].text)
     if name in OPENERS:
