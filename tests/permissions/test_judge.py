@@ -133,6 +133,12 @@ def test_they_let_ordinary_lines_run(line: str) -> None:
         ("docker run alpine rm x", "deny"),
         ("git submodule foreach 'rm x'", "deny"),
         ("find . -exec rm {} +", "deny"),
+        ("sudo bash <<E\nrm x\nE", "deny"),
+        ("ssh host <<'E'\nrm x\nE", "deny"),
+        ("ssh host < f", "ask"),
+        ("env $X y", "ask"),
+        ("sudo $X", "ask"),
+        ("xargs $X", "ask"),
     ],
 )
 def test_they_still_see_what_is_denied_and_what_could_hide_it(line: str, verdict: str) -> None:

@@ -19,8 +19,10 @@ ALLOWED = [
 ]
 # Without comments and here-documents: what is put behind them may be text.
 HARMLESS = [one for one in ALLOWED if judge(one, RULES).verdict == "allow" and "#" not in one and "<<E" not in one]
-_TOKENS = "' \" \\ ` $( ) ${ } (( )) [[ ]] # ; & | < > << <<< EOF if then fi case esac in for do done rm x = ! { * ~ $' @P [ ]"
-SYNTAX = st.sampled_from([*_TOKENS.split(" "), "\n"])
+_TOKENS = """
+    ' " \\ ` $( ) ${ } (( )) [[ ]] # ; & | < > << <<< EOF if then fi case esac in for do done rm x = ! { * ~ $' @P [ ]
+"""
+SYNTAX = st.sampled_from([*_TOKENS.split(), " ", "\n"])
 TEXTS = st.one_of(
     st.text(max_size=80),
     st.lists(SYNTAX, max_size=25).map(" ".join),

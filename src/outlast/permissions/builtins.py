@@ -175,10 +175,6 @@ def _set(words: list[Word]) -> Doubt | None:
 
 
 def _shopt(words: list[Word]) -> Doubt | None:
-    return _with_su(words) if len(words) > 1 else None
-
-
-def _with_su(words: list[Word]) -> Doubt | None:
     if any(not word.static or (word.text.startswith("-") and set(word.text[1:]) & set("su")) for word in words[1:]):
         return "it changes how later commands are read", ""
     return None

@@ -8,7 +8,7 @@ from outlast.permissions import builtins, git
 from outlast.permissions.interpreters import reads_program
 from outlast.permissions.judge import Known, Part, Rules, Verdict
 from outlast.permissions.options import offences, spelled
-from outlast.permissions.patterns import UNKNOWN, Pattern, compiled, could_match, matches
+from outlast.permissions.patterns import UNKNOWN, compiled, could_match, matches
 from outlast.permissions.quoting import quoted
 from outlast.permissions.scan import DEEPEST
 from outlast.permissions.secondopinion import bash_reads, disagreement
@@ -186,11 +186,11 @@ class Court:
             verdict = ""
         if not name.static:
             return
-        wrapped = self._unwrapped(words, bodies, fed)
+        wrapped = unwrap(words, bodies)
         if not verdict:
             self._own(words, text, wrapped, fed)
         if wrapped:
-            self._inner(words, wrapped, text)
+            self._inner(words, wrapped, bodies)
         elif base(name.text) in LOOSE:
             self._suffixes(words, 1)
 
@@ -198,17 +198,15 @@ class Court:
         """ "$VENV/bin/python" can be no other program than python."""
         return self.lenient and not name.splits and "/" in name.text and UNKNOWN not in base(name.text)
 
-    def _unwrapped(self, words: list[Word], bodies: list[str], fed: bool) -> Wrapped | None:
-        return unwrap(words, bodies, fed)
-
-    def _inner(self, words: list[Word], wrapped: Wrapped, text: str) -> None:
+    def _inner(self, words: list[Word], wrapped: Wrapped, bodies: list[str]) -> None:
         label = base(words[0].text)
         for inner in wrapped.inners:
             if isinstance(inner, Code):
                 self.enclosed(inner, label)
             elif inner.words:
-                self._run(inner, label)
-        for code in wrapped.suspects:
+                self._run(inner, label, bodies)
+        suspects = [] if wrapped.inners or not wrapped.doubt else [Code(body, "sh", True) for body in bodies]
+        for code in [*wrapped.suspects, *suspects]:
             self._suspect(code, label)
         if wrapped.suffixes:
             self._suffixes(words, wrapped.suffixes)
@@ -220,14 +218,14 @@ class Court:
         del self.texts[texts:]
         self.parts[before:] = [part for part in self.parts[before:] if part.verdict == "deny"]
 
-    def _run(self, inner: Run, label: str) -> None:
+    def _run(self, inner: Run, label: str, bodies: list[str]) -> None:
         outer = (self.depth, self.inside)
         self.depth, self.inside = self.depth + 1, label
         if self.depth > DEEPEST:
             self.ask("", f"it is nested deeper than {DEEPEST}")
             self._suffixes(inner.words, 0)
         else:
-            self.simple(inner.words, shown(inner.words), [], fed=True)
+            self.simple(inner.words, shown(inner.words), bodies, fed=True)
         self.depth, self.inside = outer
 
     def _suffixes(self, words: list[Word], start: int) -> None:
@@ -273,7 +271,9 @@ class Court:
 
     def _unanalysable(self, words: list[Word], wrapped: Wrapped | None, fed: bool) -> tuple[str, bool] | None:
         if wrapped and wrapped.doubt:
-            return wrapped.doubt, wrapped.hides
+            # A shell that is fed, or words that are not known, may be anything.
+            open_ended = (fed and not wrapped.inners) or any(word.unknown for word in words)
+            return wrapped.doubt, wrapped.hides or open_ended
         name = base(words[0].text)
         if doubt := builtins.doubt(words):
             why, evaluated = doubt
@@ -309,14 +309,10 @@ class Court:
             return
         against = [] if self.lenient else offences(words)
         for pattern in fitting:
-            if all(_is_spelled(pattern, one, words) for one in against):
+            if all(spelled(pattern, one, words) for one in against):
                 self.say("allow", text, f"allowed by {pattern.text}", pattern.text)
                 return
         self.ask(text, against[0][2])
-
-
-def _is_spelled(pattern: Pattern, offence: tuple[int, str, str], words: list[Word]) -> bool:
-    return spelled(pattern, offence, words)
 
 
 def _is_plain_name(name: str) -> bool:

@@ -80,6 +80,7 @@ _BAD_LONG = (
 # Not bad, although they begin like one that is.
 _FINE = frozenset(
     [
+        "text",
         "remote",
         "remotes",
         "exec-batch",
@@ -290,7 +291,7 @@ def _sub_offences(words: list[Word], at: int, name: str) -> list[tuple[int, str,
 
 def _bad_long(text: str, name: str) -> str:
     option = text[2:].partition("=")[0]
-    if option in _FINE:
+    if option in _FINE and not (name == "archive" and option == "remote"):
         return ""
     if name == "rebase" and option and "exec".startswith(option):
         return ""  # what it runs is judged by itself

@@ -7,12 +7,17 @@ Pure, but for `bash -n`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
-
 from outlast.frozen import frozen
 
-Verdict = Literal["allow", "ask", "deny"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Literal
+
+    Verdict = Literal["allow", "ask", "deny"]
+else:
+    Verdict = str  # importing typing costs more than judging a line
+
 LONGEST_BYTES = 64 * 1024
 _RANK: tuple[Verdict, ...] = ("allow", "ask", "deny")  # from mild to strict
 
@@ -59,7 +64,10 @@ class Judgement:
     parts: tuple[Part, ...]
 
 
-def judge(line: str, rules: Rules, known: Known = Known(), *, shell: str = "bash") -> Judgement:  # noqa: B008
+UNCHANGED = Known()
+
+
+def judge(line: str, rules: Rules, known: Known = UNCHANGED, *, shell: str = "bash") -> Judgement:
     """Judge a line for a shell. It never raises."""
     from outlast.permissions.court import Court
 

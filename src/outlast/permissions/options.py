@@ -20,7 +20,7 @@ def offences(words: list[Word]) -> list[Offence]:
     name = ALIKE.get(name, name)
     found: list[Offence] = []
     start = loose_start(words)
-    if start is not None and name != "make":
+    if start is not None:
         found += _loose(words, start)
     if special := SPECIAL.get(name):
         return found + special(words)

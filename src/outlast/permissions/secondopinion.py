@@ -7,7 +7,7 @@ read it.
 
 from __future__ import annotations
 
-import subprocess
+import os
 
 from outlast.permissions.syntax import Text
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _NAMES = "[(command name: (_) @n) (declaration_command) @n (unset_command) @n (test_command) @n]"
 _REMEMBERED = 4096
-_EMPTY: dict[str, str] = {}
+_BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/opt/homebrew/bin/bash")
 
 
 class _Grammar:
@@ -87,23 +87,43 @@ _read: dict[str, bool] = {}
 
 
 def bash_reads(source: str) -> bool:
-    """Whether bash accepts the text, without running it. True where there is no bash."""
-    if source in _read:
-        return _read[source]
+    """Whether bash accepts the text, without running it. False where there is no bash."""
+    if source not in _read:
+        if len(_read) >= _REMEMBERED:
+            _read.clear()
+        _read[source] = _ask_bash(source.encode("utf-8", "surrogateescape"))
+    return _read[source]
+
+
+def _ask_bash(source: bytes) -> bool:
+    bash = next((path for path in _BASH if os.access(path, os.X_OK)), "")
+    if not bash:
+        return False
+    # A file, not a pipe: a pipe may hold less than the text, and bash reads it byte by byte.
+    text = _file(source)
     try:
-        ran = subprocess.run(
-            ["bash", "--norc", "--noprofile", "-n"],
-            input=source.encode("utf-8", "surrogateescape"),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=_EMPTY,
-            close_fds=False,
-            check=False,
-        )
-        answer = ran.returncode == 0
-    except (OSError, ValueError):
-        answer = False
-    if len(_read) >= _REMEMBERED:
-        _read.clear()
-    _read[source] = answer
-    return answer
+        actions = [
+            (os.POSIX_SPAWN_DUP2, text, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        ]
+        pid = os.posix_spawn(bash, ["bash", "--norc", "--noprofile", "-n"], {}, file_actions=actions)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    except OSError:
+        return False
+    finally:
+        os.close(text)
+
+
+def _file(content: bytes) -> int:
+    """A descriptor of a nameless file with this content."""
+    if hasattr(os, "memfd_create"):
+        text = os.memfd_create("line")
+    else:
+        import tempfile
+
+        text, name = tempfile.mkstemp()
+        os.unlink(name)
+    os.write(text, content)
+    os.lseek(text, 0, os.SEEK_SET)
+    return text

@@ -13,6 +13,11 @@ from outlast.permissions.tooltable import TOOLS
 from outlast.permissions.words import Word, names
 from outlast.permissions.wrapping import base
 
+_FIND_VALUE = names(
+    "-name -iname -path -ipath -wholename -lname -regex -iregex -type -size -newer -mtime -mmin -maxdepth -mindepth "
+    "-user -group -perm"
+)
+
 
 def _find(words: list[Word]) -> list[Offence]:
     found: list[Offence] = []
@@ -24,6 +29,8 @@ def _find(words: list[Word]) -> list[Offence]:
             inside = True  # what it runs is judged by itself
         elif word.text in ("-delete", "-fprint", "-fprint0", "-fprintf", "-fls"):
             found.append((index, word.text, f"{word.text} deletes or writes files"))
+        elif words[index - 1].text in _FIND_VALUE and not (word.splits and word.unknown):
+            continue  # a value, whatever it is
         elif word.text == "-files0-from" or may_be_option(word):
             found.append((index, "", "it may be any option"))
     return found
@@ -348,8 +355,14 @@ def _anything(words: list[Word]) -> list[Offence]:
     ]
 
 
+def _jq(words: list[Word]) -> list[Offence]:
+    # A program of jq runs and writes nothing, so only a file of them asks, and arguments may be what they like.
+    return [one for one in by_table(words, TOOLS["jq"])[0] if one[1]]
+
+
 SPECIAL: dict[str, Callable[[list[Word]], list[Offence]]] = {
     "git": git.offences,
+    "jq": _jq,
     "find": _find,
     "gfind": _find,
     "sed": _sed,

@@ -38,7 +38,7 @@ bat
     never pager
 tree
     takes -o:L:P:I:H:T: charset= filelimit=
-    never o
+    never o R
 less
     takes -b:h:j:k:o:O:p:P:t:T:x:y:z:D:
     never LOG-FILE O T k lesskey-content lesskey-file lesskey-src log-file o tag-file
@@ -298,6 +298,24 @@ helm
 nc
     takes -p:s:w:q:i:
     never e c exec sh-exec lua-exec
+info
+    takes -f:n:o:d:k:I:w: file= node= output= directory= apropos= index-search= dribble= restore= init-file=
+    never o d directory dribble init-file output restore
+ss
+    takes -F:D:f:A:N: filter= diag= family= query= net=
+    never D F K N diag filter kill net
+lsof
+    takes -D:p:u:i::c:
+    never D
+dmesg
+    takes -l:f:n:s:F: level= facility= console-level= file=
+    never c C D E n clear read-clear console-off console-level console-on
+tput
+    takes -T:
+    never S
+pyright
+    takes -p:
+    never project p createstub venvpath pythonpath w watch
 exiftool
     never if p o w W config use
 """
