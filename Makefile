@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint bench soak clean
+.PHONY: help demo test lint bench fuzz soak clean
 
 ARGS ?=
 CODE := $(wildcard src tests bench)
@@ -33,6 +33,11 @@ bench: ## the benchmarks, beside other systems where they can be had
 	@scripts/setup dev
 	@scripts/setup peers
 	.venv/bin/python -m bench $(ARGS)
+
+fuzz: ## lines that try to get past the judge, in a sandbox; ARGS="LINES SEED"
+	@scripts/setup dev
+	@scripts/setup tools
+	.venv/bin/python -m tests.permissions.fuzz $(ARGS)
 
 soak: ## the faults and loads in their full size, for hours
 	@scripts/setup dev

@@ -7,13 +7,17 @@ if TYPE_CHECKING:
     from outlast.aio import AsyncShell
     from outlast.errors import OutlastError
     from outlast.model import Cursor, Receipt, Result, Sandbox, Slice, Stdin, Task, Waited
+    from outlast.permissions import Policy
+    from outlast.permissions.approval import Approval
     from outlast.shell import Shell
 
 __version__ = "0.1.0"
 __all__ = [
+    "Approval",
     "AsyncShell",
     "Cursor",
     "OutlastError",
+    "Policy",
     "Receipt",
     "Result",
     "Sandbox",
@@ -26,6 +30,8 @@ __all__ = [
 
 # Loaded when first used: a supervisor imports this package too, and must stay small.
 _HOMES = {
+    "Approval": "outlast.permissions.approval",
+    "Policy": "outlast.permissions",
     "AsyncShell": "outlast.aio",
     "Shell": "outlast.shell",
     "OutlastError": "outlast.errors",

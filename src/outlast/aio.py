@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from contextvars import ContextVar
+from inspect import isawaitable
 
 from outlast import asking, conditions
 from outlast.errors import OutlastError
@@ -20,14 +23,21 @@ from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from concurrent.futures import Future
     from types import TracebackType
-    from typing import Any
+    from typing import Any, TypeVar
 
     from outlast.conditions import Condition, UnderWay
+    from outlast.gate import Ask
     from outlast.model import Cursor, Receipt, Result, Sandbox, Slice, Task, Waited
+    from outlast.permissions import Mode, Policy
+    from outlast.permissions.approval import Approval
+    from outlast.permissions.judge import Judgement
     from outlast.shell import Patience
     from outlast.watch import Watch
+
+    T = TypeVar("T")
 
 
 class AsyncShell:
@@ -36,20 +46,27 @@ class AsyncShell:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._rings: dict[tuple[str, bool], _Ring] = {}
+        self._questions: _Questions | None = None
 
     @classmethod
     def open(
         cls,
         home: str | os.PathLike[str] | None = None,
         session: str | None = None,
-        policy: str | None = None,
+        policy: str | os.PathLike[str] | Policy | None = None,
         *,
+        mode: Mode = "default",
+        ask: Ask | None = None,
         operator: bool = False,
         sandbox: Sandbox | bool | None = None,
         early: bool = True,
     ) -> AsyncShell:
-        """As `Shell.open`."""
-        return cls(Shell.open(home, session, policy, operator=operator, sandbox=sandbox, early=early))
+        """As `Shell.open`; `ask` may be a coroutine function."""
+        questions = _Questions(ask) if ask is not None else None
+        how: dict[str, Any] = {"mode": mode, "operator": operator, "sandbox": sandbox, "early": early}
+        opened = cls(Shell.open(home, session, policy, ask=questions, **how))
+        opened._questions = questions
+        return opened
 
     async def __aenter__(self) -> AsyncShell:
         return self
@@ -72,7 +89,7 @@ class AsyncShell:
     async def start(self, command: str, **how: Any) -> Task:
         """As `Shell.start`."""
         startup = self._shell.startup(how.pop("startup_wait", None), how.pop("ready", None))
-        task = await asyncio.to_thread(self._shell.start, command, **how)
+        task = await self._asking(self._shell.start, command, **how)
         return task if startup is None else await self._await(task.task_id, startup.condition, startup.seconds)
 
     async def run(
@@ -149,7 +166,7 @@ class AsyncShell:
             return begun[0]
 
         try:
-            return await asyncio.to_thread(launch)
+            return await self._asking(launch)
         except asyncio.CancelledError:
             given_up.append(True)
             if begun:
@@ -244,7 +261,18 @@ class AsyncShell:
 
     async def kill(self, task_id: str, grace: float | None = None) -> Receipt:
         """As `Shell.kill`."""
-        return await asyncio.to_thread(self._shell.kill, task_id, grace)
+        return await self._asking(self._shell.kill, task_id, grace)
+
+    async def check(self, command: str, **how: Any) -> Judgement:
+        """As `Shell.check`."""
+        return await asyncio.to_thread(self._shell.check, command, **how)
+
+    async def _asking(self, verb: Callable[..., T], *args: Any, **how: Any) -> T:
+        """Do in a thread what may have to ask. If we are cancelled, the question is, and nothing is done."""
+        if self._questions is None:
+            return await asyncio.to_thread(verb, *args, **how)
+        with self._questions.from_here():
+            return await asyncio.to_thread(verb, *args, **how)
 
     async def send(self, task_id: str, text: str | bytes = "", *, eof: bool = False) -> None:
         """As `Shell.send`."""
@@ -278,6 +306,56 @@ class AsyncShell:
             if not ring.waiters and self._rings.get(key) is ring:
                 del self._rings[key]
                 ring.close()
+
+
+class _Questions:
+    """`ask` for a `Shell` that works in a thread: a coroutine is awaited in the loop that the call came from."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        # The thread has a copy of its caller's context, so each call finds what is its own.
+        self._asked_from: ContextVar[_From] = ContextVar("asked_from")
+
+    def __call__(self, approval: Approval) -> object:
+        asked_from = self._asked_from.get()
+        if asked_from.left:
+            return "no"
+        answer = self._ask(approval)
+        if not isawaitable(answer):
+            return answer
+        future = asyncio.run_coroutine_threadsafe(_awaited(answer), asked_from.loop)
+        asked_from.futures.append(future)
+        if asked_from.left:
+            future.cancel()
+        try:
+            return future.result()
+        except CancelledError:
+            return "no"
+
+    @contextmanager
+    def from_here(self) -> Iterator[None]:
+        asked_from = _From(asyncio.get_running_loop())
+        token = self._asked_from.set(asked_from)
+        try:
+            yield
+        finally:
+            self._asked_from.reset(token)
+            asked_from.left = True
+            for future in asked_from.futures:
+                future.cancel()
+
+
+class _From:
+    """Who asks: the loop, what is asked, and whether anybody still waits for the answer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.futures: list[Future[object]] = []
+        self.left = False
+
+
+async def _awaited(answer: Awaitable[object]) -> object:
+    return await answer
 
 
 async def _within(change: asyncio.Future[None], deadline: Deadline) -> bool:

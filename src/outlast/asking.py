@@ -216,3 +216,11 @@ def cursor(text: str | Cursor | None) -> Cursor:
     if not found:
         raise BadInput(f"{named(text)} is not a cursor; use one that an earlier reply gave, or 0 for the start.")
     return Cursor(int(found[1]), int(found[2] or 0))
+
+
+def here() -> str:
+    """The directory that we are in; none if it is gone, which whoever runs something there says."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""

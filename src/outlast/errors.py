@@ -112,3 +112,25 @@ class Unsupported(OutlastError):
     """This system lacks something that Outlast cannot do without."""
 
     code = "unsupported"
+
+
+class Refused(OutlastError):
+    """The policy denies it, or somebody who was asked said no. Nothing ran."""
+
+    code = "refused"
+
+
+class NeedsApproval(Refused):
+    """The policy wants a yes for it, and nobody could be asked. Nothing ran."""
+
+    code = "needs-approval"
+
+    def __init__(self, message: str, approval: object) -> None:
+        super().__init__(message)
+        self.approval = approval
+
+
+class SessionMoved(OutlastError):
+    """The session's state changed between two looks at it; who asked begins anew."""
+
+    code = "session-moved"

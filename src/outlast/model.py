@@ -89,6 +89,8 @@ class Grant:
 
     request: Request
     policy: str
+    judgement: object = None  # a `permissions.judge.Judgement`; none if the policy has nothing to judge by
+    approved: bool = False  # somebody was asked and said yes
 
 
 @frozen

@@ -26,6 +26,10 @@ _DEVELOPMENT = (
     "ruby rails rake bundle bundler rspec jekyll php composer artisan phpunit mix iex elixir erl rebar3 "
     "ghc cabal stack dart flutter zig nim hugo mkdocs sphinx-build"
 )
+_ALLOWED = (
+    "git mix elixir npm npx node yarn pnpm python python3 pip uv pytest cargo go make cmake ls cat head tail grep rg "
+    "find wc sort uniq diff echo pwd date sleep true false mkdir cp mv touch"
+)
 
 
 @frozen
@@ -110,6 +114,12 @@ class Settings:
     file_size_limit_bytes: int = 0
     """How large a file may become that a task writes; 0 means as large as it likes."""
 
+    policy: str = ""
+    """The policy that holds for everything, besides that of a call: a name or a file; empty means none."""
+
+    allowed_programs: str = _ALLOWED
+    """The programs that the policy `allowlist` allows, between blanks; with a + in front, besides the usual ones."""
+
 
 # The smallest sensible values; everything below is a typing mistake.
 _LEAST = {
@@ -140,6 +150,12 @@ def development_commands(settings: Settings) -> frozenset[str]:
     text = settings.development_commands.lower()
     more = text.lstrip().startswith("+")
     return frozenset((text.replace("+", " ", 1) + " " + _DEVELOPMENT if more else text).split())
+
+
+def allowed_programs(settings: Settings) -> tuple[str, ...]:
+    """The names of the programs that the policy `allowlist` allows."""
+    text = settings.allowed_programs.lstrip()
+    return tuple((text[1:] + " " + _ALLOWED if text.startswith("+") else text).split())
 
 
 def default_home(env: Mapping[str, str]) -> str:

@@ -22,6 +22,8 @@ from outlast.errors import (
     AmbiguousTask,
     BadInput,
     OutlastError,
+    SessionBusy,
+    SessionMoved,
     StartFailed,
     SystemRefused,
     UnknownTask,
@@ -32,7 +34,7 @@ from outlast.executors.local import LocalExecutor
 from outlast.frozen import fields
 from outlast.masking import OFF
 from outlast.model import STREAMS, Waited
-from outlast.permissions import POLICIES, decide
+from outlast.permissions import MODES, YOLO, Policy, decide, has_a_say
 from outlast.reading import Selection
 from outlast.sessions import Place, prepare
 from outlast.settings import Settings, default_home, development_commands, load
@@ -48,14 +50,30 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from outlast.conditions import Condition, UnderWay
+    from outlast.gate import Ask, Gate
     from outlast.masking import Mask
-    from outlast.model import Cursor, Grant, Launch, Receipt, Result, Sandbox, SessionState, Slice, Stdin, Task
+    from outlast.model import (
+        Cursor,
+        Grant,
+        Launch,
+        Receipt,
+        Request,
+        Result,
+        Sandbox,
+        SessionState,
+        Slice,
+        Stdin,
+        Task,
+    )
+    from outlast.permissions import Mode
+    from outlast.permissions.judge import Judgement
 
     Verb = TypeVar("Verb", bound=Callable[..., Any])
     Seen = TypeVar("Seen", bound=Task)
 
 READY_WAIT_S = 30.0  # how long a start waits for `ready` if nobody said
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
+_MOVES = 100  # a session may change so often while one command of it is prepared
 _LEAVING_S = 1.0  # guards leave within milliseconds of the end, if nothing of the command is left
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
 
@@ -67,6 +85,8 @@ def _telling(verb: Verb) -> Verb:
         try:
             return verb(*args, **how)
         except OSError as error:
+            if hasattr(error, "of_the_caller"):
+                raise
             what = f" ({error.filename})" if error.filename else ""
             raise SystemRefused(f"The system refused what is needed: {error.strerror}{what}; try again.") from None
         except sqlite3.Error as error:
@@ -87,16 +107,23 @@ class Shell:
         self,
         home: str,
         session: str | None,
-        policy: str | None,
+        policy: str | os.PathLike[str] | Policy | None = None,
+        *,
+        mode: Mode = "default",
+        ask: Ask | None = None,
         operator: bool = False,
         sandbox: Sandbox | bool | None = None,
     ) -> None:
         self.settings = load(home, os.environ)
         self.sandbox = sandbox  # of every command that says nothing else
         self.session = asking.session_name(session or self.settings.session)
-        self.policy = policy or "yolo"
-        if self.policy not in POLICIES:
-            raise BadInput(f"There is no policy {named(self.policy)}; known are {', '.join(POLICIES)}.")
+        self._home, self._ask, self._mode = home, ask, mode
+        if mode not in MODES:
+            raise BadInput(f"There is no mode {named(mode)}; known are {', '.join(MODES)}.")
+        self._call_policy = policy if policy is None or isinstance(policy, Policy) else os.fspath(policy)
+        self._gates: dict[str, Gate | None] = {}
+        if self._call_policy not in (None, YOLO, YOLO.name):
+            self._gate()  # a policy that is not there is an error at once
         self.operator = operator
         self._scope = None if operator else self.session
         self.executor = LocalExecutor(home, self.settings)
@@ -114,21 +141,25 @@ class Shell:
         cls,
         home: str | os.PathLike[str] | None = None,
         session: str | None = None,
-        policy: str | None = None,
+        policy: str | os.PathLike[str] | Policy | None = None,
         *,
+        mode: Mode = "default",
+        ask: Ask | None = None,
         operator: bool = False,
         sandbox: Sandbox | bool | None = None,
         early: bool = True,
     ) -> Shell:
         """Open the state directory `home` as `session`. An operator reaches every session's tasks.
 
+        `policy` is a name, a file or a `Policy` that holds besides the user's and the project's; `ask` is called with
+        an `Approval` for what they do not allow outright. In mode "yolo" nothing is asked, and what is denied stays so.
         With a `sandbox` every command runs in one. What it takes to run a command is started at
         once, so that the first one need not wait for it; if not `early`, by the first command.
         """
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
         path = os.path.abspath(os.fspath(home)) if home is not None else default_home(os.environ)
-        shell = cls(path, session, policy, operator, sandbox)
+        shell = cls(path, session, policy, mode=mode, ask=ask, operator=operator, sandbox=sandbox)
         if early:
             shell.executor.get_ready()
         return shell
@@ -241,14 +272,66 @@ class Shell:
             sandbox=self._sandbox_for(sandbox, how.get("cwd")),
             **how,
         )
-        grant = decide(request, self.policy)
-        launch = self._prepared(grant, keeps)
-        task, new = self.executor.start_or_find(launch, hold)
-        self._asked, self._asked_before = (grant, launch), self._asked
-        self._showing.learn(request.env)
-        if launch.state:
-            self._showing.learn_state(launch.state, self.sessions.known(launch.state))
-        return self._shown(task), new
+        for _ in range(_MOVES):
+            grant, launch = self._granted(request, keeps)
+            try:
+                task, new = self.executor.start_or_find(launch, hold)
+            except SessionMoved:
+                continue  # it was judged and prepared in a state that is gone
+            self._asked, self._asked_before = (grant, launch), self._asked
+            self._showing.learn(request.env)
+            if launch.state:
+                self._showing.learn_state(launch.state, self.sessions.known(launch.state))
+            return self._shown(task), new
+        raise SessionBusy(f"The session {named(self.session)} changes too fast to run anything in it; try again.")
+
+    def _granted(self, request: Request, keeps: bool) -> tuple[Grant, Launch]:
+        """Whether it may run, and exactly what does."""
+        gate = self._gate(request.cwd)
+        if gate is None:
+            grant = decide(request, YOLO)
+            return grant, self._prepared(grant, keeps)
+        return gate.granted(request, lambda grant: self._prepared(grant, keeps))
+
+    def _gate(self, cwd: str = "") -> Gate | None:
+        """Who judges a command in this directory; nobody if all is allowed."""
+        if cwd not in self._gates:
+            self._gates[cwd] = self._gate_for(cwd)
+        return self._gates[cwd]
+
+    def _gate_for(self, cwd: str) -> Gate | None:
+        if cwd and (usual := self._gate()) is not None:
+            return usual
+        here = os.path.abspath(os.path.expanduser(cwd)) if cwd else asking.here()
+        calm = self._call_policy in (None, YOLO, YOLO.name)
+        if calm and not has_a_say(self._home, self.settings.policy, here):
+            return None
+        from outlast.gate import Around, Gate  # and all that judges
+
+        around = Around(lambda: self.sessions, lambda: self._state)
+        return Gate(self._home, self.settings, self._call_policy, self._mode, self._ask, around)
+
+    @property
+    def policy(self) -> str:
+        """The name of what is in force."""
+        gate = self._gate()
+        return gate.policy_for("").name if gate else YOLO.name
+
+    def broken_policies(self) -> Sequence[str]:
+        """What is wrong with policies that have a say; while there is anything, everything is asked about."""
+        gate = self._gate()
+        return [layer.broken for layer in gate.policy_for("").layers if layer.broken] if gate else []
+
+    @_telling
+    def check(
+        self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None, shell: str | None = None
+    ) -> Judgement:
+        """What would be decided of a command now, with a reason for each part of it. Nothing runs, nobody is asked."""
+        from outlast.gate import unjudged
+
+        request = asking.request(command, session=self.session, cwd=cwd, env=env, shell=shell)
+        gate = self._gate(request.cwd)
+        return unjudged() if gate is None else gate.judged(request)
 
     def _sandbox_for(self, asked: Sandbox | bool | None, cwd: str | None) -> Sandbox | None:
         if not asked and not self.sandbox and not self.settings.sandbox:
@@ -622,8 +705,14 @@ class Shell:
             task = self.executor.status(task_id)
             if task.finished and not task.children:
                 raise AlreadyEnded(f"{task_id} has ended already ({describe_end(task)}); there is nothing left to end.")
+        if (gate := self._gate()) is not None:
+            gate.may_kill(found, [self.executor.status(task_id).command for task_id in found])
+        return self.end_now(found, patience)
+
+    def end_now(self, task_ids: list[str], grace: float | None) -> list[Receipt]:
+        """End tasks without asking: somebody was asked, or is at the keyboard and asked for it."""
         rule = f"kill by process {os.getpid()} of user {os.getuid()}"
-        receipts = self.executor.signal(found, float("inf") if patience is None else patience, "kill", rule)
+        receipts = self.executor.signal(task_ids, float("inf") if grace is None else grace, "kill", rule)
         return [self._shown(receipt) for receipt in receipts]
 
     @_telling

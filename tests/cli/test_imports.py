@@ -78,17 +78,8 @@ def test_the_plain_shell_needs_no_event_loop(cli: Cli) -> None:
 
 def test_the_public_names_are_exactly_these(cli: Cli) -> None:
     names = [
-        "AsyncShell",
-        "Cursor",
-        "OutlastError",
-        "Receipt",
-        "Result",
-        "Sandbox",
-        "Shell",
-        "Slice",
-        "Stdin",
-        "Task",
-        "Waited",
+        *("Approval", "AsyncShell", "Cursor", "OutlastError", "Policy", "Receipt", "Result", "Sandbox"),
+        *("Shell", "Slice", "Stdin", "Task", "Waited"),
     ]
     assert outlast.__all__ == names
     assert sorted(dir(outlast)) == sorted([*names, "__version__"])

@@ -17,7 +17,7 @@ from outlast import Shell, asking, process
 from outlast.executors import nursery
 from outlast.frozen import replaced
 from outlast.model import Task, surroundings, terms
-from outlast.permissions import decide
+from outlast.permissions import YOLO, decide
 from outlast.sessions import prepare
 from outlast.store import status
 from outlast.store.staging import stage
@@ -53,7 +53,7 @@ class Odd:
     def start(self, command: str, clock: Clock, limit: float | None = None) -> Task:
         shell = self.shell
         asked = asking.request(command, session=shell.session, limit=limit)
-        launch = prepare(decide(asked, "yolo"), shell.settings, os.environ)
+        launch = prepare(decide(asked, YOLO), shell.settings, os.environ)
         registry, around = shell.executor.registry, surroundings(launch)
         staged, published = stage(registry.home, launch.kind, around)
         entered = registry.enter(staged, published, launch, shell.settings.state_limit_bytes)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from outlast import Shell, asking
 from outlast.model import surroundings
-from outlast.permissions import decide
+from outlast.permissions import YOLO, decide
 from outlast.sessions import Place, prepare
 from outlast.store import sessionfile, snapshot
 from outlast.store.sessionfile import Sessions
@@ -110,7 +110,7 @@ def test_committing_twice_changes_once(
 ) -> None:
     named.run("n=1")
     before, kept = named.sessions.read("s"), path_of(home).read_bytes()
-    grant = decide(asking.request("n+=1", session="s"), "yolo")
+    grant = decide(asking.request("n+=1", session="s"), YOLO)
     launch = prepare(grant, named.settings, os.environ, Place(named.sessions, "s", True))
     monkeypatch.chdir(tmp_path)
     for value in ("2", "3"):

@@ -2,6 +2,7 @@
 
 format        the version of this layout
 config.toml   settings, if the user wrote any
+policy.toml   the user's own rules, if there are any
 tasks/        one directory for each task
 queue/        what waits, and who may run: see `store.queue`
 staging/      tasks that are being prepared or removed; nothing in here is a task
@@ -19,7 +20,7 @@ from outlast.errors import StateRefused
 from outlast.frozen import frozen
 
 FORMAT = 1
-_OURS = ("format", "tasks", "staging", "queue", "sessions", "config.toml", "index.sqlite")
+_OURS = ("format", "tasks", "staging", "queue", "sessions", "config.toml", "policy.toml", "index.sqlite")
 
 
 @frozen

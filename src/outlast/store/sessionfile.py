@@ -17,6 +17,7 @@ import os
 import time
 
 from outlast import process
+from outlast.errors import SessionMoved
 from outlast.store import snapshot
 
 TYPE_CHECKING = False
@@ -33,6 +34,7 @@ BEFORE, START, AFTER, MOVED = "before", "start", "state", "moved"  # files of a 
 _LOCK = "lock"
 _PRIVATE = ".shell-"
 _STALE_S = 3600.0  # what is this old is nobody's work in progress
+_HEAD_BYTES = 512  # where the mark stands
 _MOST_BYTES = 64 << 20  # a snapshot that is larger was not written by us
 
 
@@ -79,14 +81,20 @@ class Sessions:
             self._known = (which, snapshot.read(_bytes(self._of(name, SNAPSHOT))))
         return self._known[1]
 
-    def link(self, name: str, staged: str) -> None:
-        """Give a staged task what it begins with, and files to write to: its umask must not decide about them."""
+    def link(self, name: str, staged: str, mark: str) -> None:
+        """Give a staged task what it begins with, and files to write to: its umask must not decide about them.
+
+        It is the state with this mark or none: the command was judged in it.
+        """
         source, target = self._of(name, SNAPSHOT), os.path.join(staged, BEFORE)
         try:
             os.link(source, target)
         except OSError:  # another file system, or one without links
             with open(_new(target), "wb") as file:
                 file.write(_bytes(source))
+        with open(target, "rb", buffering=0) as file:
+            if mark.encode() not in file.read(_HEAD_BYTES):
+                raise SessionMoved(f"The session {name} changed while a command was prepared; try again.")
         for name_of_file in (START, AFTER):
             os.close(_new(os.path.join(staged, name_of_file)))
 

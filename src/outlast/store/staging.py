@@ -32,7 +32,7 @@ def stage(home: Home, kind: str, around: Surroundings) -> tuple[str, str]:
             os.mkdir(staged, 0o700)
             try:
                 if around.state:
-                    Sessions(home.sessions).link(around.state, staged)
+                    Sessions(home.sessions).link(around.state, staged, around.snapshot)
             except BaseException:
                 remove(staged)
                 raise

@@ -149,6 +149,7 @@ def _state(shell: Shell) -> Iterator[Finding]:
     yield Finding("state", GOOD, home)
     consequence = "" if enough else "; output is dropped until there is more"
     yield Finding("free space", GOOD if enough else BAD, f"{free / 1e9:.1f} GB{consequence}")
+    yield _policy(shell)
     tasks = shell.list()
     running = sum(task.status == "running" for task in tasks)
     pending = sum(task.status == "pending" for task in tasks)
@@ -160,3 +161,10 @@ def _state(shell: Shell) -> Iterator[Finding]:
     damaged = list(shell.executor.registry.damaged()) if shell.operator else []
     if damaged:
         yield Finding("damaged", BAD, f"{', '.join(damaged[:5])}; `outlast clean` removes them")
+
+
+def _policy(shell: Shell) -> Finding:
+    """What is in force for a command that is run here and says nothing about it."""
+    if broken := shell.broken_policies():
+        return Finding("policy", BAD, f"{shell.policy}; everything is asked about: {'; '.join(broken)}")
+    return Finding("policy", GOOD, shell.policy)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import NoReturn
 
+    from outlast.permissions.approval import Answer, Approval
+
 
 class Parser(argparse.ArgumentParser):
     """A parser for one verb; errors are ours, not a screen of usage."""
@@ -44,6 +46,11 @@ class Parser(argparse.ArgumentParser):
         self.add_argument("--session", metavar="S", help="the session (default: $OUTLAST_SESSION, else 'default')")
         return self
 
+    def takes_policy(self) -> Parser:
+        known = "banned, allowlist, ask, guarded, yolo"
+        self.add_argument("--policy", metavar="NAME|FILE", help=f"what may run: {known}, or a file (docs/policies.md)")
+        return self
+
     def takes_json(self) -> Parser:
         self.add_argument("--json", action="store_true", help="print JSON")
         return self
@@ -58,13 +65,20 @@ def parse(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(words) if parser.takes_the_rest else parser.parse_intermixed_args(words)
 
 
-def open_shell(session: str | None = None) -> Shell:
+def open_shell(session: str | None = None, policy: str | None = None) -> Shell:
     """A person who names no session is the operator and reaches every task; inside a session only its own."""
+    ask = _ask if sys.stdin.isatty() and sys.stderr.isatty() else None
     if session is not None:
         # Also if it is empty: never the operator by accident.
-        return Shell.open(session=session_name(session), early=False)
+        return Shell.open(session=session_name(session), policy=policy, ask=ask, early=False)
     # The settings have the name as well; given here, it would be one that somebody chose, and remember.
-    return Shell.open(operator=not os.environ.get("OUTLAST_SESSION"), early=False)
+    return Shell.open(policy=policy, ask=ask, operator=not os.environ.get("OUTLAST_SESSION"), early=False)
+
+
+def _ask(approval: Approval) -> Answer:
+    from outlast.faces.cli.approve import prompt  # hardly anybody is asked
+
+    return prompt(approval)
 
 
 def seconds(text: str) -> float:

@@ -79,7 +79,7 @@ def parser() -> Parser:
     add("--cpu-time", type=seconds, metavar="SEC", help="seconds of CPU that each of its processes may use")
     add("--file-size", type=size, metavar="BYTES", help="how large a file may become that it writes")
     add("--description", default="", metavar="T", help="what it is for, shown in lists")
-    made.takes_session().takes_json()
+    made.takes_policy().takes_session().takes_json()
     add("command", nargs="...", metavar="COMMAND", help="the command; everything from its first word on is part of it")
     return made
 
@@ -88,7 +88,7 @@ def run(words: Sequence[str], nursery: Nursery) -> int:
     # The words stand in our own argument list; a `pkill -f` in the command must not find them there.
     process.rename_self("outlast", "outlast run")
     asked = parse(parser(), words)
-    command = _command(asked.command)
+    command = command_of(asked.command)
     if asked.stdin == "-" and asked.command[-1:] == ["-"]:
         raise BadInput("Command and input cannot both come from standard input; give one of them in another way.")
     how = {
@@ -109,7 +109,7 @@ def run(words: Sequence[str], nursery: Nursery) -> int:
     asking.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
         raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
-    with open_shell(asked.session) as shell:
+    with open_shell(asked.session, asked.policy) as shell:
         shell.executor.adopt(nursery)
         shell.settings = _as_a_person_says(shell.settings, asked)
         if asked.bg:
@@ -143,7 +143,8 @@ def wants_json(words: Sequence[str]) -> bool:
         return "--json" in words
 
 
-def _command(words: Sequence[str]) -> str:
+def command_of(words: Sequence[str]) -> str:
+    """One word as it is, several joined, or what comes on standard input."""
     if words[:1] == ["--"]:
         words = words[1:]
     if not words:
@@ -279,9 +280,14 @@ class _Foreground:
             if self._interrupts == 1:
                 self._shell.executor.interrupt(self._task_id)
             else:
-                self._shell.kill(self._task_id)
+                self._end()
         except AlreadyEnded:
             pass  # it was quicker
+
+    def _end(self) -> None:
+        # Whoever pressed Ctrl-C twice need not be asked.
+        if not self._shell.executor.has_ended(self._task_id):
+            self._shell.end_now([self._task_id], self._shell.settings.kill_grace_s)
 
     def _report(self) -> int:
         if self._asked.json:

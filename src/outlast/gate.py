@@ -1,0 +1,229 @@
+"""Where a shell's requests are judged, and asked about: between a `Request` and a `Launch`.
+
+A yes is for a line in the state that its session is in. So the state that a line was judged in and
+the one that it is launched with are compared, and if they differ it is judged again: a function
+`ls` that came between is not `ls`. A shell whose policy is `yolo` has no gate.
+"""
+
+from __future__ import annotations
+
+import os
+
+from outlast import asking
+from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, named
+from outlast.frozen import replaced
+from outlast.permissions import OWN_RULES, Policy, decide, policies, policyfile, project_files, ruling
+from outlast.permissions.approval import Approval
+from outlast.permissions.judge import Judgement, Known
+from outlast.store import snapshot
+from outlast.store.snapshot import ALIAS, FUNCTION, VARIABLE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from outlast.model import Grant, Launch, Request
+    from outlast.permissions import Mode
+    from outlast.settings import Settings
+    from outlast.store.sessionfile import Sessions
+    from outlast.store.snapshot import Snapshot, State
+
+    Ask = Callable[[Approval], object]
+
+_POLICY = "OUTLAST_POLICY"
+_TRIES = 20  # a session that changes this often while one line is judged is not one to judge in
+_FUNCTION = ("BASH_FUNC_", "%%")  # how a function stands among the variables
+_OWN = (b"OLDPWD", b"SHLVL")  # change by themselves
+
+
+class Gate:
+    """One policy in force, how strictly it is taken, and whom to ask."""
+
+    def __init__(
+        self, home: str, settings: Settings, call: str | Policy | None, mode: Mode, ask: Ask | None, around: Around
+    ) -> None:
+        self._home, self._settings, self._call = home, settings, call
+        self._mode, self._ask, self._around = mode, ask, around
+        self._opened_in = asking.here()
+        self._policies: dict[str, Policy] = {}
+        self._added: tuple[str, ...] = ()  # what "always" was said to since
+        self.policy_for("")  # a policy that is not there is known at once
+
+    def policy_for(self, cwd: str) -> Policy:
+        """What is in force for a command in `cwd`: read once, so that no command can change what judges the next."""
+        if cwd not in self._policies:
+            places = dict.fromkeys((self._opened_in, os.path.abspath(os.path.expanduser(cwd)) if cwd else ""))
+            files = dict.fromkeys(path for one in places if one for path in project_files(one, self._home))
+            self._policies[cwd] = policies.in_force(self._home, self._settings, self._call, tuple(files))
+        return ruling.allowing(self._policies[cwd], self._added) if self._added else self._policies[cwd]
+
+    # --- run -----------------------------------------------------------------------------
+
+    def granted(self, request: Request, prepare: Callable[[Grant], Launch]) -> tuple[Grant, Launch]:
+        """A grant, after asking if need be, and the launch for it, in the very state that it was judged in."""
+        approved: Approval | None = None
+        handed_on = self._handed_on(request)
+        for _ in range(_TRIES):
+            found = self._around.snapshot()
+            where = request.cwd or (found.directory if found else self._opened_in)
+            known = self._around.known(found, request.env)
+            grant, approved = self._decided(handed_on, known, where, approved)
+            launch = prepare(grant)
+            if not launch.state or (found is not None and launch.snapshot == found.mark):
+                return grant, launch
+        raise SessionBusy("The session changes faster than a command can be judged; try again when less runs in it.")
+
+    def _handed_on(self, request: Request) -> Request:
+        """The request with our policy among its variables: an `outlast run` in the command is under it, too."""
+        name = policies.handed_on(self._call)
+        if not name or _POLICY in request.env or os.environ.get(_POLICY):
+            return request
+        return replaced(request, env={**request.env, _POLICY: name})
+
+    def _decided(
+        self, request: Request, known: Known, where: str, approved: Approval | None
+    ) -> tuple[Grant, Approval | None]:
+        shell = self._shell_of(request)
+        policy = self.policy_for(request.cwd)
+        try:
+            return decide(request, policy, known, shell=shell, mode=self._mode, approved=approved), approved
+        except NeedsApproval as asked:
+            if not isinstance(asked.approval, Approval) or self._ask is None:
+                raise
+            approval = replaced(asked.approval, cwd=where)
+            always = self._answered(approval)
+        if always:
+            self._remember(approval.always)
+        # The rule that was just written is no reason to judge otherwise than what was said yes to.
+        return decide(request, policy, known, shell=shell, mode=self._mode, approved=approval), approval
+
+    def judged(self, request: Request) -> Judgement:
+        """What would be decided, without asking anybody."""
+        policy = self.policy_for(request.cwd)
+        known = self._around.known(self._around.snapshot(), request.env)
+        found = ruling.rule_all(request, policy, known, self._shell_of(request)).judgement
+        if found.verdict == "allow" and "run" in policy.asks and self._mode == "default":
+            return replaced(found, verdict="ask")
+        return found
+
+    def _shell_of(self, request: Request) -> str:
+        """The shell that reads the line. What only has the name of one is not one."""
+        import shutil
+
+        asked = request.shell or self._settings.shell or ("bash" if shutil.which("bash") else "sh")
+        if request.shell and "/" in request.shell:
+            usual = shutil.which(os.path.basename(asked))
+            if not usual or os.path.realpath(usual) != os.path.realpath(os.path.expanduser(asked)):
+                return f"{asked}, which is not the usual one,"
+        return asked
+
+    # --- kill ----------------------------------------------------------------------------
+
+    def may_kill(self, task_ids: Sequence[str], commands: Sequence[str]) -> None:
+        """Ask, if killing needs a yes."""
+        policy = self.policy_for("")
+        if "kill" not in policy.asks or self._mode == "yolo":
+            return
+        what = ", ".join(task_ids)
+        if self._ask is None:
+            raise NeedsApproval(
+                f"Under the policy {policy.name} ending {what} needs a yes, and nobody can be asked.", None
+            )
+        self._answered(
+            Approval(
+                category="kill",
+                command="; ".join(commands),
+                policy=policy.name,
+                judgement=None,
+                cwd=self._opened_in,
+                task_ids=tuple(task_ids),
+            )
+        )
+
+    # --- ask -----------------------------------------------------------------------------
+
+    def _answered(self, approval: Approval) -> bool:
+        """Ask: whether the answer was always. Anything that is not a yes is a no."""
+        assert self._ask is not None
+        try:
+            answer = self._ask(approval)
+        except Exception as error:
+            error.of_the_caller = True  # type: ignore[attr-defined] # told as it is, also if it looks like one of ours
+            raise
+        if answer in ("yes", "always"):
+            return answer == "always"
+        what = f"end {', '.join(approval.task_ids)}" if approval.category == "kill" else named(approval.command)
+        if answer == "no":
+            raise Refused(f"Somebody was asked whether to {'run ' if approval.category == 'run' else ''}{what}: no.")
+        if hasattr(answer, "__await__"):
+            getattr(answer, "close", lambda: None)()
+            raise BadInput("`ask` is a coroutine function, which only an AsyncShell can call; give a plain one.")
+        raise BadInput(f"`ask` answered {named(answer)}; it must be yes, no or always. Nothing was done.")
+
+    def _remember(self, patterns: tuple[str, ...]) -> None:
+        if not patterns:
+            return  # no rule can say it: it counts for this time
+        import time
+
+        said = f"always, {time.strftime('%Y-%m-%d')}"
+        policyfile.remember(os.path.join(self._home, OWN_RULES), patterns, said)
+        self._added = (*self._added, *patterns)
+
+
+class Around:
+    """What a line meets when it runs: the session's functions, aliases and variables, and what only this call has."""
+
+    def __init__(self, sessions: Callable[[], Sessions], state: Callable[[], str]) -> None:
+        self._sessions, self._state = sessions, state
+        self._last: tuple[str, Known] | None = None  # by the mark of a snapshot, which never changes
+
+    def snapshot(self) -> Snapshot | None:
+        """The state that the next command begins with; none if it begins with none, or anew."""
+        try:
+            return self._sessions().read(self._state()) if self._state() else None
+        except (FileNotFoundError, NotADirectoryError, snapshot.Damaged):
+            return None
+
+    def known(self, found: Snapshot | None, env: Mapping[str, str]) -> Known:
+        """What is not as its name says, in this state and with these variables of a call."""
+        of_session = self._of_session(found) if found else Known(functions=frozenset(_functions(os.environ)))
+        given = {name for name in env if not name.startswith(_FUNCTION[0])}
+        return Known(
+            functions=of_session.functions | _functions(env),
+            aliases=of_session.aliases,
+            variables=of_session.variables | given,
+            path_changed=of_session.path_changed or "PATH" in given,
+        )
+
+    def _of_session(self, found: Snapshot) -> Known:
+        if self._last is None or self._last[0] != found.mark:
+            state = found.state()
+            changed = _changed(state, self._sessions().beginning(self._state()))
+            functions = frozenset(_names(state, FUNCTION) | _functions(found.environ))
+            known = Known(functions, frozenset(_names(state, ALIAS)), frozenset(changed), "PATH" in changed)
+            self._last = found.mark, known
+        return self._last[1]
+
+
+def _names(state: State, kind: str) -> set[str]:
+    return {os.fsdecode(name) for one, name in state if one == kind}
+
+
+def _functions(env: Mapping[str, str]) -> set[str]:
+    before, behind = _FUNCTION
+    return {name[len(before) : -len(behind)] for name in env if name.startswith(before) and name.endswith(behind)}
+
+
+def _changed(state: State, beginning: State) -> set[str]:
+    """Names of variables that are not what the session began with."""
+    changed = snapshot.merged({}, beginning, state)
+    return {
+        os.fsdecode(name)
+        for kind, name in changed
+        if kind == VARIABLE and name not in _OWN and (name not in snapshot.AT_START or (kind, name) in beginning)
+    }
+
+
+def unjudged() -> Judgement:
+    """What there is to say where everything is allowed."""
+    return Judgement("allow", ())

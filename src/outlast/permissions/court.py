@@ -1,0 +1,364 @@
+"""Where the rules meet the parts of a line."""
+
+from __future__ import annotations
+
+import re
+
+from outlast.permissions import builtins, git
+from outlast.permissions.interpreters import reads_program
+from outlast.permissions.judge import Known, Part, Rules, Verdict
+from outlast.permissions.options import offences, spelled
+from outlast.permissions.patterns import UNKNOWN, compiled, could_match, matches
+from outlast.permissions.quoting import quoted
+from outlast.permissions.scan import DEEPEST
+from outlast.permissions.secondopinion import bash_reads, disagreement
+from outlast.permissions.simple import Command, Redirection
+from outlast.permissions.syntax import Text, read
+from outlast.permissions.variables import is_harmless, steers
+from outlast.permissions.words import Problem, Word
+from outlast.permissions.wrappers import LOOSE, unwrap
+from outlast.permissions.wrapping import Code, Run, Wrapped, base
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
+_NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
+_READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
+_MOST_SUFFIXES = 64
+_AT_HOME = re.compile(r"(?:\$HOME|\$\{HOME(?::?\?[^}]*)?\}|/home/\$(?:USER|\{USER\}))(?:/[^$`]*)?")
+_MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
+_BOTH = frozenset(["bash", "sh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "/bin/dash", "ash"])
+
+
+def shown(words: list[Word]) -> str:
+    """The words as a person wrote them."""
+    return " ".join([word.source if word.unknown else word.shape or word.canonical for word in words])
+
+
+def canonical(words: list[Word]) -> str:
+    """The text that patterns are compared with."""
+    return " ".join([word.shape or word.canonical for word in words])
+
+
+def _expected(word: Word) -> str | None:
+    """What a hazard is shown: patterns and tildes as written, and of all variables only $HOME (and $USER in /home)."""
+    if not word.unknown:
+        return word.text
+    source = re.sub(r'"|(?<=HOME):?\?[^}]*', "", word.source)
+    return source if _AT_HOME.fullmatch(source) else None
+
+
+class Court:
+    """Judges one line and keeps the parts in the order in which they are written."""
+
+    def __init__(self, rules: Rules, known: Known) -> None:
+        self.rules = rules
+        self.known = known
+        self.allow = [compiled(pattern) for pattern in rules.allow]
+        self.deny = [compiled(pattern) for pattern in rules.deny]
+        self.lenient = rules.otherwise == "allow"
+        self.parts: list[Part] = []
+        self.texts: list[Text] = []
+        self.depth = 0
+        self.inside = ""
+        self.budget = _MOST_WORK
+        self.seen: dict[tuple[str, bool], Part] = {}  # plain commands that were judged before
+
+    # --- what is said about a part -------------------------------------------------------------
+
+    def say(self, verdict: Verdict, command: str, why: str, rule: str = "") -> None:
+        self.parts.append(Part(command, verdict, rule, why, self.depth, self.inside))
+
+    def ask(self, command: str, why: str) -> None:
+        self.say("ask", command, why)
+
+    def doubt(self, command: str, why: str, *, hides: bool) -> None:
+        """Something is not known. Where all is allowed by default it counts only if it can hide something."""
+        if hides or not self.lenient:
+            self.ask(command, why)
+
+    # --- texts -----------------------------------------------------------------------------------
+
+    def hear(self, line: str, shell: str) -> None:
+        """Judge a whole line."""
+        if match := _CONTROL.search(line):
+            self.ask("", f"it has a control character, number {ord(match[0])}")
+        if "\0" in line:
+            line = line.replace("\0", "\ufffd")
+        self.text(line, shell)
+        if all(part.verdict == "allow" for part in self.parts):
+            self.last_word()
+
+    def last_word(self) -> None:
+        """Nothing stands against it: the other readers are heard."""
+        for text in self.texts:
+            why = disagreement(text, strict=not self.lenient)
+            if not why and not bash_reads(text.source):
+                why = "bash cannot read it"
+            if why:
+                self.ask("", why)
+                return
+
+    def _spend(self, amount: int) -> bool:
+        """Whether there is still time to look at so much more; asks if not."""
+        self.budget -= amount
+        if self.budget < 0:
+            self.ask("", "it is too much to analyse")
+        return self.budget >= 0
+
+    def text(self, source: str, shell: str) -> None:
+        if not self._spend(3 * len(source)):
+            return
+        text = read(source, self.depth, self.inside)
+        self.texts.append(text)
+        if base(shell) not in _BOTH:
+            self.ask("", f"a line for {shell} cannot be read")
+        elif text.bashisms and base(shell) not in ("bash", "rbash"):
+            self.doubt("", f"{shell} may read it in another way than bash", hides=False)
+        outer = (self.depth, self.inside)
+        items: list[Command | Problem] = [*text.commands, *text.problems]
+        for item in sorted(items, key=lambda one: one.at):
+            self.depth, self.inside = item.depth, item.inside
+            if isinstance(item, Command):
+                self.command(item)
+            else:
+                self.doubt("", item.why, hides=item.hides)
+        self.depth, self.inside = outer
+
+    def enclosed(self, code: Code, label: str) -> None:
+        """A text inside an argument."""
+        outer = (self.depth, self.inside)
+        self.depth, self.inside = self.depth + 1, label
+        if self.depth > DEEPEST:
+            self.ask("", f"it is nested deeper than {DEEPEST}")
+        else:
+            if not code.known:
+                self.doubt("", "the text that it runs is not known", hides=True)
+            self.text(code.text.replace(UNKNOWN, "$_"), code.shell)
+        self.depth, self.inside = outer
+
+    # --- simple commands ---------------------------------------------------------------------------
+
+    def command(self, command: Command) -> None:
+        before = len(self.parts)
+        text = shown(command.words)
+        if self._again(text, command):
+            return
+        if command.words:
+            self.simple(command.words, text, command.bodies, command.fed)
+        if not self.lenient:
+            for one in command.assignments:
+                if not (is_harmless(one.name) and one.static):
+                    self.ask(text or f"{one.name}=…", f"it sets {one.name}")
+        for redirection in command.redirections:
+            self.redirection(redirection, text)
+        if len(self.parts) == before and (command.assignments or command.redirections):
+            self.say("allow", text, "it needs no rule")
+        if len(self.parts) == before + 1 and not (command.assignments or command.redirections):
+            self.seen[text, command.fed] = self.parts[-1]
+
+    def _again(self, text: str, command: Command) -> bool:
+        """The same command once more, as in a long list of them."""
+        part = self.seen.get((text, command.fed))
+        if part is None or command.assignments or command.redirections:
+            return False
+        self.say(part.verdict, text, part.why, part.rule)
+        return True
+
+    def redirection(self, redirection: Redirection, text: str) -> None:
+        target, operator = redirection.target, redirection.operator
+        writes = operator not in _READS and not (operator == ">&" and target.text.isdigit())
+        if writes and self.rules.hazard and (why := self.rules.hazard((">", _expected(target)))):
+            self.say("deny", text or f"> {target.source}", why)
+        if not self.lenient and (why := _redirection_doubt(redirection)):
+            self.ask(text, why)
+
+    def simple(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
+        """One simple command without its assignments and redirections, and all that it runs."""
+        name = words[0]
+        if not self._spend(len(words)):
+            return
+        if self.denied(words, text):
+            verdict = "deny"
+        elif not name.static or not _is_plain_name(name.text):
+            verdict = "ask"
+            self.doubt(text, "the name of the program is not static", hides=not self._tail_is_known(name))
+        else:
+            verdict = ""
+        if not name.static:
+            return
+        wrapped = unwrap(words, bodies)
+        if not verdict:
+            self._own(words, text, wrapped, fed)
+        if wrapped:
+            self._inner(words, wrapped, bodies)
+        elif base(name.text) in LOOSE:
+            self._suffixes(words, 1)
+
+    def _tail_is_known(self, name: Word) -> bool:
+        """ "$VENV/bin/python" can be no other program than python."""
+        return self.lenient and not name.splits and "/" in name.text and UNKNOWN not in base(name.text)
+
+    def _inner(self, words: list[Word], wrapped: Wrapped, bodies: list[str]) -> None:
+        label = base(words[0].text)
+        for inner in wrapped.inners:
+            if isinstance(inner, Code):
+                self.enclosed(inner, label)
+            elif inner.words:
+                self._run(inner, label, bodies)
+        suspects = [] if wrapped.inners or not wrapped.doubt else [Code(body, "sh", True) for body in bodies]
+        for code in [*wrapped.suspects, *suspects]:
+            self._suspect(code, label)
+        if wrapped.suffixes:
+            self._suffixes(words, wrapped.suffixes)
+
+    def _suspect(self, code: Code, label: str) -> None:
+        """A text that may be run: only what is denied in it counts."""
+        before, texts = len(self.parts), len(self.texts)
+        self.enclosed(code, label)
+        del self.texts[texts:]
+        self.parts[before:] = [part for part in self.parts[before:] if part.verdict == "deny"]
+
+    def _run(self, inner: Run, label: str, bodies: list[str]) -> None:
+        outer = (self.depth, self.inside)
+        self.depth, self.inside = self.depth + 1, label
+        if self.depth > DEEPEST:
+            self.ask("", f"it is nested deeper than {DEEPEST}")
+            self._suffixes(inner.words, 0)
+        else:
+            self.simple(inner.words, shown(inner.words), bodies, fed=True)
+        self.depth, self.inside = outer
+
+    def _suffixes(self, words: list[Word], start: int) -> None:
+        """Where the inner command begins is not certain: nothing denied may begin anywhere."""
+        for index in range(start, min(len(words), start + _MOST_SUFFIXES)):
+            word = words[index]
+            if word.static and word.text and (" " in word.text or "\n" in word.text):
+                self._suspect(Code(word.text, "bash", True), base(words[0].text))
+            elif word.static and self._spend(len(words) - index) and self.denied(words[index:], word.text):
+                return
+
+    def denied(self, words: list[Word], text: str) -> bool:
+        for candidate in _deny_candidates(words):
+            for pattern in self.deny:
+                if matches(pattern, candidate):
+                    self.say("deny", text, f"denied by {pattern.text}", pattern.text)
+                    return True
+        if self.rules.hazard and (why := self.rules.hazard(tuple(map(_expected, words)))):
+            self.say("deny", text, why)
+            return True
+        return False
+
+    # --- whether a command itself is allowed --------------------------------------------------------
+
+    def _own(self, words: list[Word], text: str, wrapped: Wrapped | None, fed: bool) -> None:
+        if found := self._unanalysable(words, wrapped, fed):
+            why, hides = found
+            if hides or not self.lenient:
+                self.ask(text, why)
+                return
+        if any(word.unknown for word in words) and self._may_be_denied(words):
+            self.ask(text, "it could turn out to be denied")
+            return
+        redefined = "" if self.lenient else self._redefined(words[0].text)
+        if redefined:
+            self.ask(text, redefined)
+        elif wrapped and wrapped.transparent and not wrapped.doubt:
+            self.say("allow", text, "what it runs is judged by itself")
+        elif words[0].text in ("[", "test", "wait") or builtins.is_neutral(words):
+            self.say("allow", text, "it needs no rule")
+        else:
+            self._by_rule(words, text)
+
+    def _unanalysable(self, words: list[Word], wrapped: Wrapped | None, fed: bool) -> tuple[str, bool] | None:
+        if wrapped and wrapped.doubt:
+            # A shell that is fed, or words that are not known, may be anything.
+            open_ended = (fed and not wrapped.inners) or any(word.unknown for word in words)
+            return wrapped.doubt, wrapped.hides or open_ended
+        name = base(words[0].text)
+        if doubt := builtins.doubt(words):
+            why, evaluated = doubt
+            return why, "$(" in evaluated or "`" in evaluated
+        if name == words[0].text == "wait" and not builtins.is_neutral(words):
+            return "it sets a variable", False
+        if reads_program(words, name, fed):
+            return "its program comes from its input", False
+        return None
+
+    def _may_be_denied(self, words: list[Word]) -> bool:
+        return any(could_match(pattern, candidate) for candidate in _deny_candidates(words) for pattern in self.deny)
+
+    def _redefined(self, name: str) -> str:
+        known = self.known
+        if name in known.functions:
+            return f"the session has a function {name}"
+        if name in known.aliases:
+            return f"the session has an alias {name}"
+        if name in builtins.BUILTINS:
+            return ""
+        if known.path_changed:
+            return "the session has changed PATH"
+        steering = sorted(one for one in known.variables if steers(one))
+        return f"the session has set {steering[0]}" if steering else ""
+
+    def _by_rule(self, words: list[Word], text: str) -> None:
+        candidate = canonical(words)
+        fitting = [pattern for pattern in self.allow if matches(pattern, candidate)]
+        if not fitting:
+            why = "no rule forbids it" if self.lenient else "no rule allows it"
+            self.say(self.rules.otherwise, text, why)
+            return
+        against = [] if self.lenient else offences(words)
+        for pattern in fitting:
+            if all(spelled(pattern, one, words) for one in against):
+                self.say("allow", text, f"allowed by {pattern.text}", pattern.text)
+                return
+        self.ask(text, against[0][2])
+
+
+def _is_plain_name(name: str) -> bool:
+    return (
+        name.isascii()
+        and bool(name)
+        and not name.startswith("%")
+        and "!" not in name
+        and not re.search(r"[\s\x00-\x1f]", name)
+    )
+
+
+def _deny_candidates(words: list[Word]) -> list[str]:
+    """The texts by which a deny rule may know a command: as written, by the base name, without git's global options."""
+    name = words[0]
+    if name.unknown or name.glob:
+        tail = base(name.text)
+        if "/" not in name.text or UNKNOWN in tail or re.search(r"[*?\[{]", tail):
+            return []
+        return [f"{quoted(tail)} {canonical(words[1:])}".rstrip()]
+    rest = canonical(words)
+    candidates = [rest]
+    tail = base(name.text)
+    if tail != name.text:
+        candidates.append(quoted(tail) + rest[len(quoted(name.text)) :])
+    if tail == "git" and (plain := git.normalised(words)):
+        candidates.append(f"{tail} {canonical(plain[1:])}")
+    return candidates
+
+
+def _redirection_doubt(redirection: Redirection) -> str:
+    """Why a redirection asks; "" if it is neutral."""
+    operator, target = redirection.operator, redirection.target
+    if redirection.descriptor.startswith("{"):
+        return "a redirection sets a variable"
+    if operator in ("<<", "<<-", "<<<"):
+        return ""
+    if not target.static and not (target.lead == "~" and not target.unknown and not target.splits):
+        process = target.lead == "/dev/fd/" and target.text == UNKNOWN
+        return "" if process and operator == "<" else _process_or_unknown(process, operator)
+    if _NETWORK.match(target.text):
+        return "it opens a network connection"
+    if operator == "<" or (operator in ("<&", ">&") and re.fullmatch(r"[0-9]+-?|-", target.text)):
+        return ""
+    return "" if target.text in _NEUTRAL_TARGETS and operator != "<>" else f"it writes {target.text}"
+
+
+def _process_or_unknown(process: bool, operator: str) -> str:
+    return "" if process and operator in (">", ">>") else "the target of a redirection is not static"

@@ -1,0 +1,285 @@
+"""Expansions and substitutions: which commands are inside, and what is evaluated as code.
+
+Subscripts, arithmetic over variables, `${x@P}` and the like evaluate data. They become problems.
+"""
+
+from __future__ import annotations
+
+import re
+
+from outlast.permissions.quoting import ansi_c
+from outlast.permissions.scan import Scanner
+from outlast.permissions.variables import is_harmless
+from outlast.permissions.words import Pieces, Unreadable
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PARAMETER = re.compile(r"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
+_CONSTANT = re.compile(r"(?:\s|0[xX][0-9a-fA-F]+|[0-9]+(?:#[0-9a-zA-Z@_]+)?(?![A-Za-z_])|[-+*/%<>=!&|^~?:,;()])*")
+_DULL = re.compile(r"[^\\$`\"'<>()\[\]{}]+")
+_INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*")
+_ANSI = re.compile(r"[^'\\]*(?:\\.[^'\\]*)*", re.DOTALL)
+_BACKTICK = re.compile(r"[^`\\]*(?:\\.[^`\\]*)*", re.DOTALL)
+
+
+class Expansions(Scanner):
+    """What begins with a dollar sign, a backtick, `<(` or `>(`."""
+
+    def dollar(self, pieces: Pieces, *, quoted: bool) -> None:
+        follows = self.text[self.at + 1 : self.at + 2]
+        if follows == "(":
+            self._parenthesis(pieces, quoted)
+        elif follows == "{":
+            self._parameter(pieces, quoted)
+        elif follows == "[":
+            self.at += 2
+            self.bashisms = True
+            self._arithmetic("]", "$[ ]")
+            pieces.add_unknown(quoted)
+        elif follows in ("'", '"') and not quoted:
+            self._special_quotes(pieces, follows)
+        elif follows == "\\" and self.text[self.at + 2 : self.at + 3] == "\n":
+            raise Unreadable("a line is continued inside an expansion")
+        elif match := _PARAMETER.match(self.text, self.at + 1):
+            self._variable(pieces, match, quoted)
+        else:
+            pieces.parts.append("$")
+            self.at += 1
+
+    def _variable(self, pieces: Pieces, match: re.Match[str], quoted: bool) -> None:
+        # `$#name` is `$#` and text, and `$12` is `$1` and `2`: only a name is longer than one character.
+        name = _NAME.match(self.text, self.at + 1)
+        self.at = name.end() if name else self.at + 2
+        if self.text[self.at : self.at + 2] == "\\\n":
+            raise Unreadable("a line is continued inside an expansion")
+        # "$@" is as many words as there are parameters, in quotes too.
+        pieces.add_unknown(quoted and match[0] != "@")
+
+    def _special_quotes(self, pieces: Pieces, quote: str) -> None:
+        pieces.quoted = self.bashisms = True
+        self.at += 1
+        if quote == '"':
+            self.problem('$"…" is translated before it is used')
+            self._double(pieces)
+            return
+        match = _ANSI.match(self.text, self.at + 1)
+        if match is None or match.end() >= len(self.text):
+            raise Unreadable("a single quote is not closed")
+        pieces.parts.append(ansi_c(match[0]))
+        self.at = match.end() + 1
+
+    def backticks(self, pieces: Pieces, *, quoted: bool) -> None:
+        match = _BACKTICK.match(self.text, self.at + 1)
+        if match is None or match.end() >= len(self.text):
+            raise Unreadable("a backtick is not closed")
+        source = match[0]
+        special = r"\\([$`\\\"])" if quoted else r"\\([$`\\])"
+        inner = re.sub(special, r"\1", source)
+        if inner != source:
+            self.fuzzy.append((self.base + self.at, self.base + match.end()))
+        self._within(inner, "` `", self.at + 1)
+        self.at = match.end() + 1
+        pieces.add_unknown(quoted)
+
+    def _within(self, text: str, inside: str, at: int, *, document: bool = False) -> None:
+        """Read a text that stands inside this one, and keep what it holds."""
+        scanner = self.inner(text, inside, self.base + at)
+        try:
+            if document:
+                scanner.document()
+            elif scanner.statements() or scanner.at < len(text):
+                raise Unreadable("a substitution is not closed where it should be")
+        finally:
+            self.found += scanner.found
+            self.fuzzy += scanner.fuzzy
+            self.bashisms = self.bashisms or scanner.bashisms
+
+    def process(self, pieces: Pieces) -> None:
+        inside = "<( )" if self.peek() == "<" else ">( )"
+        self.at += 2
+        self.bashisms = True
+        self.substitution(inside)
+        pieces.add_unknown(quoted=True)
+        pieces.lead = pieces.lead or "/dev/fd/"
+
+    def substitution(self, inside: str) -> None:
+        """Commands up to the closing parenthesis."""
+        outer = (self.depth, self.inside, self.documents)
+        start = self.at
+        self.enter(inside)
+        self.documents = []
+        if self.statements() != ")":
+            raise Unreadable("a parenthesis is not closed")
+        if self.documents or (outer[2] and "\n" in self.text[start : self.at]):
+            raise Unreadable("a here-document has no body where it should be")
+        self.at += 1
+        self.depth, self.inside, self.documents = outer
+
+    def _parenthesis(self, pieces: Pieces, quoted: bool) -> None:
+        start, mark = self.at, len(self.found)
+        if self.text.startswith("$((", start):
+            self.at += 3
+            if self._arithmetic("))", "$(( ))"):
+                pieces.add_unknown(quoted)
+                return
+            self.at = start
+            del self.found[mark:]
+            self.problem("$(( could be arithmetic or a command", hides=True)
+        self.at = start + 2
+        if self.peek(2) == "\\\n":
+            raise Unreadable("a line is continued inside an expansion")
+        self.substitution("$( )")
+        pieces.add_unknown(quoted)
+
+    def _arithmetic(self, closer: str, what: str) -> bool:
+        """Arithmetic up to its end; False if it does not end as arithmetic does."""
+        pieces = Pieces()
+        start, nested = self.at, 0
+        opener = "[" if closer == "]" else "("
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char == closer[0] and not nested:
+                if not self.text.startswith(closer, self.at):
+                    return False
+                self._judge_arithmetic(pieces, start)
+                self.at += len(closer)
+                return True
+            nested += (char == opener) - (char == closer[0])
+            self._inside_expansion(pieces, char, quoted=False)
+        raise Unreadable(f"{what} is not closed")
+
+    def arithmetic_command(self) -> bool:
+        return self._arithmetic("))", "(( ))")
+
+    def _judge_arithmetic(self, pieces: Pieces, start: int) -> None:
+        text = "".join(pieces.parts)
+        if pieces.unknown or not _CONSTANT.fullmatch(text):
+            self.evaluated(text, start)
+
+    def evaluated(self, text: str, at: int, why: str = "arithmetic over variables evaluates their values") -> None:
+        # Static text that holds a substitution runs it there, quoted or not.
+        self.problem(why, at=at, hides="$(" in text or "`" in text)
+
+    def _inside_expansion(self, pieces: Pieces, char: str, *, quoted: bool) -> None:
+        """One step inside ${ }, a subscript or arithmetic."""
+        if char == "\\":
+            follows = self.text[self.at + 1 : self.at + 2]
+            pieces.parts.append("" if follows == "\n" else follows)
+            self.at += 2
+        elif char == "$":
+            self.dollar(pieces, quoted=quoted)
+        elif char == "`":
+            self.backticks(pieces, quoted=quoted)
+        elif char == '"':
+            self._double(pieces)
+        elif char == "'":
+            self._single_inside(pieces, quoted)
+        elif char in "<>" and not quoted and self.text[self.at + 1 : self.at + 2] == "(":
+            self.process(pieces)
+        elif match := _DULL.match(self.text, self.at):
+            pieces.parts.append(match[0])
+            self.at = match.end()
+        else:
+            pieces.parts.append(char)
+            self.at += 1
+
+    def _single_inside(self, pieces: Pieces, quoted: bool) -> None:
+        if not quoted:
+            self._single(pieces)
+            return
+        # It quotes in a pattern and is a plain character in a default value. Whatever runs in either case is found.
+        self.problem("a single quote inside ${ } inside double quotes means different things", hides=True)
+        pieces.parts.append("'")
+        self.at += 1
+
+    def _until(self, closer: str, quoted: bool) -> Pieces:
+        pieces = Pieces()
+        nested = 0
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char == closer and not nested:
+                self.at += 1
+                return pieces
+            if closer == "]":
+                nested += (char == "[") - (char == "]")
+            self._inside_expansion(pieces, char, quoted=quoted)
+        raise Unreadable(f"{closer} is missing")
+
+    def _parameter(self, pieces: Pieces, quoted: bool) -> None:
+        start = self.at
+        self.at += 2
+        match = _PARAMETER.match(self.text, self.at)
+        if match and match[1] and match.end() == self.at + 1:
+            match = None
+        special = self.peek() in ("#", "!") and self.text[self.at + 1 : self.at + 2] in (
+            "}",
+            ":",
+            "-",
+            "+",
+            "?",
+            "=",
+            "%",
+        )
+        if special or match is None:
+            if not special:
+                raise Unreadable("${ is not followed by a name")
+            prefix, name = "", self.peek()
+            self.at += 1
+        else:
+            prefix, name = match[1], match[2]
+            self.at = match.end()
+        every = self._subscript(quoted)
+        if prefix == "!" and not (every or self.peek(2) in ("*}", "@}")):
+            self.problem("an indirect expansion evaluates the name that it finds", at=start, hides=True)
+        self._operation(name, quoted, start)
+        pieces.add_unknown(quoted and "@" not in self.text[start : self.at])
+
+    def _subscript(self, quoted: bool) -> bool:
+        """Whether a subscript follows that means all elements."""
+        if self.peek() != "[":
+            return False
+        self.bashisms = True
+        start = self.at
+        self.at += 1
+        inner = self._until("]", quoted)
+        text = "".join(inner.parts)
+        if text in ("@", "*") and not inner.unknown:
+            return True
+        if inner.unknown or not _INTEGER.fullmatch(text):
+            self.evaluated(text, start, "a subscript is evaluated as arithmetic")
+        return False
+
+    def _operation(self, name: str, quoted: bool, start: int) -> None:
+        operator = self.peek()
+        if operator == "}":
+            self.at += 1
+            return
+        if operator == "\\" or not operator:
+            raise Unreadable("${ is not closed")
+        if operator == "@":
+            self._transformation()
+            return
+        following = self.text[self.at + 1 : self.at + 2]
+        if operator == ":" and following not in "-=?+":
+            self.bashisms = True
+            self.at += 1
+            begin = self.at
+            offset = self._until("}", quoted)
+            self._judge_arithmetic(offset, begin)
+            return
+        if operator == "=" or (operator == ":" and following == "="):
+            if not is_harmless(name):
+                self.problem(f"it assigns {name}", at=start)
+        elif operator in "/^,":
+            self.bashisms = True
+        elif operator not in ":-?+#%*":
+            raise Unreadable("${ has an unknown operator")
+        self._until("}", quoted)
+
+    def _transformation(self) -> None:
+        self.bashisms = True
+        letter = self.text[self.at + 1 : self.at + 2]
+        if self.text[self.at + 2 : self.at + 3] != "}" and letter != "}":
+            raise Unreadable("${ has an unknown operator")
+        if letter == "P":
+            self.problem("${…@P} runs what is in the value", hides=True)
+        self.at += 2 if letter == "}" else 3

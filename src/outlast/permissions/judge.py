@@ -1,0 +1,83 @@
+"""How a command line is judged: allow, ask or deny, part by part.
+
+The line is read (`syntax`), every simple command in it is compared with the rules, wrappers are opened (`wrappers`),
+and the strictest verdict wins. Nothing is allowed that two other readers of bash see differently (`secondopinion`).
+Pure, but for `bash -n`.
+"""
+
+from __future__ import annotations
+
+from outlast.frozen import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Literal
+
+    Verdict = Literal["allow", "ask", "deny"]
+else:
+    Verdict = str  # importing typing costs more than judging a line
+
+LONGEST_BYTES = 64 * 1024
+_RANK: tuple[Verdict, ...] = ("allow", "ask", "deny")  # from mild to strict
+
+
+@frozen
+class Rules:
+    """What is allowed and denied, and what happens to the rest.
+
+    `hazard` is called with the words of each simple command (None for one with a variable other than $HOME in it), and
+    with `(">", target)` for each file that is written by redirection. A sentence denies it.
+    """
+
+    allow: tuple[str, ...] = ()
+    deny: tuple[str, ...] = ()
+    otherwise: Verdict = "ask"
+    hazard: Callable[[tuple[str | None, ...]], str | None] | None = None
+
+
+@frozen
+class Known:
+    """What the session has changed, so that names may not mean what they say."""
+
+    functions: frozenset[str] = frozenset()
+    aliases: frozenset[str] = frozenset()
+    variables: frozenset[str] = frozenset()
+    path_changed: bool = False
+
+
+@frozen
+class Part:
+    """One simple command, or one thing that cannot be analysed."""
+
+    command: str
+    verdict: Verdict
+    rule: str
+    why: str
+    depth: int
+    inside: str
+
+
+@frozen
+class Judgement:
+    verdict: Verdict
+    parts: tuple[Part, ...]
+
+
+UNCHANGED = Known()
+
+
+def judge(line: str, rules: Rules, known: Known = UNCHANGED, *, shell: str = "bash") -> Judgement:
+    """Judge a line for a shell. It never raises."""
+    from outlast.permissions.court import Court
+
+    court = Court(rules, known)
+    if len(line) > LONGEST_BYTES or len(line.encode("utf-8", "replace")) > LONGEST_BYTES:
+        court.ask("", f"it is longer than {LONGEST_BYTES // 1024} KiB")
+    else:
+        court.hear(line, shell)
+    parts = tuple(court.parts)
+    verdict: Verdict = max((part.verdict for part in parts), key=_RANK.index, default="allow")
+    if verdict == "allow" and not (rules.allow or rules.deny or rules.hazard) and rules.otherwise != "allow":
+        verdict = rules.otherwise
+    return Judgement(verdict, parts)

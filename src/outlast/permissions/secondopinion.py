@@ -1,0 +1,129 @@
+"""Two other readers of bash that must agree before a line is allowed: tree-sitter's grammar, and bash itself.
+
+Our reader decides what a line runs. If it ever overlooked a command, that would be let through unseen; so tree-sitter
+reads the same text, and both must have found the same commands in the same places. `bash -n` then says whether bash can
+read it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from outlast.permissions.syntax import Text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tree_sitter import Parser, Query
+
+_NAMES = "[(command name: (_) @n) (declaration_command) @n (unset_command) @n (test_command) @n]"
+_REMEMBERED = 4096
+_BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/opt/homebrew/bin/bash")
+
+
+class _Grammar:
+    """tree-sitter's parser, loaded when it is first needed."""
+
+    parser: Parser | None = None
+    query: Query
+
+
+def disagreement(text: Text, *, strict: bool) -> str:
+    """Why tree-sitter sees something else; "" if it agrees. Not `strict`: only more commands than ours count."""
+    from tree_sitter import Language, Parser, Query, QueryCursor
+
+    if _Grammar.parser is None:
+        import tree_sitter_bash
+
+        language = Language(tree_sitter_bash.language())
+        _Grammar.query = Query(language, _NAMES)
+        _Grammar.parser = Parser(language)
+    source = text.source.encode("utf-8", "surrogatepass")
+    root = _Grammar.parser.parse(source).root_node
+    if root.has_error and strict:
+        return "two readers of bash do not agree on it: one cannot read it"
+    nodes = QueryCursor(_Grammar.query).captures(root).get("n", [])
+    theirs = {node.start_byte for node in nodes}
+    ours = _places(text)
+    more = [at for at in theirs - ours if not _is_fuzzy(text, at) and not _is_keyword(source, at)]
+    if more and not root.has_error:
+        return "two readers of bash do not agree on it: one finds more commands"
+    if strict and any(at not in theirs for at in _certain(text)):
+        return "two readers of bash do not agree on it: one finds fewer commands"
+    return ""
+
+
+def _places(text: Text) -> set[int]:
+    return _bytes(text, [command.at for command in text.commands])
+
+
+def _certain(text: Text) -> set[int]:
+    """Where tree-sitter must see a command, too."""
+    places = [
+        one.at
+        for one in text.commands
+        if one.words and not one.keyword and not any(low <= one.at <= high for low, high in text.fuzzy)
+    ]
+    return _bytes(text, places)
+
+
+def _bytes(text: Text, places: list[int]) -> set[int]:
+    if text.source.isascii():
+        return set(places)
+    return {len(text.source[:at].encode("utf-8", "surrogatepass")) for at in places}
+
+
+def _is_fuzzy(text: Text, at: int) -> bool:
+    if not text.fuzzy:
+        return False
+    place = len(text.source.encode("utf-8", "surrogatepass")[:at].decode("utf-8", "surrogatepass"))
+    return any(low <= place <= high for low, high in text.fuzzy)
+
+
+def _is_keyword(source: bytes, at: int) -> bool:
+    return source.startswith((b"time", b"coproc", b"[[", b"(("), at)
+
+
+_read: dict[str, bool] = {}
+
+
+def bash_reads(source: str) -> bool:
+    """Whether bash accepts the text, without running it. False where there is no bash."""
+    if source not in _read:
+        if len(_read) >= _REMEMBERED:
+            _read.clear()
+        _read[source] = _ask_bash(source.encode("utf-8", "surrogateescape"))
+    return _read[source]
+
+
+def _ask_bash(source: bytes) -> bool:
+    bash = next((path for path in _BASH if os.access(path, os.X_OK)), "")
+    if not bash:
+        return False
+    # A file, not a pipe: a pipe may hold less than the text, and bash reads it byte by byte.
+    text = _file(source)
+    try:
+        actions = [
+            (os.POSIX_SPAWN_DUP2, text, 0),
+            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+        ]
+        pid = os.posix_spawn(bash, ["bash", "--norc", "--noprofile", "-n"], {}, file_actions=actions)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    except OSError:
+        return False
+    finally:
+        os.close(text)
+
+
+def _file(content: bytes) -> int:
+    """A descriptor of a nameless file with this content."""
+    if hasattr(os, "memfd_create"):
+        text = os.memfd_create("line")
+    else:
+        import tempfile
+
+        text, name = tempfile.mkstemp()
+        os.unlink(name)
+    os.write(text, content)
+    os.lseek(text, 0, os.SEEK_SET)
+    return text

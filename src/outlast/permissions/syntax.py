@@ -1,0 +1,367 @@
+"""The grammar of bash, as far as it decides which commands a line runs.
+
+`read` returns every simple command of a text, wherever it stands, and every problem: what cannot be analysed. The
+reader is strict. What it does not know is `Unreadable`, and the judge asks about it; before anything is allowed, two
+other readers (`secondopinion`) must agree.
+"""
+
+from __future__ import annotations
+
+import re
+
+from outlast.permissions.simple import CLOSING, RESERVED, Command, SimpleReader
+from outlast.permissions.variables import steers
+from outlast.permissions.words import Problem, Unreadable, Word
+
+_RESERVED_AT = re.compile(r"(?:\[\[|[!{}]|[a-z]+)(?=[ \t\n;&|()<>]|\Z)")
+# A command of plain words and nothing else: most of them are like this, and they need no further reading.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
+_NUMERIC = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge"])
+_NUMBER = re.compile(r"[-+]?[0-9]+")
+
+
+class Text:
+    """What was read from one text."""
+
+    __slots__ = ("bashisms", "commands", "fuzzy", "problems", "source")
+
+    def __init__(self, source: str, reader: Reader) -> None:
+        self.source = source
+        self.commands = sorted((one for one in reader.found if isinstance(one, Command)), key=lambda one: one.at)
+        self.problems = [one for one in reader.found if isinstance(one, Problem)]
+        self.fuzzy = reader.fuzzy
+        self.bashisms = reader.bashisms
+
+
+def read(source: str, depth: int = 0, inside: str = "") -> Text:
+    """All commands and problems of a text. It never raises."""
+    reader = Reader(source, depth, inside, 0)
+    try:
+        closer = reader.statements()
+        if closer:
+            reader.problem(f"{closer} stands where no command begins", hides=True)
+        elif reader.documents:
+            reader.problem("a here-document has no body", hides=True)
+    except Unreadable as error:
+        reader.problem(str(error), hides=True)
+    except RecursionError:
+        reader.problem("it is nested too deeply", hides=True)
+    return Text(source, reader)
+
+
+class Reader(SimpleReader):
+    """Recursive descent over one text."""
+
+    found: list[object]
+
+    def inner(self, text: str, inside: str, at: int) -> Reader:
+        reader = Reader(text, self.depth, self.inside, at)
+        if inside != "here-document":
+            reader.enter(inside)
+        reader.found = []
+        return reader
+
+    # --- between commands --------------------------------------------------------------------
+
+    def statements(self) -> str:
+        """Commands up to what closes them, which stays unread: a parenthesis, `;;` or a reserved word."""
+        while True:
+            self.lines()
+            char = self.peek()
+            if not char or char == ")":
+                return char
+            if char == ";" and self.peek(2) in (";;", ";&"):
+                return ";;"
+            if not self.plain(fed=False):
+                if (word := self.reserved()) in CLOSING:
+                    return word
+                self._pipeline()
+            elif self.peek() == "|" and self.peek(2) != "||":
+                self._rest_of_pipeline()
+            self._separator()
+
+    def _separator(self) -> None:
+        self.blanks()
+        char = self.peek()
+        if char in ("", "\n", ")") or (char == ";" and self.peek(2) in (";;", ";&")):
+            return
+        if self.reserved() in CLOSING:
+            return  # behind a compound command no separator is needed: `if (ls) then`
+        if char not in ";&|":
+            raise Unreadable(f"{char} stands where a command should have ended")
+        length = 2 if self.peek(2) in ("&&", "||") else 1
+        self.at += length
+        self.not_continued()
+
+    def reserved(self) -> str:
+        """The reserved word that stands here, unread."""
+        match = _RESERVED_AT.match(self.text, self.at)
+        return match[0] if match and match[0] in RESERVED else ""
+
+    def take(self, word: str) -> None:
+        if self.reserved() != word:
+            raise Unreadable(f"{word} is missing")
+        self.at += len(word)
+
+    # --- commands ----------------------------------------------------------------------------
+
+    def _pipeline(self) -> None:
+        self.keyword = False
+        self._before()
+        if self.keyword and self.peek() in ("", "\n", ";"):
+            return  # `time` alone
+        self._command(fed=False)
+        self._rest_of_pipeline()
+
+    def _rest_of_pipeline(self) -> None:
+        while True:
+            self.blanks()
+            if self.peek() != "|" or self.peek(2) == "||":
+                return
+            if self.peek(2) == "|&":
+                self.bashisms = True
+                self.at += 1
+            self.at += 1
+            self.not_continued()
+            self.lines()
+            if not self.plain(fed=True):
+                self._command(fed=True)
+
+    def _before(self) -> None:
+        """`!` and `time`, which stand before a pipeline."""
+        while (word := self.reserved()) in ("!", "time"):
+            self.at += len(word)
+            self.blanks()
+            if word == "!" and self.peek() == "(":
+                self.problem("!( is a pattern where extglob is on", hides=True)
+            if word == "time":
+                self.keyword = self.bashisms = True
+                for option in ("-p", "--"):
+                    if re.match(rf"{option}(?=[ \t\n;&|()<>]|\Z)", self.text[self.at : self.at + 3]):
+                        self.at += 2
+                        self.blanks()
+
+    def _command(self, fed: bool) -> None:
+        if self.peek() == "(":
+            self._parentheses(fed)
+            return
+        word = self.reserved()
+        compound = _COMPOUNDS.get(word)
+        if compound is None:
+            if word and word not in ("in", "!", "time"):
+                raise Unreadable(f"{word} stands where a command should begin")
+            self.simple(fed)
+            return
+        if word in ("[[", "function", "select", "coproc"):
+            self.bashisms = True
+        outer, start, keyword = (self.depth, self.inside), self.at, self.keyword
+        self.at += len(word)
+        self.enter({"{": "{ }", "[[": "[[ ]]"}.get(word, word))
+        compound(self, fed)
+        if keyword:
+            # tree-sitter takes `time` for a program, and what follows for its arguments.
+            self.fuzzy.append((self.base + start, self.base + self.at))
+        self.depth, self.inside = outer
+        if word not in ("coproc", "function"):
+            self._after_compound(fed)
+
+    def _after_compound(self, fed: bool) -> None:
+        command = Command(self.base + self.at, self.depth, self.inside, fed)
+        while True:
+            self.blanks()
+            if not self.redirection(command):
+                break
+        if command.redirections:
+            self.found.append(command)
+
+    def _parentheses(self, fed: bool) -> None:
+        start, mark = self.at, len(self.found)
+        if self.peek(2) == "((":
+            self.at += 2
+            self.bashisms = True
+            if self.arithmetic_command():
+                self._after_compound(fed)
+                return
+            self.at = start
+            del self.found[mark:]
+            self.problem("(( could be arithmetic or two subshells", hides=True)
+        self.at = start + 1
+        self.not_continued()
+        self.substitution("( )")
+        self._after_compound(fed)
+
+    def _group(self, fed: bool) -> None:
+        self.statements()
+        self.take("}")
+
+    def _if(self, fed: bool) -> None:
+        self.statements()
+        self.take("then")
+        while (closer := self.statements()) in ("elif", "else"):
+            self.at += 4
+            if closer == "elif":
+                self.statements()
+                self.take("then")
+        self.take("fi")
+
+    def _while(self, fed: bool) -> None:
+        self.statements()
+        self._body_of_loop()
+
+    def _body_of_loop(self) -> None:
+        self.take("do")
+        self.statements()
+        self.take("done")
+
+    def _for(self, fed: bool) -> None:
+        self.blanks()
+        if self.peek(2) == "((":
+            self.at += 2
+            self.bashisms = True
+            if not self.arithmetic_command():
+                raise Unreadable("for (( is not closed")
+            self._to_body()
+            return
+        match = _NAME.match(self.text, self.at)
+        if not match:
+            raise Unreadable("for has no variable")
+        if steers(match[0]):
+            self.problem(f"it sets {match[0]}")
+        self.at = match.end()
+        if self.peek() not in ("", " ", "\t", "\n", ";"):
+            raise Unreadable("for has no variable")
+        self.lines()
+        if self.reserved() == "in":
+            self.at += 2
+            self._words_up_to_line_end()
+        self._to_body()
+
+    def _to_body(self) -> None:
+        self.blanks()
+        if self.peek() == ";":
+            self.at += 1
+        self.lines()
+        if self.reserved() == "{":
+            self.at += 1
+            self._group(fed=True)
+        else:
+            self._body_of_loop()
+
+    def _words_up_to_line_end(self) -> None:
+        while True:
+            self.blanks()
+            if self.peek() in ("", ";", "\n"):
+                return
+            start = self.at
+            self.word()
+            if self.at == start:
+                raise Unreadable(f"{self.peek()} stands where a word should be")
+
+    def _case(self, fed: bool) -> None:
+        self.blanks()
+        self.word()
+        self.lines()
+        self.take("in")
+        while True:
+            self.lines()
+            if self.reserved() == "esac":
+                break
+            self._patterns()
+            closer = self.statements()
+            if closer == ";;":
+                self.at += 3 if self.peek(3) == ";;&" else 2
+            elif closer != "esac":
+                raise Unreadable("case is not closed")
+        self.take("esac")
+
+    def _patterns(self) -> None:
+        if self.peek() == "(":
+            self.at += 1
+        while True:
+            self.blanks()
+            start = self.at
+            self.word()
+            self.blanks()
+            if self.at == start or self.peek() not in ("|", ")"):
+                raise Unreadable("a pattern of case cannot be read")
+            self.at += 1
+            if self.text[self.at - 1] == ")":
+                return
+
+    def _condition(self, fed: bool) -> None:
+        words: list[Word] = []
+        loose = False
+        while True:
+            self.lines()
+            if self.reserved() == "]]" or re.match(r"\]\](?=[ \t\n;&|()<>]|\Z)", self.text[self.at : self.at + 3]):
+                self.at += 2
+                break
+            if not self.peek():
+                raise Unreadable("[[ is not closed")
+            if not loose and (operator := re.match(r"&&|\|\||[()<>](?!\()", self.text[self.at : self.at + 2])):
+                words.append(Word(operator[0], self.at, self.at))
+                self.at += len(operator[0])
+                continue
+            start = self.at
+            word = self.word(loose=loose)
+            if self.at == start:
+                raise Unreadable("a condition cannot be read")
+            # On the right side of these, parentheses belong to a pattern.
+            loose = word.text in ("=~", "==", "=", "!=") and not word.quoted
+            words.append(word)
+        self._judge_condition(words)
+
+    def _judge_condition(self, words: list[Word]) -> None:
+        for index, word in enumerate(words):
+            operand = words[index + 1] if index + 1 < len(words) else word
+            if word.text in ("-v", "-R"):
+                self.evaluated(operand.text, word.at, "-v evaluates a subscript")
+            elif word.text in _NUMERIC:
+                for side in (words[index - 1] if index else word, operand):
+                    if not (side.static and _NUMBER.fullmatch(side.text)):
+                        self.evaluated(side.text, word.at)
+
+    def _function(self, fed: bool) -> None:
+        self.blanks()
+        name = self.word()
+        self.blanks()
+        if match := _EMPTY_PARENTHESES.match(self.text, self.at):
+            self.at = match.end()
+        self.define(name, fed)
+
+    def define(self, name: Word, fed: bool) -> None:
+        self.problem(f"it defines the function {name.text}", at=name.at)
+        outer = (self.depth, self.inside)
+        if self.inside != "function":
+            self.enter("function")
+        self.lines()
+        if self.peek() != "(" and self.reserved() not in _COMPOUNDS:
+            raise Unreadable("a function has no body")
+        self._command(fed=True)
+        self.depth, self.inside = outer
+
+    def _coproc(self, fed: bool) -> None:
+        self.blanks()
+        match = re.compile(r"[A-Za-z_][A-Za-z0-9_]*[ \t]+(?=[{(]|(?:if|while|until|for|case|select|\[\[)\b)").match(
+            self.text, self.at
+        )
+        if match and not self.reserved():
+            self.problem("coproc sets a variable")
+            self.at = match.end()
+        self.keyword = True
+        self._command(fed=True)
+
+
+_COMPOUNDS = {
+    "{": Reader._group,
+    "if": Reader._if,
+    "while": Reader._while,
+    "until": Reader._while,
+    "for": Reader._for,
+    "select": Reader._for,
+    "case": Reader._case,
+    "[[": Reader._condition,
+    "function": Reader._function,
+    "coproc": Reader._coproc,
+}

@@ -1,0 +1,39 @@
+"""Which variables a line may set without a question, and which ones change what other commands do."""
+
+from __future__ import annotations
+
+import re
+
+_HARMLESS = re.compile(
+    r"LANG|LANGUAGE|LC_[A-Z]+|TZ|TERM|COLORTERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR|CLICOLOR_FORCE|CI|NODE_ENV"
+    r"|RUST_BACKTRACE|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|DEBIAN_FRONTEND|SOURCE_DATE_EPOCH"
+)
+# Read by the shell, the loader or by many programs as a path, a program, an option or code.
+_STEERING = re.compile(
+    r"PATH|IFS|ENV|HOME|SHELL|CDPATH|FPATH|PWD|OLDPWD|TMPDIR|TMP|TEMP|BASH.*|SHELLOPTS|GLOBIGNORE|EXECIGNORE"
+    r"|FIGNORE|PS[0-4]"
+    r"|PROMPT.*|POSIXLY_CORRECT|HIST.*|INPUTRC|MAIL.*|HOSTALIASES|LD_.*|DYLD_.*|GCONV_PATH|LOCPATH|NLSPATH"
+    r"|TEXTDOMAIN.*|GETCONF_DIR"
+    r"|MALLOC_.*|RES_OPTIONS|LOCALDOMAIN|RESOLV.*|TERMINFO.*|TERMCAP|LESS.*|PAGER|MANPAGER|MAN_.*|MANOPT"
+    r"|MANPATH|.*PAGER|BROWSER"
+    r"|VISUAL|.*EDITOR|GIT_.*|SSH_.*|SUDO_.*|GREP_OPTIONS|RIPGREP_CONFIG_PATH|TAR_OPTIONS|UNZIP|ZIPOPT|GZIP"
+    r"|XZ_.*|RSYNC_.*|CVS_RSH"
+    r"|PYTHON.*|PYTEST_.*|NODE_.*|NPM_.*|npm_.*|YARN_.*|PERL.*|RUBY.*|GEM_.*|BUNDLE_.*|LUA_.*|PHP.*|JAVA.*"
+    r"|_JAVA_OPTIONS|JDK_.*|MAVEN_.*"
+    r"|GRADLE_.*|CLASSPATH|GO.*|CARGO_.*|RUSTC.*|RUSTFLAGS|CC|CXX|CPP|LD|AR|AS|CFLAGS|CXXFLAGS|CPPFLAGS"
+    r"|LDFLAGS|COMPILER_PATH|GCC_.*"
+    r"|LIBRARY_PATH|C_INCLUDE_PATH|CPATH|DEPENDENCIES_OUTPUT|MAKE.*|MFLAGS|CMAKE_.*|DOCKER_.*|KUBECONFIG"
+    r"|AWS_.*|VIM.*|MYVIMRC|EXINIT|EMACS.*"
+    r"|AWKPATH|AWKLIBPATH|WGETRC|CURL_.*|.*_proxy|.*_PROXY|OPENSSL_.*|SSL_.*|XDG_.*|DBUS_.*|SYSTEMD_.*|FZF_.*"
+    r"|JQ_.*|PG.*|MYSQL.*|SQLITE.*"
+)
+
+
+def is_harmless(name: str) -> bool:
+    """Whether a command may set it without a rule."""
+    return _HARMLESS.fullmatch(name) is not None
+
+
+def steers(name: str) -> bool:
+    """Whether its value can make an allowed command do something else."""
+    return not is_harmless(name) and _STEERING.fullmatch(name) is not None
