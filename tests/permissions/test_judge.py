@@ -252,6 +252,8 @@ def test_nesting_up_to_the_limit_is_read() -> None:
         "find . " + "-exec ls {} ; " * 4000,
         "awk '" + "/a/ {print} " * 5000 + "'",
         "docker run " * 5000,
+        "echo é;" * 8000,
+        "echo `echo \\$a`;" * 3000,
     ],
     ids=lambda line: line[:12],
 )

@@ -75,8 +75,20 @@ def _source(words: list[Word]) -> Doubt:
     return "it runs the commands of a file", ""
 
 
+def reads_computed(words: list[Word]) -> bool:
+    """Whether `source` reads what was made just now, and not a file that somebody wrote."""
+    return words[0].text in ("source", ".") and len(words) > 1 and is_computed(words[1])
+
+
+def is_computed(word: Word) -> bool:
+    """Whether a file name stands for the standard input or for a substitution."""
+    return word.lead.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")) and (word.unknown or word.static)
+
+
 def _never(words: list[Word]) -> Doubt | None:
-    return ("it changes what later commands mean", "") if len(words) > 1 else None
+    if len(words) == 1:
+        return None
+    return "it changes what later commands mean", "\n".join(word.text for word in words[1:] if " " in word.text)
 
 
 def _with(letters: str, grammar: str) -> Check:

@@ -12,7 +12,7 @@ from outlast.permissions.patterns import UNKNOWN, compiled, could_match, matches
 from outlast.permissions.quoting import quoted
 from outlast.permissions.scan import DEEPEST
 from outlast.permissions.secondopinion import bash_reads, disagreement
-from outlast.permissions.simple import Command, Redirection
+from outlast.permissions.simple import Assignment, Command, Redirection
 from outlast.permissions.syntax import Text, read
 from outlast.permissions.variables import is_harmless, steers
 from outlast.permissions.words import Problem, Word
@@ -136,10 +136,8 @@ class Court:
             return
         if command.words:
             self.simple(command.words, text, command.bodies, command.fed)
-        if not self.lenient:
-            for one in command.assignments:
-                if not (is_harmless(one.name) and one.static):
-                    self.ask(text or f"{one.name}=…", f"it sets {one.name}")
+        for one in command.assignments:
+            self.assignment(one, text)
         for redirection in command.redirections:
             self.redirection(redirection, text)
         if len(self.parts) == before and (command.assignments or command.redirections):
@@ -154,6 +152,13 @@ class Court:
             return False
         self.say(part.verdict, text, part.why, part.rule)
         return True
+
+    def assignment(self, assignment: Assignment, text: str) -> None:
+        name = assignment.name
+        if not self.lenient and not (is_harmless(name) and assignment.static):
+            self.ask(text or f"{name}=…", f"it sets {name}")
+        if assignment.text and steers(name):
+            self._suspect(Code(assignment.text, "bash", True), name)  # it may name a command: PROMPT_COMMAND, PAGER
 
     def redirection(self, redirection: Redirection, text: str) -> None:
         target, operator = redirection.target, redirection.operator
@@ -186,6 +191,8 @@ class Court:
             self._inner(words, wrapped, bodies, fed)
         elif base(name.text) in LOOSE:
             self._suffixes(words, 1)
+            for body in bodies:
+                self._suspect(Code(body, "sh", True), base(name.text))
 
     def _tail_is_known(self, name: Word) -> bool:
         """ "$VENV/bin/python" can be no other program than python."""
@@ -210,6 +217,7 @@ class Court:
         self.enclosed(code, label)
         del self.texts[texts:]
         self.parts[before:] = [part for part in self.parts[before:] if part.verdict == "deny"]
+        self._spend(0)  # asks if it was too much
 
     def _run(self, inner: Run, label: str, bodies: list[str], fed: bool) -> None:
         outer = (self.depth, self.inside)
@@ -270,7 +278,9 @@ class Court:
         name = base(words[0].text)
         if doubt := builtins.doubt(words):
             why, evaluated = doubt
-            return why, "$(" in evaluated or "`" in evaluated
+            if evaluated:
+                self._suspect(Code(evaluated.replace(UNKNOWN, "$_"), "bash", True), name)
+            return why, "$(" in evaluated or "`" in evaluated or builtins.reads_computed(words)
         if name == words[0].text == "wait" and not builtins.is_neutral(words):
             return "it sets a variable", False
         if reads_program(words, name, fed):
