@@ -31,10 +31,15 @@ Check = Callable[[list[Word]], Doubt | None]
 def is_neutral(words: list[Word]) -> bool:
     name = words[0].text
     if name == "wait":
-        return not any(
-            word.text.startswith("-p") or word.text.startswith("-np") or not word.static for word in words[1:]
-        )
+        return not any(_may_set(word) for word in words[1:])
     return name in _NEUTRAL or (name in ("[", "test") and test_doubt(words) is None)
+
+
+def _may_set(word: Word) -> bool:
+    """Whether `wait` may be told to set a variable (-p); `$!` is only ever a number."""
+    if not word.static:
+        return word.source not in ("$!", '"$!"', "${!}", '"${!}"')
+    return word.text.startswith("-") and "p" in word.text
 
 
 def test_doubt(words: list[Word]) -> Doubt | None:
