@@ -86,6 +86,13 @@ def test_a_rule_covers_an_option_that_it_spells() -> None:
         assert judge(line, Rules(allow=(line.split()[0] + " *",))).verdict == "ask", line
 
 
+def test_a_command_that_looks_like_an_earlier_one_is_judged_by_itself() -> None:
+    rules = Rules(allow=("git *",), deny=())
+    assert judge("git log '$X'", rules).verdict == "allow"
+    assert judge("git log '$X'; git log $X", rules).verdict == "ask"
+    assert judge("git log '*'; git log *", rules).verdict == "ask"
+
+
 def test_an_empty_policy_asks() -> None:
     assert judge("ls", Rules()).verdict == "ask"
     assert judge("true", Rules()).verdict == "ask"
@@ -137,6 +144,8 @@ def test_they_let_ordinary_lines_run(line: str) -> None:
         ("ssh host <<'E'\nrm x\nE", "deny"),
         ("ssh host < f", "ask"),
         ("env $X y", "ask"),
+        ("\"$D/bash\" -c 'rm x'", "deny"),
+        ("~/bin/sudo rm x", "deny"),
         ("sudo $X", "ask"),
         ("xargs $X", "ask"),
     ],
@@ -243,6 +252,8 @@ def test_nesting_up_to_the_limit_is_read() -> None:
         "find . " + "-exec ls {} ; " * 4000,
         "awk '" + "/a/ {print} " * 5000 + "'",
         "docker run " * 5000,
+        "echo é;" * 8000,
+        "echo `echo \\$a`;" * 3000,
     ],
     ids=lambda line: line[:12],
 )

@@ -31,10 +31,15 @@ Check = Callable[[list[Word]], Doubt | None]
 def is_neutral(words: list[Word]) -> bool:
     name = words[0].text
     if name == "wait":
-        return not any(
-            word.text.startswith("-p") or word.text.startswith("-np") or not word.static for word in words[1:]
-        )
+        return not any(_may_set(word) for word in words[1:])
     return name in _NEUTRAL or (name in ("[", "test") and test_doubt(words) is None)
+
+
+def _may_set(word: Word) -> bool:
+    """Whether `wait` may be told to set a variable (-p); `$!` is only ever a number."""
+    if not word.static:
+        return word.source not in ("$!", '"$!"', "${!}", '"${!}"')
+    return word.text.startswith("-") and "p" in word.text
 
 
 def test_doubt(words: list[Word]) -> Doubt | None:
@@ -75,8 +80,20 @@ def _source(words: list[Word]) -> Doubt:
     return "it runs the commands of a file", ""
 
 
+def reads_computed(words: list[Word]) -> bool:
+    """Whether `source` reads what was made just now, and not a file that somebody wrote."""
+    return words[0].text in ("source", ".") and len(words) > 1 and is_computed(words[1])
+
+
+def is_computed(word: Word) -> bool:
+    """Whether a file name stands for the standard input or for a substitution."""
+    return word.lead.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")) and (word.unknown or word.static)
+
+
 def _never(words: list[Word]) -> Doubt | None:
-    return ("it changes what later commands mean", "") if len(words) > 1 else None
+    if len(words) == 1:
+        return None
+    return "it changes what later commands mean", "\n".join(word.text for word in words[1:] if " " in word.text)
 
 
 def _with(letters: str, grammar: str) -> Check:

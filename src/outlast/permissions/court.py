@@ -12,7 +12,7 @@ from outlast.permissions.patterns import UNKNOWN, compiled, could_match, matches
 from outlast.permissions.quoting import quoted
 from outlast.permissions.scan import DEEPEST
 from outlast.permissions.secondopinion import bash_reads, disagreement
-from outlast.permissions.simple import Command, Redirection
+from outlast.permissions.simple import Assignment, Command, Redirection
 from outlast.permissions.syntax import Text, read
 from outlast.permissions.variables import is_harmless, steers
 from outlast.permissions.words import Problem, Word
@@ -145,24 +145,29 @@ class Court:
             return
         if command.words:
             self.simple(command.words, text, command.bodies, command.fed)
-        if not self.lenient:
-            for one in command.assignments:
-                if not (is_harmless(one.name) and one.static):
-                    self.ask(text or f"{one.name}=…", f"it sets {one.name}")
+        for one in command.assignments:
+            self.assignment(one, text)
         for redirection in command.redirections:
             self.redirection(redirection, text)
         if len(self.parts) == before and (command.assignments or command.redirections):
             self.say("allow", text, "it needs no rule")
-        if len(self.parts) == before + 1 and not (command.assignments or command.redirections):
+        if len(self.parts) == before + 1 and _is_plain(command):
             self.seen[text, command.fed] = self.parts[-1]
 
     def _again(self, text: str, command: Command) -> bool:
         """The same command once more, as in a long list of them."""
         part = self.seen.get((text, command.fed))
-        if part is None or command.assignments or command.redirections:
+        if part is None or not _is_plain(command):
             return False
         self.say(part.verdict, text, part.why, part.rule)
         return True
+
+    def assignment(self, assignment: Assignment, text: str) -> None:
+        name = assignment.name
+        if not self.lenient and not (is_harmless(name) and assignment.static):
+            self.ask(text or f"{name}=…", f"it sets {name}")
+        if assignment.text and steers(name):
+            self._suspect(Code(assignment.text, "bash", True), name)  # it may name a command: PROMPT_COMMAND, PAGER
 
     def redirection(self, redirection: Redirection, text: str) -> None:
         target, operator = redirection.target, redirection.operator
@@ -185,26 +190,30 @@ class Court:
         else:
             verdict = ""
         if not name.static:
+            if self._tail_is_known(name):
+                self.simple([Word(base(name.text), name.at, name.end), *words[1:]], text, bodies, fed)
             return
         wrapped = unwrap(words, bodies)
         if not verdict:
             self._own(words, text, wrapped, fed)
         if wrapped:
-            self._inner(words, wrapped, bodies)
+            self._inner(words, wrapped, bodies, fed)
         elif base(name.text) in LOOSE:
             self._suffixes(words, 1)
+            for body in bodies:
+                self._suspect(Code(body, "sh", True), base(name.text))
 
     def _tail_is_known(self, name: Word) -> bool:
         """ "$VENV/bin/python" can be no other program than python."""
         return self.lenient and not name.splits and "/" in name.text and UNKNOWN not in base(name.text)
 
-    def _inner(self, words: list[Word], wrapped: Wrapped, bodies: list[str]) -> None:
+    def _inner(self, words: list[Word], wrapped: Wrapped, bodies: list[str], fed: bool) -> None:
         label = base(words[0].text)
         for inner in wrapped.inners:
             if isinstance(inner, Code):
                 self.enclosed(inner, label)
             elif inner.words:
-                self._run(inner, label, bodies)
+                self._run(inner, label, bodies, fed)
         suspects = [] if wrapped.inners or not wrapped.doubt else [Code(body, "sh", True) for body in bodies]
         for code in [*wrapped.suspects, *suspects]:
             self._suspect(code, label)
@@ -217,15 +226,16 @@ class Court:
         self.enclosed(code, label)
         del self.texts[texts:]
         self.parts[before:] = [part for part in self.parts[before:] if part.verdict == "deny"]
+        self._spend(0)  # asks if it was too much
 
-    def _run(self, inner: Run, label: str, bodies: list[str]) -> None:
+    def _run(self, inner: Run, label: str, bodies: list[str], fed: bool) -> None:
         outer = (self.depth, self.inside)
         self.depth, self.inside = self.depth + 1, label
         if self.depth > DEEPEST:
             self.ask("", f"it is nested deeper than {DEEPEST}")
             self._suffixes(inner.words, 0)
         else:
-            self.simple(inner.words, shown(inner.words), bodies, fed=True)
+            self.simple(inner.words, shown(inner.words), bodies, fed)
         self.depth, self.inside = outer
 
     def _suffixes(self, words: list[Word], start: int) -> None:
@@ -256,7 +266,7 @@ class Court:
             if hides or not self.lenient:
                 self.ask(text, why)
                 return
-        if any(word.unknown for word in words) and self._may_be_denied(words):
+        if any(word.unknown or word.glob for word in words) and self._may_be_denied(words):
             self.ask(text, "it could turn out to be denied")
             return
         redefined = "" if self.lenient else self._redefined(words[0].text)
@@ -277,7 +287,9 @@ class Court:
         name = base(words[0].text)
         if doubt := builtins.doubt(words):
             why, evaluated = doubt
-            return why, "$(" in evaluated or "`" in evaluated
+            if evaluated:
+                self._suspect(Code(evaluated.replace(UNKNOWN, "$_"), "bash", True), name)
+            return why, "$(" in evaluated or "`" in evaluated or builtins.reads_computed(words)
         if name == words[0].text == "wait" and not builtins.is_neutral(words):
             return "it sets a variable", False
         if reads_program(words, name, fed):
@@ -285,7 +297,9 @@ class Court:
         return None
 
     def _may_be_denied(self, words: list[Word]) -> bool:
-        return any(could_match(pattern, candidate) for candidate in _deny_candidates(words) for pattern in self.deny)
+        open_ended = [words[0], *map(_open_ended, words[1:])]
+        candidates = _deny_candidates(open_ended)
+        return any(could_match(pattern, candidate) for candidate in candidates for pattern in self.deny)
 
     def _redefined(self, name: str) -> str:
         known = self.known
@@ -313,6 +327,22 @@ class Court:
                 self.say("allow", text, f"allowed by {pattern.text}", pattern.text)
                 return
         self.ask(text, against[0][2])
+
+
+def _open_ended(word: Word) -> Word:
+    """A word that is expanded, as what it certainly begins with and something unknown."""
+    if word.static:
+        return word
+    changed = Word(word.lead.rstrip("~") + UNKNOWN, word.at, word.end)
+    changed.unknown = True
+    return changed
+
+
+def _is_plain(command: Command) -> bool:
+    """Whether its text says all: nothing in it is expanded, set or redirected."""
+    if command.assignments or command.redirections:
+        return False
+    return not any(word.unknown or word.glob for word in command.words)
 
 
 def _is_plain_name(name: str) -> bool:

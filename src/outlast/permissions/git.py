@@ -99,7 +99,6 @@ _FINE = frozenset(
 _BAD_SHORT = {
     "clone": "uc",
     "ls-remote": "u",
-    "fetch": "",
     "rebase": "xs",
     "difftool": "xt",
     "grep": "O",
@@ -107,11 +106,6 @@ _BAD_SHORT = {
     "archive": "o",
     "merge": "s",
     "pull": "s",
-    "cherry-pick": "",
-    "init": "",
-    "fast-export": "",
-    "submodule": "",
-    "am": "",
     "bugreport": "o",
     "diagnose": "o",
 }
@@ -130,10 +124,8 @@ _SHORT_VALUE = {
     "switch": "cC",
     "push": "o",
     "blame": "LSC",
-    "reset": "",
     "stash": "m",
     "fetch": "jo",
-    "archive": "",
     "pull": "sX",
 }
 _READS_CONFIG = frozenset(
@@ -178,13 +170,14 @@ def inner_commands(words: list[Word]) -> Wrapped | None:
     name, rest = words[at].text, words[at + 1 :]
     inners: list[Inner] = []
     if name == "rebase":
-        inners = list(_texts_of(rest, "-x", "--exec"))
-    elif name == "bisect" and rest and rest[0].text == "run":
-        inners = [Run(rest[1:])] if rest[1:] else []
+        inners = list(_texts_of(rest, "x", "--exec"))
+    elif name == "bisect":
+        run = next((index for index, word in enumerate(rest) if word.text == "run"), len(rest))
+        inners = [Run(rest[run + 1 :])] if rest[run + 1 :] else []
     elif name == "submodule":
         inners = _foreach(rest)
     elif name in ("difftool", "mergetool"):
-        inners = list(_texts_of(rest, "-x", "--extcmd"))
+        inners = list(_texts_of(rest, "x", "--extcmd"))
     elif name == "filter-branch":
         inners = [
             one
@@ -201,17 +194,16 @@ def _transport(word: Word) -> Code:
     return joined([_like(word, word.text[5:].replace("%20", " ").replace("% ", " "))], "sh")
 
 
-def _texts_of(words: list[Word], short: str, long: str) -> list[Inner]:
+def _texts_of(words: list[Word], letter: str, long: str) -> list[Inner]:
+    """The values of an option, in any of its forms."""
     found: list[Inner] = []
     for index, word in enumerate(words):
+        follows = words[index + 1 : index + 2]
         flag, attached, value = word.text.partition("=")
-        is_long = len(flag) > 4 and long.startswith(flag)
-        if is_long and attached:
-            found.append(joined([_like(word, value)], "sh"))
-        elif (is_long or (short and word.text == short)) and index + 1 < len(words):
-            found.append(joined([words[index + 1]], "sh"))
-        elif short and word.text.startswith(short) and not word.text.startswith("--") and len(word.text) > 2:
-            found.append(joined([_like(word, word.text[2:])], "sh"))
+        if len(flag) > 2 and long.startswith(flag):
+            found += [joined([_like(word, value)], "sh")] if attached else [joined(follows, "sh")] if follows else []
+        elif letter and (match := re.fullmatch(rf"-[a-zA-Z]*?{letter}(.*)", word.text, re.DOTALL)):
+            found += [joined([_like(word, match[1])], "sh")] if match[1] else [joined(follows, "sh")] if follows else []
     return found
 
 
@@ -259,7 +251,7 @@ def offences(words: list[Word]) -> list[tuple[int, str, str]]:
         found.append((at, name, "git's configuration names programs that it runs"))
     if name == "submodule" and any(word.text == "foreach" for word in words[at:]):
         return found  # what it runs is judged by itself
-    if name == "bisect" and any(word.text == "run" for word in words[at:]):
+    if name == "bisect" and any(word.text == "run" for word in words[at + 1 :]):
         return found
     return found + _sub_offences(words, at, name)
 

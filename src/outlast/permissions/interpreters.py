@@ -95,6 +95,19 @@ _READS_STATEMENTS = names("sqlite3 mysql mariadb psql sqlplus redis-cli ftp lftp
 _EDITORS = _VISUAL | names("emacs emacsclient xemacs ed red")
 
 
+_PROGRAM = names("c m e E eval print p r run")  # options whose value is the program: what follows are its arguments
+
+
+def module_of(words: list[Word]) -> int | None:
+    """Where `python -m MODULE` names its module."""
+    for index, word in enumerate(words[1:-1], 1):
+        if word.text == "-m":
+            return index + 1
+        if not word.text.startswith("-"):
+            return None
+    return None
+
+
 def interpreter_offences(words: list[Word], name: str) -> list[tuple[int, str, str]]:
     language = INTERPRETERS[name]
     parsed = parse(words, 1, language.grammar, first=True)
@@ -112,7 +125,7 @@ def interpreter_offences(words: list[Word], name: str) -> list[tuple[int, str, s
             for index, word in enumerate(words[1:], 1)
             if re.match(r"-[cSsuU]|--cmd|--?e", word.text)
         ]
-    elif parsed.operands:
+    elif parsed.operands and not any(option.name in _PROGRAM for option in parsed.options):
         word = words[end]
         found.append((end, word.text if word.static else "", "what is in the program is not known"))
     return found

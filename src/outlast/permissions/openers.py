@@ -105,13 +105,14 @@ def _ends_exec(words: list[Word], at: int) -> bool:
 
 
 def _fd(words: list[Word]) -> Wrapped | None:
-    for index, word in enumerate(words):
-        flag, attached, value = word.text.partition("=")
-        if flag in ("-x", "-X", "--exec", "--exec-batch") or re.fullmatch(r"-[a-zA-Z0]*[xX]", flag):
-            inner = ([Word(value, word.at, word.end)] if attached else []) + words[index + 1 :]
-            inner = [replaced(one, "{") if "{" in one.text else one for one in inner]
-            if inner:
-                return Wrapped([Run([*inner, anything(words[-1])])])
+    for index, word in enumerate(words[1:], 1):
+        match = re.fullmatch(r"(?:--exec(?:-batch)?=?|-[a-zA-Z0]*?[xX])(.*)", word.text, re.DOTALL)
+        if match is None:
+            continue
+        inner = ([Word(match[1], word.at, word.end)] if match[1] else []) + words[index + 1 :]
+        inner = [replaced(one, "{") if "{" in one.text else one for one in inner]
+        if inner:
+            return Wrapped([Run([*inner, anything(words[-1])])])
     return None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from outlast.permissions.interpreters import INTERPRETERS, interpreter_offences
+from outlast.permissions.interpreters import INTERPRETERS, interpreter_offences, module_of
 from outlast.permissions.offence import Offence, by_table
 from outlast.permissions.patterns import Pattern
 from outlast.permissions.tools import SPECIAL
@@ -25,7 +25,7 @@ def offences(words: list[Word]) -> list[Offence]:
     if special := SPECIAL.get(name):
         return found + special(words)
     if name in INTERPRETERS or (name := name.rstrip("0123456789.")) in INTERPRETERS:
-        return found + interpreter_offences(words, name)
+        return found + interpreter_offences(words, name) + _module(words, name)
     found += [
         (1, words[1].text, f"{name} {words[1].text} runs or loads code")
         for one in _FIRST.get(name, ())
@@ -33,6 +33,14 @@ def offences(words: list[Word]) -> list[Offence]:
     ]
     tool = TOOLS.get(name)
     return found + (by_table(words, tool)[0] if tool else _generic(words))
+
+
+def _module(words: list[Word], name: str) -> list[Offence]:
+    """`python -m pytest` has the options of pytest."""
+    at = module_of(words) if name == "python" else None
+    if at is None or words[at].text not in TOOLS:
+        return []
+    return [(index + at, written, why) for index, written, why in offences(words[at:])]
 
 
 def spelled(pattern: Pattern, offence: Offence, words: list[Word]) -> bool:

@@ -8,15 +8,19 @@ read it.
 from __future__ import annotations
 
 import os
+from itertools import accumulate
 
 from outlast.permissions.syntax import Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tree_sitter import Parser, Query
 
 _NAMES = "[(command name: (_) @n) (declaration_command) @n (unset_command) @n (test_command) @n]"
 _REMEMBERED = 4096
+_MOST_FUZZY = 64  # more of them than anybody writes
 _BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/opt/homebrew/bin/bash")
 
 
@@ -41,42 +45,36 @@ def disagreement(text: Text, *, strict: bool) -> str:
     root = _Grammar.parser.parse(source).root_node
     if root.has_error and strict:
         return "two readers of bash do not agree on it: one cannot read it"
+    if len(text.fuzzy) > _MOST_FUZZY and strict:
+        return "it has too many places that two readers of bash cannot compare"
     nodes = QueryCursor(_Grammar.query).captures(root).get("n", [])
-    theirs = {node.start_byte for node in nodes}
-    ours = _places(text)
-    more = [at for at in theirs - ours if not _is_fuzzy(text, at) and not _is_keyword(source, at)]
-    if more and not root.has_error:
+    return _compared(text, source, {node.start_byte for node in nodes}, strict, root.has_error)
+
+
+def _compared(text: Text, source: bytes, theirs: set[int], strict: bool, torn: bool) -> str:
+    """What is different between our commands and theirs. A tree that is torn by an error proves nothing more."""
+    place = _offsets(text.source)
+    last = len(place) - 1
+    fuzzy = [(place[min(low, last)], place[min(high, last)]) for low, high in text.fuzzy[:_MOST_FUZZY]]
+    ours = {place[min(one.at, last)] for one in text.commands}
+    more = [at for at in theirs - ours if not _is_fuzzy(fuzzy, at) and not _is_keyword(source, at)]
+    if more and not torn:
         return "two readers of bash do not agree on it: one finds more commands"
-    if strict and any(at not in theirs for at in _certain(text)):
+    certain = (place[min(one.at, last)] for one in text.commands if one.words and not one.keyword)
+    if strict and any(at not in theirs and not _is_fuzzy(fuzzy, at) for at in certain):
         return "two readers of bash do not agree on it: one finds fewer commands"
     return ""
 
 
-def _places(text: Text) -> set[int]:
-    return _bytes(text, [command.at for command in text.commands])
+def _offsets(source: str) -> Sequence[int]:
+    """For each place in the text the place in its bytes."""
+    if source.isascii():
+        return range(len(source) + 1)
+    return list(accumulate((len(char.encode("utf-8", "surrogatepass")) for char in source), initial=0))
 
 
-def _certain(text: Text) -> set[int]:
-    """Where tree-sitter must see a command, too."""
-    places = [
-        one.at
-        for one in text.commands
-        if one.words and not one.keyword and not any(low <= one.at <= high for low, high in text.fuzzy)
-    ]
-    return _bytes(text, places)
-
-
-def _bytes(text: Text, places: list[int]) -> set[int]:
-    if text.source.isascii():
-        return set(places)
-    return {len(text.source[:at].encode("utf-8", "surrogatepass")) for at in places}
-
-
-def _is_fuzzy(text: Text, at: int) -> bool:
-    if not text.fuzzy:
-        return False
-    place = len(text.source.encode("utf-8", "surrogatepass")[:at].decode("utf-8", "surrogatepass"))
-    return any(low <= place <= high for low, high in text.fuzzy)
+def _is_fuzzy(ranges: list[tuple[int, int]], at: int) -> bool:
+    return any(low <= at <= high for low, high in ranges)
 
 
 def _is_keyword(source: bytes, at: int) -> bool:

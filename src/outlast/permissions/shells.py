@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from outlast.permissions.builtins import is_computed
 from outlast.permissions.getopt import Grammar, Option, parse
 from outlast.permissions.words import Word, names
 from outlast.permissions.wrapping import Code, Wrapped
@@ -61,6 +62,9 @@ def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> Wrapped:
     if any(option.name in ("help", "version", "n") for option in options):
         return Wrapped([], doubt="" if any(option.name in ("help", "version") for option in options) else doubt)
     if parsed.operands and not any(option.name in ("s", "c") for option in options):
+        script = words[parsed.operands[0]]
+        if is_computed(script):
+            return Wrapped([], doubt="its program is made just now", hides=True)
         return Wrapped([], doubt=doubt)  # a script: `options` says whether a rule spells it
     texts = [Code(body, shell, False) for body in bodies]
     return Wrapped(texts, doubt="its program comes from its input", hides=True)

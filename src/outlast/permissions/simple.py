@@ -21,10 +21,10 @@ _DECLARING = frozenset(["declare", "typeset", "local", "export", "readonly"])
 
 
 class Assignment:
-    __slots__ = ("appends", "name", "static")
+    __slots__ = ("name", "static", "text")
 
-    def __init__(self, name: str, static: bool, appends: bool) -> None:
-        self.name, self.static, self.appends = name, static, appends
+    def __init__(self, name: str, static: bool, text: str = "") -> None:
+        self.name, self.static, self.text = name, static, text
 
 
 class Redirection:
@@ -174,11 +174,11 @@ class SimpleReader(WordReader):
             self.at = match.end()
             if self.peek() == "(":
                 self._list()
-                static = False
+                command.assignments.append(Assignment(match[1], static=False))
             else:
                 value = self.word()
                 static = value.static and ":~" not in value.text
-            command.assignments.append(Assignment(match[1], static, match[2] == "+="))
+                command.assignments.append(Assignment(match[1], static, value.text if static else ""))
             return True
         if (element := _ELEMENT.match(self.text, self.at)) is None:
             return False
@@ -189,7 +189,7 @@ class SimpleReader(WordReader):
             self.at = start
             raise Unreadable("a name with a subscript cannot be read")
         self.evaluated(source, start, "a subscript is evaluated as arithmetic")
-        command.assignments.append(Assignment(element[1], word.static, False))
+        command.assignments.append(Assignment(element[1], word.static))
         return True
 
     def _list(self) -> None:

@@ -246,7 +246,9 @@ def _npm(words: list[Word]) -> list[Offence]:
     found, parsed = by_table(words, TOOLS["npm"])
     first = parsed.operands[0] if parsed.operands else None
     if first is not None and words[first].text in _NPM_RUNS:
-        wrapped = words[first].text in ("exec", "x") and any(word.text.startswith(("-c", "--call")) for word in words)
+        wrapped = words[first].text in ("exec", "x") and any(
+            word.text in ("-c", "--call") or word.text.startswith("--call=") for word in words
+        )
         if not wrapped:
             found.append((first, words[first].text, f"npm {words[first].text} runs other programs"))
     return [

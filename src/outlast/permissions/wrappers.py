@@ -99,6 +99,7 @@ _DIRECT = names("""
 # They run what follows a sub-command, or simply what follows. Where it begins is not read with certainty.
 LOOSE: dict[str, frozenset[str]] = {
     "outlast": names("run"),
+    "jobs": names("-x"),
     "docker": names("run exec create compose"),
     "podman": names("run exec create"),
     "nerdctl": names("run exec"),
