@@ -21,7 +21,7 @@ from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from types import TracebackType
     from typing import Any
 
@@ -46,9 +46,10 @@ class AsyncShell:
         policy: str | None = None,
         *,
         operator: bool = False,
+        defaults: Mapping[str, object] | None = None,
     ) -> AsyncShell:
         """As `Shell.open`."""
-        return cls(Shell.open(home, session, policy, operator=operator))
+        return cls(Shell.open(home, session, policy, operator=operator, defaults=defaults))
 
     async def __aenter__(self) -> AsyncShell:
         return self
@@ -81,13 +82,14 @@ class AsyncShell:
         wait: float | None = None,
         on_output: Callable[[Slice], None] | None = None,
         auto_background: bool | None = None,
+        show: Mapping[str, Any] | None = None,
         **how: Any,
     ) -> Result:
         """As `Shell.run`. If the coroutine is cancelled, the task goes on in the background."""
         if how.get("startup_wait") is not None or how.get("ready") is not None:
             refuse_to_wait(wait, on_output)
             with Hold() as hold:
-                return await self.read((await self.start(command, hold=hold, **how)).task_id)
+                return await self.read((await self.start(command, hold=hold, **how)).task_id, **(show or {}))
         patience = self._shell.patience(wait, how.get("limit"))
         with Hold() as hold:
             task, ours = await self._launch(command, {**how, "hold": hold})
@@ -102,7 +104,7 @@ class AsyncShell:
             if ours and patience.then_end and not (leave and leave.met):
                 await self._end_if_running(task.task_id)
             self._shell.release(task.task_id, ours)
-            result = await self.read(task.task_id)
+            result = await self.read(task.task_id, **(show or {}))
         await asyncio.to_thread(self._shell.warm_up)
         return result
 

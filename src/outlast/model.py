@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Reason = Literal["exit", "signal", "timeout", "killed", "spawn-error", "lost"]
 
 STREAMS = ("stdout", "stderr")
+NO_SHELL = "none"  # as a shell: the words of the command are one program and its arguments, for the system itself
 _NO_LIMITS: Mapping[str, tuple[int, int]] = {}
 
 
@@ -320,6 +321,14 @@ class Waited(Task):
 
     met: bool
     matched: str | None
+
+
+@frozen
+class Usual:
+    """How long a command took when it went well: the middle of its latest runs."""
+
+    elapsed_ms: int
+    runs: int
 
 
 @frozen

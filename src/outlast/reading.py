@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from outlast.model import Task
     from outlast.store.output import Source
 
+MARK = "\x1e"  # a control character, and `Cleaner` lets none through: so no output can contain it
 _LONGEST_STRING = 8192  # of an escape sequence that carries text (a title, a link), as in `text`
 _LONGEST_CONTROL = 256  # of any other one
 _LONGEST_LINE = 1 << 20  # that is held back until it is finished, as in `sieve`
@@ -35,6 +36,7 @@ class Selection:
     filter: str | None = None
     exclude: str | None = None
     ignore_case: bool = False
+    marked: bool = False
 
 
 @frozen
@@ -99,7 +101,8 @@ def _joined(texts: list[str]) -> str:
 
 
 def _piece(task: Task, source: Source, stream: str, selection: Selection, budget: int) -> Piece:
-    cleaner, kept = Cleaner(), HeadTail(budget)
+    mark = MARK if selection.marked else ""
+    cleaner, kept = Cleaner(), HeadTail(budget, mark)
     sieve = Sieve(selection.filter, selection.exclude, selection.ignore_case)
     picker = LineRange(selection.lines)
     # Fixed now: a task that prints faster than we read must not keep us for ever.
@@ -109,7 +112,7 @@ def _piece(task: Task, source: Source, stream: str, selection: Selection, budget
     for piece in settled(task, source, start, end, bool(selection.filter or selection.exclude)):
         if piece.dropped:
             rest = sieve.feed(cleaner.finish()) + sieve.finish()
-            kept.add(picker.take(rest + gap(piece.dropped)))
+            kept.add(picker.take(rest + mark + gap(piece.dropped) + mark))
             dropped += piece.dropped
         kept.add(picker.take(sieve.feed(cleaner.feed(piece.data))))
         place = piece.next

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from outlast.conditions import Condition, UnderWay
-    from outlast.model import Cursor, Grant, Launch, Receipt, Result, SessionState, Slice, Stdin, Task
+    from outlast.model import Cursor, Grant, Launch, Receipt, Result, SessionState, Slice, Stdin, Task, Usual
 
     Verb = TypeVar("Verb", bound=Callable[..., Any])
 
@@ -77,8 +77,15 @@ def _telling(verb: Verb) -> Verb:
 class Shell:
     """Commands of one session in one state directory. Use `Shell.open`."""
 
-    def __init__(self, home: str, session: str | None, policy: str | None, operator: bool = False) -> None:
-        self.settings = load(home, os.environ)
+    def __init__(
+        self,
+        home: str,
+        session: str | None,
+        policy: str | None,
+        operator: bool = False,
+        defaults: Mapping[str, object] | None = None,
+    ) -> None:
+        self.settings = load(home, os.environ, defaults)
         self.session = asking.session_name(session or self.settings.session)
         self.policy = policy or "yolo"
         if self.policy not in POLICIES:
@@ -101,12 +108,16 @@ class Shell:
         policy: str | None = None,
         *,
         operator: bool = False,
+        defaults: Mapping[str, object] | None = None,
     ) -> Shell:
-        """Open the state directory `home` as `session`. An operator reaches every session's tasks."""
+        """Open the state directory `home` as `session`. An operator reaches every session's tasks.
+
+        `defaults` are settings that hold unless the user has set them.
+        """
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
         path = os.path.abspath(os.fspath(home)) if home is not None else default_home(os.environ)
-        return cls(path, session, policy, operator)
+        return cls(path, session, policy, operator, defaults)
 
     def __enter__(self) -> Shell:
         return self
@@ -262,9 +273,10 @@ class Shell:
         wait: float | None = None,
         on_output: Callable[[Slice], None] | None = None,
         auto_background: bool | None = None,
+        show: Mapping[str, Any] | None = None,
         **how: Any,
     ) -> Result:
-        """Run a command and wait for its end. `how` is as for `start`.
+        """Run a command and wait for its end. `how` is as for `start`, `show` as for `read`.
 
         If `wait` runs out first, the task goes on and the result says running. If no
         `limit` was asked for and the default one strikes while we wait, it is ended. With
@@ -275,7 +287,7 @@ class Shell:
         if how.get("startup_wait") is not None or how.get("ready") is not None:
             refuse_to_wait(wait, on_output)
             with Hold() as hold:
-                return self.read(self.start(command, hold=hold, **how).task_id)
+                return self.read(self.start(command, hold=hold, **how).task_id, **(show or {}))
         patience = self.patience(wait, how.get("limit"))
         with Hold() as hold:
             task, ours = self.launch(command, background=False, keeps=True, hold=hold, **how)
@@ -290,7 +302,7 @@ class Shell:
             if ours and patience.then_end and not (leave and leave.met) and not self.executor.has_ended(task.task_id):
                 self.end_for_limit(task.task_id)
             self.release(task.task_id, ours)
-            result = self.read(task.task_id)
+            result = self.read(task.task_id, **(show or {}))
         self.warm_up()
         return result
 
@@ -364,10 +376,12 @@ class Shell:
         exclude: str | None = None,
         ignore_case: bool = False,
         max_chars: int | None = None,
+        marked: bool = False,
     ) -> Result:
         """What a task printed, as text for a model: all, from a cursor, the last lines, a range, or what is new.
 
-        `new` reads on from where `reader` (by default this session) stopped.
+        `new` reads on from where `reader` (by default this session) stopped. `marked`: each line in the text that is
+        ours, about what is left out, stands between two `reading.MARK`, which no output contains.
         """
         task = self.executor.status(self._find(task_id))
         directory = os.path.dirname(task.output_file)
@@ -384,6 +398,7 @@ class Shell:
             filter=filter,
             exclude=exclude,
             ignore_case=ignore_case,
+            marked=marked,
         )
         budget = self.settings.shown_chars if max_chars is None else max_chars
         if budget < 1:
@@ -538,6 +553,31 @@ class Shell:
         self.executor.advance()
         tasks = self.executor.registry.tasks(self._scope or session)
         return [task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind)]
+
+    @_telling
+    def usual(self, command: str) -> Usual | None:
+        """How long this command took in this session when it last went well, if it did."""
+        return self.executor.registry.usual(command, self.session)
+
+    @_telling
+    def activity(self, task_id: str) -> str:
+        """What a running task does at this moment, in a few words; nothing if that cannot be seen."""
+        from outlast.activity import of_task
+
+        return of_task(self.executor.members(self._find(task_id)))
+
+    @_telling
+    def printed_at(self, task: Task) -> float | None:
+        """When a task last printed something."""
+        sources = [self.executor.source(task.task_id, stream) for stream in (STREAMS if task.split else STREAMS[:1])]
+        return max((at for source in sources if (at := source.changed_at()) is not None), default=None)
+
+    @_telling
+    def keep_newest(self, most: int) -> int:
+        """Remove finished tasks of this session, the oldest first, while there are more than `most` in all."""
+        tasks = list(self.executor.registry.tasks(self.session))
+        old = [task.task_id for task in reversed(tasks) if task.finished and not task.children]
+        return sum(self.executor.registry.remove(task_id) for task_id in old[: max(0, len(tasks) - most)])
 
     @_telling
     def line_counts(self, task: Task) -> tuple[int, int]:
