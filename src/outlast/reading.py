@@ -6,6 +6,8 @@ the tail of the text are held.
 
 from __future__ import annotations
 
+import os
+
 from outlast.errors import BadInput, named
 from outlast.frozen import fields, frozen
 from outlast.model import START, STREAMS, Cursor, Result, Slice
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from outlast.model import Task
     from outlast.store.output import Source
 
-MARK = "\x1e"  # a control character, and `Cleaner` lets none through: so no output can contain it
+MARKS = ("\x1e", "\x1f")  # control characters, and `Cleaner` lets none through: so no output can contain them
 _LONGEST_STRING = 8192  # of an escape sequence that carries text (a title, a link), as in `text`
 _LONGEST_CONTROL = 256  # of any other one
 _LONGEST_LINE = 1 << 20  # that is held back until it is finished, as in `sieve`
@@ -37,6 +39,7 @@ class Selection:
     exclude: str | None = None
     ignore_case: bool = False
     marked: bool = False
+    interleaved: bool = False
 
 
 @frozen
@@ -81,9 +84,10 @@ def read(task: Task, selection: Selection, source: Callable[[str], Source], budg
     found = {stream: _piece(task, source(stream), stream, selection, share) for stream in wanted}
     pieces = found.values()
     start = selection.cursor or START
+    texts = [_interleaved(task, source, selection, budget)] if selection.interleaved and len(wanted) > 1 else None
     return Result(
         **fields(task),
-        output=_joined([piece.text for piece in pieces]),
+        output=_joined(texts or [piece.text for piece in pieces]),
         stdout=found["stdout"].text if task.split and "stdout" in found else None,
         stderr=found["stderr"].text if task.split and "stderr" in found else None,
         truncated=any(piece.truncated or piece.dropped for piece in pieces),
@@ -101,8 +105,8 @@ def _joined(texts: list[str]) -> str:
 
 
 def _piece(task: Task, source: Source, stream: str, selection: Selection, budget: int) -> Piece:
-    mark = MARK if selection.marked else ""
-    cleaner, kept = Cleaner(), HeadTail(budget, mark)
+    marks = MARKS if selection.marked else ("", "")
+    cleaner, kept = Cleaner(), HeadTail(budget, marks)
     sieve = Sieve(selection.filter, selection.exclude, selection.ignore_case)
     picker = LineRange(selection.lines)
     # Fixed now: a task that prints faster than we read must not keep us for ever.
@@ -112,13 +116,34 @@ def _piece(task: Task, source: Source, stream: str, selection: Selection, budget
     for piece in settled(task, source, start, end, bool(selection.filter or selection.exclude)):
         if piece.dropped:
             rest = sieve.feed(cleaner.finish()) + sieve.finish()
-            kept.add(picker.take(rest + mark + gap(piece.dropped) + mark))
+            kept.add(picker.take(rest + gap(piece.dropped).join(marks)))
             dropped += piece.dropped
         kept.add(picker.take(sieve.feed(cleaner.feed(piece.data))))
         place = piece.next
     kept.add(picker.take(sieve.feed(cleaner.finish()) + sieve.finish()))
     cut = kept.cut(where=task.output_file)
     return Piece(cut.text, cut.truncated, dropped, sieve.hidden, place)
+
+
+def _interleaved(task: Task, source: Callable[[str], Source], selection: Selection, budget: int) -> str:
+    """Both streams from their start as one text, line by line in the order they came."""
+    from outlast.store import order
+
+    marks = MARKS if selection.marked else ("", "")
+    kept = HeadTail(budget, marks)
+    sources = {stream: source(stream) for stream in STREAMS}
+    cleaners = {stream: Cleaner() for stream in STREAMS}
+    at = dict.fromkeys(STREAMS, 0)
+    for stream, upto in order.runs(os.path.dirname(task.output_file), {s: one.end() for s, one in sources.items()}):
+        for piece in sources[stream].chunks(at[stream], upto):
+            if piece.dropped:
+                kept.add(cleaners[stream].finish() + gap(piece.dropped).join(marks))
+            kept.add(cleaners[stream].feed(piece.data))
+            at[stream] = piece.next
+    for cleaner in cleaners.values():
+        rest = cleaner.finish()
+        kept.add(rest if not rest or rest.endswith("\n") else rest + "\n")
+    return kept.cut(where=task.output_file).text
 
 
 def gap(dropped: int) -> str:

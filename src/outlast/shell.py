@@ -377,11 +377,13 @@ class Shell:
         ignore_case: bool = False,
         max_chars: int | None = None,
         marked: bool = False,
+        interleaved: bool = False,
     ) -> Result:
         """What a task printed, as text for a model: all, from a cursor, the last lines, a range, or what is new.
 
-        `new` reads on from where `reader` (by default this session) stopped. `marked`: each line in the text that is
-        ours, about what is left out, stands between two `reading.MARK`, which no output contains.
+        `new` reads on from where `reader` (by default this session) stopped. `marked`: each line of ours in the text,
+        about what is left out, stands between the two `reading.MARKS`, which no output contains. `interleaved`: the
+        output of a split task is both streams, whole, in the order they came, not one after the other.
         """
         task = self.executor.status(self._find(task_id))
         directory = os.path.dirname(task.output_file)
@@ -399,7 +401,10 @@ class Shell:
             exclude=exclude,
             ignore_case=ignore_case,
             marked=marked,
+            interleaved=interleaved,
         )
+        if interleaved and (cursor is not None or selection.tail or lines or filter or exclude):
+            raise BadInput("Both streams in the order they came are shown whole; leave out what selects a part.")
         budget = self.settings.shown_chars if max_chars is None else max_chars
         if budget < 1:
             raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")

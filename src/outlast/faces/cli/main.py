@@ -46,6 +46,8 @@ VERBS = {
     "send": ("act", "send text to a task's standard input"),
     "session": ("session", "show what a session remembers; reset, copy or remove it"),
     "clean": ("act", "remove finished tasks and their output"),
+    "tools": ("tools", "print the tools for models as JSON"),
+    "call": ("tools", "call a tool as a model would, and print the reply"),
     "doctor": ("doctor", "check what this machine can do"),
     "demo": ("demo", "see the main job in half a minute"),
     "completion": ("completion", "print completion for bash, zsh or fish"),
