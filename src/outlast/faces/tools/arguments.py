@@ -88,7 +88,7 @@ def _with_own_id(tool: Tool, known: Mapping[str, Any], given: dict[str, Any]) ->
 def _check(key: str, value: object, wanted: Mapping[str, Any]) -> None:
     types = wanted["type"] if isinstance(wanted["type"], list) else [wanted["type"]]
     if not any(_is(value, one) for one in types):
-        raise BadInput(f"{named(key)} is {' or '.join(_WORDS[one] for one in types)}, not {_kind(value)}.")
+        raise BadInput(f"{named(key)} must be {' or '.join(_WORDS[one] for one in types)}, not {_kind(value)}.")
     if "minimum" in wanted and isinstance(value, (int, float)) and not value >= wanted["minimum"]:
         raise BadInput(f"{named(key)} must be {wanted['minimum']} or more, not {value}.")
 
@@ -118,7 +118,7 @@ def _kind(value: object) -> str:
         case int() | float():
             return f"the number {value}"
         case list():
-            return "a list of other things" if value else "a list"
+            return "a list"
         case dict():
             return "an object"
         case None:

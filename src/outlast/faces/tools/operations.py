@@ -44,7 +44,9 @@ async def run(box: Toolbox, command: str, *, limit: float | None = None, **how: 
     if limit is not None and result.status == "running" and result.elapsed_ms >= (limit - _STRIKING_S) * 1000:
         # The limit strikes this very moment.
         await box.waiting.wait(result.task_id, timeout=settings.kill_grace_s + _RECORDING_S)
-        result = await box.waiting.read(result.task_id, **show)
+        result = await read(box, result.task_id)
+        if show.get("new"):
+            await read(box, result.task_id, new=True)  # whoever asks what is new has seen it all
     return result
 
 

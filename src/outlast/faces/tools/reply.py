@@ -116,7 +116,7 @@ def _remarks(result: Result) -> list[str]:
     if result.finished and result.children:
         said.append(f"Left behind and still running: {', '.join(map(str, result.children))}.")
     if result.hidden_lines:
-        said.append(f"{result.hidden_lines} lines do not match and are not shown.")
+        said.append(f"Lines that do not match and are not shown: {result.hidden_lines}")
     if result.truncated:
         said.append(f"Not all is shown; the whole output: {result.output_file}")
     if said or not result.finished:

@@ -48,7 +48,7 @@ def _how(result: Result) -> str:
 async def _output(box: Toolbox, given: Given) -> Reply:
     result = await operations.read(box, given["bash_id"], filter=given.get("filter"))
     how = f": {render.ending(result)}" if result.finished else ""
-    hidden = f"; {result.hidden_lines} lines do not match" if result.hidden_lines else ""
+    hidden = f"; lines that do not match: {result.hidden_lines}" if result.hidden_lines else ""
     said = f"{result.task_id} {shown_status(result)}{how}, {render.duration(result.elapsed_ms)}{hidden}"
     return Reply(ours(said) + bracketed(result.output), data(result))
 
