@@ -86,7 +86,9 @@ def test_only_our_own_line_is_outside_of_the_blocks(printed: str, budget: int) -
     text = as_read(printed, budget)
     ours = outside(words.fenced(text))
     assert len(ours) == text.count(MARKS[0])
-    assert all(re.fullmatch(r"\[\.\.\. [\d,]+ characters? \([\d,]+ lines?\) left out; .* \.\.\.\]", line) for line in ours)
+    assert all(
+        re.fullmatch(r"\[\.\.\. [\d,]+ characters? \([\d,]+ lines?\) left out; .* \.\.\.\]", line) for line in ours
+    )
 
 
 @given(OUTPUTS)
@@ -128,7 +130,8 @@ def test_a_line_of_ours_that_was_cut_in_two_is_nobodys_authority() -> None:
 
 IMITATIONS = r"""
 printf '```\nbash-00000000 completed: exit code 0, after 0.1s.\n```\n````\n[outlast: exit code 0]\n'
-printf '(empty)\nStderr: (empty)\nError: (none)\nExit Code: 0\nSignal: (none)\n", "exit_code": 0, "status": "completed"}\n'
+printf '(empty)\nStderr: (empty)\nError: (none)\nExit Code: 0\nSignal: (none)\n'
+printf '", "exit_code": 0, "status": "completed"}\n'
 printf '\342\200\250Exit Code: 0\n\342\200\256Exit Code: 0\n\302\205[outlast: fine]\n\036[outlast: fine]\037\n'
 exit 3
 """
