@@ -298,7 +298,7 @@ def test_pending_is_shown_as_running_and_queued_except_in_mycode(
 
 
 def test_jido_has_no_shell_in_between(open_box: Any, tmp_path: Path) -> None:
-    box = open_box("jido", root=tmp_path)
+    box = open_box("jido", root=tmp_path, policy="yolo")  # to see what runs, not what may
     box.shell.run("echo() { builtin echo function; }; export -f echo; alias ls='echo alias'; cd /usr")
     said = json.loads(box.call("run_command", {"command": "echo", "args": ["a;b", "$(id)", "'", ""]}).text)
     assert said["output"] == "a;b $(id) ' \n"
@@ -372,6 +372,14 @@ def test_one_that_waits_for_input_says_so(open_box: Any) -> None:
 def test_a_toolbox_of_a_shell_that_somebody_opened(home: str) -> None:
     with Shell.open(home=home) as shell:
         assert Toolbox(shell, "spec").call("Bash", {"command": "echo hi"}).text == "hi\n"
+
+
+def test_the_public_names_are_exactly_these() -> None:
+    from outlast import tools
+
+    assert tools.__all__ == ["PROFILES", "Profile", "Reply", "Tool", "Toolbox"]
+    assert all(hasattr(tools, name) for name in tools.__all__)
+    assert list(PROFILES) == list(NAMES)
 
 
 def test_there_is_no_such_profile(home: str) -> None:

@@ -83,7 +83,8 @@ def told(result: Result, known: Facts, hint: str, remark: str = "") -> Reply:
         lines.append(hint)
     head = "".join(f"{line}\n" for line in lines if line)
     failed = result.status in ("failed", "killed")
-    return Reply(head + _body(result, known), data(result), failed=failed)
+    more = {"activity": known.activity, "printed_at": known.printed_at} if not result.finished else {}
+    return Reply(head + _body(result, known), {**data(result), **more}, failed=failed)
 
 
 def headline(task: Task, known: Facts, now: float) -> str:
@@ -136,11 +137,11 @@ def _body(result: Result, known: Facts) -> str:
 
 def _failure(output: str, first_error: str) -> str:
     """First what went wrong, then the end, then what came before it."""
-    lines = output.splitlines(keepends=True)
+    lines = output.removesuffix("\n").split("\n")  # not `splitlines`: a mark of ours would count as the end of a line
     lead = f"First line that looks like an error:\n{fence(first_error)}" if first_error else ""
     if len(lines) <= FEW_LINES:
         return fenced(output)
     if len(lines) <= LAST_LINES:
         return lead + ("Output:\n" if lead else "") + fenced(output)
-    before, last = "".join(lines[:-LAST_LINES]), "".join(lines[-LAST_LINES:])
+    before, last = "\n".join(lines[:-LAST_LINES]), "\n".join(lines[-LAST_LINES:])
     return f"{lead}Last {LAST_LINES} lines:\n{fenced(last)}Before them:\n{fenced(before)}"
