@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LAST_LINES = 20  # of a command that failed: they come before all that it printed earlier
 FEW_LINES = 3  # nobody has to be led through these
 _LONGEST_LINE = 500
+_SILENT_MS = 10_000  # a program that prints into a pipe often keeps some kilobytes back
 # Case matters in the last one: NameError, but not "terror".
 _ERROR_LINE = (
     r"(?i:(^|[^a-z0-9_])(error|fatal|panic|exception|traceback|failed|failure|cannot|can't|could not|not found|"
@@ -103,7 +104,7 @@ def _running(task: Task, known: Facts, now: float) -> str:
     if known.activity:
         said.append(known.activity)
     if known.printed_at is None:
-        said.append("no output yet")
+        said.append("no output yet" + (" (it may be buffered)" if task.elapsed_ms > _SILENT_MS else ""))
     else:
         said.append(f"last output {duration(round(max(0.0, now - known.printed_at) * 1000))} ago")
     if known.usual:
