@@ -8,21 +8,9 @@ from outlast.faces.tools.reply import LAST_LINES, Facts, headline, told
 from outlast.model import Result, Task, Usual
 
 NOW = 1_700_000_000.0
-BLANK = dict.fromkeys(
-    [
-        "reason",
-        "exit_code",
-        "signal",
-        "pipe_status",
-        "ended_by",
-        "error",
-        "ended_at",
-        "cpu_ms",
-        "limit",
-        "stdout",
-        "stderr",
-    ]
-)
+BLANK: dict[str, Any] = {
+    name: None for name in Result.__match_args__ if name in Task.__match_args__ or name in ("stdout", "stderr")
+}
 
 
 def result(**known: Any) -> Result:

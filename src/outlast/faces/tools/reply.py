@@ -68,9 +68,15 @@ def _of_running(shell: Shell, result: Result) -> Facts:
 
 def data(result: Result) -> dict[str, Any]:
     """A result for programs, with why it failed."""
-    why = None if result.status in ("running", "pending", "completed") else ending(result)
     texts = {name: value if value is None else unmarked(value) for name, value in _texts(result).items()}
-    return {**fields(result), **texts, "error": why}
+    return {**fields(result), **texts, "error": why(result)}
+
+
+def why(task: Task) -> str | None:
+    """Why a task did not go well, in a few words."""
+    if task.status in ("running", "pending", "completed"):
+        return None
+    return f"timed out: {ending(task)}" if task.reason == "timeout" else ending(task)
 
 
 def _texts(result: Result) -> dict[str, str | None]:
