@@ -23,7 +23,7 @@ from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
     from concurrent.futures import Future
     from types import TracebackType
     from typing import Any, TypeVar
@@ -59,12 +59,13 @@ class AsyncShell:
         ask: Ask | None = None,
         operator: bool = False,
         sandbox: Sandbox | bool | None = None,
+        defaults: Mapping[str, object] | None = None,
         early: bool = True,
     ) -> AsyncShell:
         """As `Shell.open`; `ask` may be a coroutine function."""
         questions = _Questions(ask) if ask is not None else None
-        how: dict[str, Any] = {"mode": mode, "operator": operator, "sandbox": sandbox, "early": early}
-        opened = cls(Shell.open(home, session, policy, ask=questions, **how))
+        how: dict[str, Any] = {"operator": operator, "sandbox": sandbox, "defaults": defaults, "early": early}
+        opened = cls(Shell.open(home, session, policy, mode=mode, ask=questions, **how))
         opened._questions = questions
         return opened
 
@@ -99,13 +100,14 @@ class AsyncShell:
         wait: float | None = None,
         on_output: Callable[[Slice], None] | None = None,
         auto_background: bool | None = None,
+        show: Mapping[str, Any] | None = None,
         **how: Any,
     ) -> Result:
         """As `Shell.run`. If the coroutine is cancelled, the task goes on in the background."""
         if how.get("startup_wait") is not None or how.get("ready") is not None:
             refuse_to_wait(wait, on_output)
             with Hold() as hold:
-                return await self.read((await self.start(command, hold=hold, **how)).task_id)
+                return await self.read((await self.start(command, hold=hold, **how)).task_id, **(show or {}))
         patience = self._shell.patience(wait, how.get("limit"))
         with Hold() as hold:
             task, ours = await self._launch(command, {**how, "hold": hold})
@@ -120,7 +122,7 @@ class AsyncShell:
             if ours and patience.then_end and not (leave and leave.met):
                 await self._end_if_running(task.task_id)
             self._shell.release(task.task_id, ours)
-            result = await self.read(task.task_id)
+            result = await self.read(task.task_id, **(show or {}))
         await asyncio.to_thread(self._shell.warm_up)
         return result
 

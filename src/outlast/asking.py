@@ -7,7 +7,7 @@ import os
 import re
 
 from outlast.errors import BadInput, named
-from outlast.model import START, Cursor, Request, Stdin
+from outlast.model import NO_SHELL, START, Cursor, Request, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def request(
     """A request that makes sense; whether it can run is seen later."""
     _check_command(command)
     return Request(
-        command=command,
+        command=command if shell != NO_SHELL else _quoted(command),
         session=session_name(session),
         cwd=_text("directory", os.fspath(cwd)) if cwd is not None else "",
         env=_check_env(env or {}),
@@ -65,6 +65,16 @@ def request(
         sandbox=sandbox,
         resources=_resources(memory=memory, processes=processes, cpu_time=cpu_time, file_size=file_size),
     )
+
+
+def _quoted(words: str) -> str:
+    """The words of a command that no shell reads: the same for whoever judges it, shows it and runs it."""
+    import shlex
+
+    try:
+        return shlex.join(shlex.split(words))
+    except ValueError as error:
+        raise BadInput(f"The words of the command cannot be told apart: {error}; close the quotes.") from None
 
 
 def _resources(**asked: float | None) -> dict[str, int]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 STREAMS = ("stdout", "stderr")
 BUBBLEWRAP, LANDLOCK = "bubblewrap", "landlock"  # the kinds of sandbox
+NO_SHELL = "none"  # as a shell: the words of the command are one program and its arguments, for the system itself
 _NO_LIMITS: Mapping[str, tuple[int, int]] = {}
 _NO_RESOURCES: Mapping[str, int] = {}
 _NO_GROUPS: Mapping[str, Mapping[str, str]] = {}
@@ -378,6 +379,14 @@ class Waited(Task):
 
     met: bool
     matched: str | None
+
+
+@frozen
+class Usual:
+    """How long a command took when it went well: the middle of its latest runs."""
+
+    elapsed_ms: int
+    runs: int
 
 
 @frozen

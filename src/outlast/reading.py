@@ -6,6 +6,8 @@ the tail of the text are held.
 
 from __future__ import annotations
 
+import os
+
 from outlast.errors import BadInput, named
 from outlast.frozen import fields, frozen
 from outlast.masking import LOOK_BACK, MASK, OFF
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from outlast.model import Task
     from outlast.store.output import Source
 
+MARKS = ("\x1e", "\x1f")  # control characters, and `Cleaner` lets none through: so no output can contain them
 _LONGEST_STRING = 8192  # of an escape sequence that carries text (a title, a link), as in `text`
 _LONGEST_CONTROL = 256  # of any other one
 _LONGEST_LINE = 1 << 20  # that is held back until it is finished, as in `sieve`
@@ -37,6 +40,8 @@ class Selection:
     filter: str | None = None
     exclude: str | None = None
     ignore_case: bool = False
+    marked: bool = False
+    interleaved: bool = False
 
 
 @frozen
@@ -81,9 +86,10 @@ def read(task: Task, selection: Selection, source: Callable[[str], Source], budg
     found = {stream: _piece(task, source(stream), stream, selection, share, mask) for stream in wanted}
     pieces = found.values()
     start = selection.cursor or START
+    texts = [_interleaved(task, source, selection, budget, mask)] if selection.interleaved and len(wanted) > 1 else None
     return Result(
         **fields(task),
-        output=_joined([piece.text for piece in pieces]),
+        output=_joined(texts or [piece.text for piece in pieces]),
         stdout=found["stdout"].text if task.split and "stdout" in found else None,
         stderr=found["stderr"].text if task.split and "stderr" in found else None,
         truncated=any(piece.truncated or piece.dropped for piece in pieces),
@@ -101,7 +107,8 @@ def _joined(texts: list[str]) -> str:
 
 
 def _piece(task: Task, source: Source, stream: str, selection: Selection, budget: int, mask: Mask) -> Piece:
-    cleaner, kept, veil = Cleaner(), HeadTail(budget), mask.stream()
+    marks = MARKS if selection.marked else ("", "")
+    cleaner, kept, veil = Cleaner(), HeadTail(budget, marks), mask.stream()
     sieve = Sieve(selection.filter, selection.exclude, selection.ignore_case)
     picker = LineRange(selection.lines)
     # Fixed now: a task that prints faster than we read must not keep us for ever.
@@ -113,7 +120,7 @@ def _piece(task: Task, source: Source, stream: str, selection: Selection, budget
     for piece in settled(task, source, place, end, bool(selection.filter or selection.exclude), mask):
         if piece.dropped:
             rest = sieve.feed(veil.feed(cleaner.finish()) + veil.finish()) + sieve.finish()
-            kept.add(picker.take(rest + gap(piece.dropped)))
+            kept.add(picker.take(rest + gap(piece.dropped).join(marks)))
             dropped += piece.dropped
         # Masked before it is filtered: whether a filter lets a line through must not tell a secret.
         kept.add(picker.take(sieve.feed(veil.feed(cleaner.feed(piece.data)))))
@@ -121,6 +128,40 @@ def _piece(task: Task, source: Source, stream: str, selection: Selection, budget
     kept.add(picker.take(sieve.feed(veil.feed(cleaner.finish()) + veil.finish()) + sieve.finish()))
     cut = kept.cut(where=task.output_file)
     return Piece(cut.text, cut.truncated, dropped, sieve.hidden, place)
+
+
+def _interleaved(task: Task, source: Callable[[str], Source], selection: Selection, budget: int, mask: Mask) -> str:
+    """Both streams from their start as one text, line by line in the order they came."""
+    from outlast.store import order
+
+    marks = MARKS if selection.marked else ("", "")
+    kept = HeadTail(budget, marks)
+    sources = {stream: source(stream) for stream in STREAMS}
+    readers = {stream: _Cleared(mask) for stream in STREAMS}
+    at = dict.fromkeys(STREAMS, 0)
+    for stream, upto in order.runs(os.path.dirname(task.output_file), {s: one.end() for s, one in sources.items()}):
+        for piece in sources[stream].chunks(at[stream], upto):
+            if piece.dropped:
+                kept.add(readers[stream].finish() + gap(piece.dropped).join(marks))
+            kept.add(readers[stream].feed(piece.data))
+            at[stream] = piece.next
+    for reader in readers.values():
+        rest = reader.finish()
+        kept.add(rest if not rest or rest.endswith("\n") else rest + "\n")
+    return kept.cut(where=task.output_file).text
+
+
+class _Cleared:
+    """One stream as text, without control sequences and without secrets."""
+
+    def __init__(self, mask: Mask) -> None:
+        self._cleaner, self._veil = Cleaner(), mask.stream()
+
+    def feed(self, data: bytes) -> str:
+        return self._veil.feed(self._cleaner.feed(data))
+
+    def finish(self) -> str:
+        return self._veil.feed(self._cleaner.finish()) + self._veil.finish()
 
 
 def gap(dropped: int) -> str:

@@ -13,7 +13,7 @@ import time
 
 from outlast.errors import BadInput, Unsupported, named
 from outlast.frozen import frozen
-from outlast.model import Grant, Launch
+from outlast.model import NO_SHELL, Grant, Launch
 from outlast.secrets import apart
 from outlast.store import snapshot
 
@@ -290,6 +290,8 @@ def _directory(asked: str) -> str:
 def _shell(asked: str, environ: Mapping[str, str]) -> str:
     import shutil
 
+    if asked == NO_SHELL:
+        return asked
     if not asked:
         return shutil.which("bash", path=environ.get("PATH")) or "/bin/sh"
     found = shutil.which(os.path.expanduser(asked), path=environ.get("PATH"))

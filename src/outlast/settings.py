@@ -166,9 +166,9 @@ def default_home(env: Mapping[str, str]) -> str:
     return os.path.join(os.path.abspath(base), "outlast")
 
 
-def load(home: str, env: Mapping[str, str]) -> Settings:
-    """The settings that hold for this state directory and environment."""
-    given: dict[str, object] = {}
+def load(home: str, env: Mapping[str, str], defaults: Mapping[str, object] | None = None) -> Settings:
+    """The settings that hold for this state directory and environment; `defaults` are a face's own."""
+    given: dict[str, object] = dict(defaults or {})
     path = os.path.join(home, "config.toml")
     for name, value in _from_file(path).items():
         given[name] = _checked(name, value, f"{name!r} in {path}")

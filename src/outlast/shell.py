@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         Slice,
         Stdin,
         Task,
+        Usual,
     )
     from outlast.permissions import Mode
     from outlast.permissions.judge import Judgement
@@ -113,8 +114,9 @@ class Shell:
         ask: Ask | None = None,
         operator: bool = False,
         sandbox: Sandbox | bool | None = None,
+        defaults: Mapping[str, object] | None = None,
     ) -> None:
-        self.settings = load(home, os.environ)
+        self.settings = load(home, os.environ, defaults)
         self.sandbox = sandbox  # of every command that says nothing else
         self.session = asking.session_name(session or self.settings.session)
         self._home, self._ask, self._mode = home, ask, mode
@@ -147,19 +149,21 @@ class Shell:
         ask: Ask | None = None,
         operator: bool = False,
         sandbox: Sandbox | bool | None = None,
+        defaults: Mapping[str, object] | None = None,
         early: bool = True,
     ) -> Shell:
         """Open the state directory `home` as `session`. An operator reaches every session's tasks.
 
         `policy` is a name, a file or a `Policy` that holds besides the user's and the project's; `ask` is called with
         an `Approval` for what they do not allow outright. In mode "yolo" nothing is asked, and what is denied stays so.
-        With a `sandbox` every command runs in one. What it takes to run a command is started at
-        once, so that the first one need not wait for it; if not `early`, by the first command.
+        With a `sandbox` every command runs in one. `defaults` are settings that hold unless the user has set them. What
+        it takes to run a command is started at once, so that the first one need not wait for it; if not `early`, by
+        the first command.
         """
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
         path = os.path.abspath(os.fspath(home)) if home is not None else default_home(os.environ)
-        shell = cls(path, session, policy, mode=mode, ask=ask, operator=operator, sandbox=sandbox)
+        shell = cls(path, session, policy, mode=mode, ask=ask, operator=operator, sandbox=sandbox, defaults=defaults)
         if early:
             shell.executor.get_ready()
         return shell
@@ -406,9 +410,10 @@ class Shell:
         wait: float | None = None,
         on_output: Callable[[Slice], None] | None = None,
         auto_background: bool | None = None,
+        show: Mapping[str, Any] | None = None,
         **how: Any,
     ) -> Result:
-        """Run a command and wait for its end. `how` is as for `start`.
+        """Run a command and wait for its end. `how` is as for `start`, `show` as for `read`.
 
         If `wait` runs out first, the task goes on and the result says running. If no
         `limit` was asked for and the default one strikes while we wait, it is ended. With
@@ -419,7 +424,7 @@ class Shell:
         if how.get("startup_wait") is not None or how.get("ready") is not None:
             refuse_to_wait(wait, on_output)
             with Hold() as hold:
-                return self.read(self.start(command, hold=hold, **how).task_id)
+                return self.read(self.start(command, hold=hold, **how).task_id, **(show or {}))
         patience = self.patience(wait, how.get("limit"))
         with Hold() as hold:
             task, ours = self.launch(command, background=False, keeps=True, hold=hold, **how)
@@ -434,7 +439,7 @@ class Shell:
             if ours and patience.then_end and not (leave and leave.met) and not self.executor.has_ended(task.task_id):
                 self.end_for_limit(task.task_id)
             self.release(task.task_id, ours)
-            result = self.read(task.task_id)
+            result = self.read(task.task_id, **(show or {}))
         self.warm_up()
         return result
 
@@ -510,10 +515,14 @@ class Shell:
         exclude: str | None = None,
         ignore_case: bool = False,
         max_chars: int | None = None,
+        marked: bool = False,
+        interleaved: bool = False,
     ) -> Result:
         """What a task printed, as text for a model: all, from a cursor, the last lines, a range, or what is new.
 
-        `new` reads on from where `reader` (by default this session) stopped.
+        `new` reads on from where `reader` (by default this session) stopped. `marked`: each line of ours in the text,
+        about what is left out, stands between the two `reading.MARKS`, which no output contains. `interleaved`: the
+        output of a split task is both streams, whole, in the order they came, not one after the other.
         """
         task = self._shown(self.executor.status(self._find(task_id)))
         directory = os.path.dirname(task.output_file)
@@ -530,7 +539,11 @@ class Shell:
             filter=filter,
             exclude=exclude,
             ignore_case=ignore_case,
+            marked=marked,
+            interleaved=interleaved,
         )
+        if interleaved and (cursor is not None or selection.tail or lines or filter or exclude):
+            raise BadInput("Both streams in the order they came are shown whole; leave out what selects a part.")
         budget = self.settings.shown_chars if max_chars is None else max_chars
         if budget < 1:
             raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")
@@ -738,6 +751,31 @@ class Shell:
         tasks, mask = self.executor.registry.tasks(self._scope or session), self.mask
         found = (task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind))
         return [showing.task(task, mask) for task in found]
+
+    @_telling
+    def usual(self, command: str) -> Usual | None:
+        """How long this command took in this session when it last went well, if it did."""
+        return self.executor.registry.usual(command, self.session)
+
+    @_telling
+    def activity(self, task_id: str) -> str:
+        """What a running task does at this moment, in a few words; nothing if that cannot be seen."""
+        from outlast.activity import of_task
+
+        return of_task(self.executor.members(self._find(task_id)))
+
+    @_telling
+    def printed_at(self, task: Task) -> float | None:
+        """When a task last printed something."""
+        sources = [self.executor.source(task.task_id, stream) for stream in (STREAMS if task.split else STREAMS[:1])]
+        return max((at for source in sources if (at := source.changed_at()) is not None), default=None)
+
+    @_telling
+    def keep_newest(self, most: int) -> int:
+        """Remove finished tasks of this session, the oldest first, while there are more than `most` in all."""
+        tasks = list(self.executor.registry.tasks(self.session))
+        old = [task.task_id for task in reversed(tasks) if task.finished and not task.children]
+        return sum(self.executor.registry.remove(task_id) for task_id in old[: max(0, len(tasks) - most)])
 
     @_telling
     def line_counts(self, task: Task) -> tuple[int, int]:

@@ -361,8 +361,9 @@ class Cut:
 class HeadTail:
     """The first and the last part of a text that comes in pieces, in memory of its budget."""
 
-    def __init__(self, budget: int = BUDGET) -> None:
-        self._budget = max(budget, 0)
+    def __init__(self, budget: int = BUDGET, marks: tuple[str, str] = ("", "")) -> None:
+        """`marks` stand before and after the line that says what is left out."""
+        self._budget, self._marks = max(budget, 0), marks
         self._head: list[str] = []
         self._head_room = self._budget
         self._tail: list[str] = []
@@ -400,7 +401,7 @@ class HeadTail:
             return Cut(head, False, 0, 0)
         # No number in the marker can be longer than those of the whole text.
         widest = _marker(self._chars, self._newlines + 1, where)
-        room = self._budget - len(widest) - 2  # its own newline, and one before it
+        room = self._budget - len(widest) - sum(map(len, self._marks)) - 2  # its own newline, and one before it
         if room < 2:
             return self.cut() if where else self._without_tail(head)
         head = _head_of(head, room // 2)
@@ -417,7 +418,8 @@ class HeadTail:
         chars = self._chars - len(head) - len(tail)
         lines = self._newlines - head.count("\n") - tail.count("\n") + (not at_line_end)
         newline = "" if head.endswith("\n") else "\n"
-        text = f"{head}{newline}{_marker(chars, lines, where)}\n{tail}"
+        before, after = self._marks
+        text = f"{head}{newline}{before}{_marker(chars, lines, where)}\n{after}{tail}"
         return Cut(text, True, chars, lines)
 
 

@@ -132,7 +132,7 @@ def test_a_completion_is_a_script_that_its_shell_can_read(cli: Cli, tmp_path: Pa
 
 
 def test_verbs_are_completed(cli: Cli, path: str) -> None:
-    assert completed(cli, path, "''", "c", "x") == [list(VERBS), ["check", "clean", "completion"], []]
+    assert completed(cli, path, "''", "c", "x") == [list(VERBS), ["check", "clean", "call", "completion"], []]
 
 
 def test_options_are_completed(cli: Cli, path: str) -> None:

@@ -9,7 +9,7 @@ import sqlite3
 import threading
 import time
 
-from outlast import process
+from outlast import process, tree
 from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, StartFailed, named
 from outlast.frozen import fields, frozen
 from outlast.lean import signal
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from outlast.executors.nursery import Nursery, Prepared
     from outlast.lean.socket import socket
     from outlast.model import Guards, Launch, Slice, Status, Surroundings, Task
+    from outlast.process import Stat
     from outlast.settings import Settings
     from outlast.store.index import Entry
     from outlast.store.queue import Turn
@@ -369,6 +370,14 @@ class LocalExecutor:
         """One stream of a task's output."""
         directory, launch = self._directory(task_id), self.registry.launch_of(task_id)
         return output.Source(directory, stream, output.bound_of(launch.output_limit, launch.split))
+
+    def members(self, task_id: str) -> dict[int, Stat]:
+        """The living processes of a task, without its guards."""
+        try:
+            guards = status.guards_of(self._directory(task_id))
+        except (OSError, KeyError, TypeError, ValueError):
+            return {}  # pending, or just being removed
+        return tree.look(guards, status.watches_another, process.Table).members
 
     def trouble(self, task_id: str, error: OSError) -> OutlastError:
         """What to tell of a task whose files could not be used."""

@@ -273,6 +273,14 @@ class Index:
         )
         return [str(row[0]) for row in self._found(query, moment, session, most)]
 
+    def views(self, session: str, part: str, most: int) -> list[str]:
+        """The final states that contain `part`, of a session's tasks, latest first."""
+        query = (
+            "SELECT view FROM tasks WHERE ended IS NOT NULL AND session = ? AND instr(view, ?) "
+            "ORDER BY ended DESC LIMIT ?"
+        )
+        return [str(row[0]) for row in self._found(query, session, part, most)]
+
     def lines(self, task_id: str) -> dict[str, tuple[int, int]]:
         """How far each file of a task was counted, and how many lines that were."""
         query = "SELECT file, size, lines FROM lines WHERE id = ?"

@@ -164,6 +164,14 @@ class Source:
         kept = self._extents(dropped_up_to)
         return max(kept[-1].end if kept else 0, dropped_up_to)
 
+    def changed_at(self) -> float | None:
+        """When something was last printed; None if nothing was."""
+        kept = [extent for extent in self.extents() if extent.size]
+        try:
+            return os.stat(kept[-1].path).st_mtime if kept else None
+        except FileNotFoundError:
+            return self.changed_at()  # rolled away: there is a newer one
+
     def _dropped_up_to(self) -> int:
         """Where the stream stood when bytes were last dropped for want of space."""
         return int(record.read(self._directory, ("position",)).get("position", {}).get(self._stream, 0))

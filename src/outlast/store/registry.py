@@ -10,6 +10,7 @@ import time
 from outlast import process
 from outlast.errors import AmbiguousTask, DamagedTask, NewerTask, OutlastError, StartFailed, UnknownTask, named
 from outlast.frozen import replaced
+from outlast.model import Usual
 from outlast.store import launchfile, output, view
 from outlast.store.hold import is_held
 from outlast.store.index import Index
@@ -31,6 +32,7 @@ BESIDE_BYTES = 64 * 1024  # what a task takes besides its output: its other file
 PRUNE_AT_ONCE = 20  # what one start removes at most: nobody waits for somebody else's clean-up
 LOOK_AT_ONCE = 200  # how many tasks one start looks at, to see whether they are over
 KNOWN_AT_MOST = 5000  # finished tasks that a host remembers from one listing to the next, about 2 KiB each
+RUNS_AT_MOST = 15  # of a command, from which it is told how long it usually takes
 LAUNCHES_AT_MOST = 64  # what tasks run that were just looked at; a command may have a megabyte
 _STALE_S = 3600.0  # a staged directory this old is nobody's work in progress
 _NAMED_AT_MOST = 5
@@ -300,6 +302,21 @@ class Registry:
         for file, (_, lines) in counted.items():
             sums[output.stream_of(file)] += lines
         return sums["stdout"], sums["stderr"]
+
+    def usual(self, command: str, session: str) -> Usual | None:
+        """How long a command took in a session when it went well."""
+        for task_id in self.index.unfinished_sample(LOOK_AT_ONCE):
+            if not self._is_watched(task_id):
+                self._settle_quietly(task_id)  # nobody may have looked at it since it ended
+        took = []
+        for text in self.index.views(session, view.said(command), RUNS_AT_MOST):
+            try:
+                task = view.load(text, "")
+            except (TypeError, ValueError, KeyError):
+                continue  # written by another version
+            if task.status == "completed":
+                took.append(task.elapsed_ms)
+        return Usual(sorted(took)[len(took) // 2], len(took)) if took else None
 
     # --- remove --------------------------------------------------------------------------
 

@@ -147,6 +147,11 @@ def dump(task: Task) -> str:
     return json.dumps(fields(task))
 
 
+def said(command: str) -> str:
+    """What the `dump` of every task with this command contains, and of no other: quotes in a text are escaped there."""
+    return f'"command": {json.dumps(command)}, "description": '
+
+
 def load(text: str, directory: str) -> Task:
     """A finished task from the index. ValueError or TypeError if another version wrote it."""
     values = json.loads(text)

@@ -18,9 +18,12 @@ from __future__ import annotations
 
 import os
 
+from outlast.model import NO_SHELL
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn
 
 PIPES = "pipes"
 READY = 3  # the descriptor on which bash waits for its command
@@ -112,6 +115,17 @@ def _bash(directory: str, state: str, wait: str) -> list[str]:
     if state:
         return ["bash", "-c", _RESTORE + _OVERLAY + wait + _TAKE + _EVALUATE + _DUMP, "bash", directory, SESSION]
     return ["bash", "-c", _BEGIN + wait + _EVAL, "bash", directory]
+
+
+def execute(shell: str, directory: str, state: str, env: Mapping[str, str]) -> NoReturn:
+    """Turn into the command."""
+    if shell != NO_SHELL:
+        os.execve(shell, arguments(shell, directory, state), env)
+    from shlex import split
+
+    with open(os.path.join(directory, "command"), encoding="utf-8", errors="surrogateescape") as file:
+        words = split(file.read())
+    os.execvpe(words[0], words, env)
 
 
 def wants_pipes(command: str) -> bool:

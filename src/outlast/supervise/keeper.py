@@ -322,8 +322,9 @@ def _become_command(post: Post, given: Given, joined: int) -> NoReturn:
         os.chdir(around.cwd)
         os.umask(around.umask)
         _limit(0, around)
-        os.execve(around.shell, invoke.arguments(around.shell, post.published, around.state), _environment(post))
-    except OSError as error:
+        invoke.execute(around.shell, post.published, around.state, _environment(post))
+    except (OSError, ValueError) as error:
+        error = error if isinstance(error, OSError) else OSError(0, str(error))
         _tell_why_not(post, f"{error.strerror}: {error.filename or around.shell}")
     os._exit(127)
 

@@ -59,13 +59,19 @@ class Pump:
         self._sink.rebound(bound)
         self._floor = floor
 
-    def drain(self) -> None:
-        """Move exactly what is in the pipe now; a child that goes on printing does not hold us up."""
+    def drain(self) -> bool:
+        """Move exactly what is in the pipe now; a child that goes on printing does not hold us up. Whether any was."""
         waiting = array("i", [0])
         ioctl(self.reader, FIONREAD, waiting)
         left = waiting[0]
         while left > 0 and (count := self._piece(left)):
             left -= count
+        return waiting[0] > 0
+
+    @property
+    def offset(self) -> int:
+        """How far the stream has come."""
+        return self._sink.offset
 
     def let_go(self) -> None:
         """The write end is closed: from now on end-of-file means that no process prints any more."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from outlast.model import Identity, Outcome, Surroundings, Terms
+    from outlast.store.order import Order
     from outlast.store.queue import Turn
 
 _LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
@@ -248,6 +249,7 @@ class Supervisor:
         self._bell = bell.Ringer()
         self._caller: socket.socket | None = None
         self._pumps: dict[int, Pump] = {}
+        self._order: Order | None = None
         self._ender: Identity | None = None
         self._strike_at: float | None = None
         self._made_way = False
@@ -281,6 +283,10 @@ class Supervisor:
         bound = output.bound_of(limit, self.post.around.split)
         pumps = [Pump(pipe.stream, pipe.reader, pipe.writer, bound, floor) for pipe in self.post.pipes]
         self._pumps = {pump.reader: pump for pump in pumps}
+        if self.post.around.split:
+            from outlast.store.order import Order  # most tasks have one stream
+
+            self._order = Order()
 
     def take_up(self, said: Terms, place: int) -> None:
         """Learn how long it may run, and how much of its output to keep."""
@@ -363,18 +369,24 @@ class Supervisor:
         moved = False
         for reader, pump in self._pumps.items():
             if not pump.closed and reader in ready:
-                moved |= pump.move()
+                if pump.move():
+                    moved = True
+                    self._note_order(pump)
                 if pump.closed:
                     # A pipe at its end is always ready; poll would spin.
                     self._poll.unregister(reader)
         if moved:
             self._bell.ring()
 
+    def _note_order(self, pump: Pump) -> None:
+        if self._order is not None:
+            self._order.came(pump.stream, pump.offset)
+
     def _record_end(self) -> None:
         """The command ended: keep what it printed before, record how, tell everybody."""
         for pump in self._pumps.values():
-            if not pump.closed:
-                pump.drain()
+            if not pump.closed and pump.drain():
+                self._note_order(pump)
             pump.let_go()
         self.post.let_go()
         outcome = self.post.note_end()

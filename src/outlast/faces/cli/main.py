@@ -47,6 +47,8 @@ VERBS = {
     "check": ("check", "say whether a command may run, and why; runs nothing"),
     "session": ("session", "show what a session remembers; reset, copy or remove it"),
     "clean": ("act", "remove finished tasks and their output"),
+    "tools": ("tools", "print the tools for models as JSON"),
+    "call": ("tools", "call a tool as a model would, and print the reply"),
     "doctor": ("doctor", "check what this machine can do"),
     "demo": ("demo", "see the main job in half a minute"),
     "completion": ("completion", "print completion for bash, zsh or fish"),

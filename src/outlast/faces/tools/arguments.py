@@ -1,0 +1,126 @@
+"""What a model gives a tool: the JSON schema that says it, and the check that holds it to that.
+
+A model that is told what is wrong, by name, gets it right the second time.
+"""
+
+from __future__ import annotations
+
+from outlast.errors import BadInput, named
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from outlast.faces.tools.model import Tool
+
+IDS = ("task_id", "bash_id", "shell_id", "id")  # they name the same thing, in every profile
+_WORDS = {
+    "string": "text",
+    "boolean": "true or false",
+    "number": "a number",
+    "integer": "a whole number",
+    "array": "a list of texts",
+    "null": "null",
+}
+
+
+def schema(required: Sequence[str] = (), /, **parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The JSON schema of a tool's parameters, in the order given."""
+    return {
+        "type": "object",
+        "properties": parameters,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def text(description: str) -> dict[str, Any]:
+    return {"type": "string", "description": description}
+
+
+def number(description: str, least: float | None = 0) -> dict[str, Any]:
+    return {"type": "number", "description": description, **({} if least is None else {"minimum": least})}
+
+
+def whole(description: str, least: int = 0) -> dict[str, Any]:
+    return {"type": "integer", "description": description, "minimum": least}
+
+
+def flag(description: str) -> dict[str, Any]:
+    return {"type": "boolean", "description": description}
+
+
+def words(description: str) -> dict[str, Any]:
+    return {"type": "array", "items": {"type": "string"}, "description": description}
+
+
+def checked(tool: Tool, given: object) -> dict[str, Any]:
+    """The arguments if they are right, under the schema's names; what is null was left out."""
+    if not isinstance(given, dict):
+        raise BadInput(f"The arguments of {tool.name} are one JSON object, not {_kind(given)}.")
+    known: Mapping[str, Any] = tool.schema["properties"]
+    named_well = _with_own_id(tool, known, {key: value for key, value in given.items() if value is not None})
+    if unknown := [named(key) for key in named_well if key not in known]:
+        one = "is no parameter" if len(unknown) == 1 else "are no parameters"
+        takes = f"it takes {', '.join(known)}" if known else "it takes none"
+        raise BadInput(f"{', '.join(unknown)} {one} of {tool.name}; {takes}.")
+    if missing := [key for key in tool.schema["required"] if key not in named_well]:
+        raise BadInput(f"{tool.name} needs {' and '.join(map(named, missing))}; give it.")
+    for key, value in named_well.items():
+        _check(key, value, known[key])
+    return named_well
+
+
+def _with_own_id(tool: Tool, known: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The same with the id under the name that this tool has for it."""
+    own = next((name for name in IDS if name in known), None)
+    others = [name for name in IDS if name in given and name != own]
+    if own is None or not others:
+        return given
+    values = {str(given[name]) for name in (*others, *([own] if own in given else []))}
+    if len(values) > 1:
+        raise BadInput(f"{' and '.join(sorted(values))} are different tasks; give {tool.name} one {own}.")
+    found = {own: given[others[0]]}
+    return {**found, **{key: value for key, value in given.items() if key not in IDS}}
+
+
+def _check(key: str, value: object, wanted: Mapping[str, Any]) -> None:
+    types = wanted["type"] if isinstance(wanted["type"], list) else [wanted["type"]]
+    if not any(_is(value, one) for one in types):
+        raise BadInput(f"{named(key)} must be {' or '.join(_WORDS[one] for one in types)}, not {_kind(value)}.")
+    if "minimum" in wanted and isinstance(value, (int, float)) and not value >= wanted["minimum"]:
+        raise BadInput(f"{named(key)} must be {wanted['minimum']} or more, not {value}.")
+
+
+def _is(value: object, kind: str) -> bool:
+    match kind:
+        case "string":
+            return isinstance(value, str)
+        case "boolean":
+            return isinstance(value, bool)
+        case "integer":
+            return isinstance(value, int) and not isinstance(value, bool)
+        case "number":
+            return isinstance(value, (int, float)) and not isinstance(value, bool)
+        case "array":
+            return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return value is None
+
+
+def _kind(value: object) -> str:
+    """What a JSON value is, in words."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"the text {named(value)}"
+        case int() | float():
+            return f"the number {value}"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+        case None:
+            return "null"
+    return type(value).__name__

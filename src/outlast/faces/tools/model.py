@@ -1,0 +1,67 @@
+"""The nouns of tools for models: a tool, a profile (a table of tools), a reply."""
+
+from __future__ import annotations
+
+from outlast.frozen import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from typing import Any
+
+    from outlast.errors import OutlastError
+    from outlast.faces.tools.toolbox import Toolbox
+
+    Given = Mapping[str, Any]
+    """The arguments of one call, checked; what was left out is not there."""
+
+
+@frozen
+class Reply:
+    """What a call answers.
+
+    `text` is for the model. `data` is the same for programs, under Outlast's own names; `user`
+    is a short form for people, where the profile has one. `error`: the call itself went wrong.
+    `failed`: the call is fine, and the command that it tells of has failed.
+    """
+
+    text: str
+    data: Mapping[str, Any]
+    error: bool = False
+    failed: bool = False
+    user: str = ""
+
+
+@frozen
+class Tool:
+    """One operation under the name and with the parameters that a profile gives it."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Any]
+    operation: Callable[[Toolbox, Given], Awaitable[Reply]]
+    label: Callable[[Given], str]
+    """One line for people about a call."""
+    acts: bool = True
+    """Whether it runs, feeds or ends something; not offered to a host that may not write."""
+    listed: bool = True
+    """Whether it is offered; otherwise it only answers to its name."""
+
+
+@frozen
+class Profile:
+    """A table of tools: the names and the shape of replies of one design."""
+
+    name: str
+    tools: tuple[Tool, ...]
+    policy: str
+    complain: Callable[[str, OutlastError, Given], str]
+    """What a model is told when a call of that tool goes wrong."""
+    settings: Mapping[str, object]
+    """What holds in this profile unless the user has set it."""
+    asks: tuple[str, ...] = ()
+    """What needs a yes of the host's user whatever it is: to run, to kill."""
+    lists: str = ""
+    """How a model finds its tasks, for error messages."""
+    absent: Mapping[str, str] = {}
+    """Tools of that design which are not there yet, and why."""

@@ -1,0 +1,131 @@
+"""Profile D: `Bash`, `TaskOutput`, `KillShell`. Replies are JSON, times milliseconds; no agents (`Task`) yet."""
+
+from __future__ import annotations
+
+from outlast.errors import AlreadyEnded
+from outlast.faces.tools import operations
+from outlast.faces.tools.arguments import IDS, flag, number, schema, text
+from outlast.faces.tools.model import Profile, Reply, Tool
+from outlast.faces.tools.reply import data
+from outlast.faces.tools.shapes import as_json
+from outlast.faces.tools.words import unmarked
+from outlast.frozen import fields
+from outlast.text import inline
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from outlast.errors import OutlastError
+    from outlast.faces.tools.model import Given
+    from outlast.faces.tools.toolbox import Toolbox
+    from outlast.model import Result, Task
+
+_WAIT_MS = 30_000
+_STATUSES = {"failed": "error", "killed": "cancelled"}
+
+
+def _status(task: Task) -> str:
+    return _STATUSES.get(task.status, task.status)
+
+
+async def _bash(box: Toolbox, given: Given) -> Reply:
+    limit = operations.seconds(given.get("timeout"))
+    how = {"limit": limit, "description": given.get("description", "")}
+    if not given.get("run_in_background"):
+        return _told(await operations.run(box, given["command"], **how))
+    task = await operations.start(box, given["command"], **how)
+    said = {
+        "task_id": task.task_id,
+        "command": task.command,
+        "status": _status(task),
+        "output_file": task.output_file,
+    }
+    return Reply(as_json(said), fields(task))
+
+
+async def _output(box: Toolbox, given: Given) -> Reply:
+    if given.get("block", True):
+        await operations.wait(box, given["task_id"], given.get("timeout", _WAIT_MS) / 1000)
+    return _told(await operations.read(box, given["task_id"]))
+
+
+def _told(result: Result) -> Reply:
+    known = data(result)
+    said = {
+        "success": True,
+        "task_id": result.task_id,
+        "status": _status(result),
+        "output": unmarked(result.output),
+        "exit_code": result.exit_code,
+        "error": known["error"],
+        "elapsed_ms": result.elapsed_ms,
+        "truncated": result.truncated,
+    }
+    return Reply(as_json(said), known, failed=result.status in ("failed", "killed"))
+
+
+async def _kill(box: Toolbox, given: Given) -> Reply:
+    task = await box.waiting.show(given["task_id"])
+    if task.finished and not task.children:
+        ended = AlreadyEnded(f"{task.task_id} has ended already: its status is {_status(task)}.")
+        said = {"success": False, "task_id": task.task_id, "status": _status(task), "error": ended.message}
+        return Reply(as_json(said), {**fields(task), "error": ended.message, "code": ended.code}, error=True)
+    receipt = await operations.kill(box, task.task_id)
+    said = {"success": not receipt.survivors, "task_id": receipt.task_id, "status": _status(receipt)}
+    if receipt.survivors:
+        said["error"] = f"Still alive: {', '.join(map(str, receipt.survivors))}."
+    return Reply(as_json(said), fields(receipt), error=bool(receipt.survivors))
+
+
+def _complain(tool: str, error: OutlastError, given: Given) -> str:
+    task_id = next((given[name] for name in IDS if name in given), None)
+    return as_json({"success": False, "task_id": task_id, "status": "error", "error": error.message})
+
+
+_ID = text("The id of the task.")
+
+PROFILE = Profile(
+    name="mycode",
+    policy="guarded",
+    complain=_complain,
+    settings={"max_running": 10, "output_limit_bytes": 10_000_000, "retention_hours": 24.0},
+    absent={"Task": "Agents cannot be started by this tool yet; run the agent's own command line with Bash."},
+    tools=(
+        Tool(
+            name="Bash",
+            description="""Run a bash command. In the foreground it is ended after 2 minutes, or after timeout
+            (milliseconds, at most 600000). run_in_background returns a task_id at once, without a limit unless timeout
+            is given; 10 run at once, more are pending. Then TaskOutput waits and reads, KillShell ends it. Of long
+            output both ends are shown, 30,000 characters. {denied} To read or search files use the tools made for
+            that, not cat, grep or find.""",
+            schema=schema(
+                ["command"],
+                command=text("The command."),
+                timeout=number("Milliseconds until it is ended."),
+                run_in_background=flag("Run it in the background."),
+                description=text("What it is for."),
+            ),
+            operation=_bash,
+            label=lambda given: given.get("description") or given["command"],
+        ),
+        Tool(
+            name="TaskOutput",
+            description="Wait for a task's end, and read its status and output. If the wait runs out, it goes on.",
+            schema=schema(
+                ["task_id"],
+                task_id=_ID,
+                block=flag("Wait for its end (default true)."),
+                timeout=number("Milliseconds to wait, 30000 by default, 0 to 600000."),
+            ),
+            operation=_output,
+            label=lambda given: f"Read the output of {inline(given['task_id'], 40)}",
+            acts=False,
+        ),
+        Tool(
+            name="KillShell",
+            description="End a task and everything it started.",
+            schema=schema(["task_id"], task_id=_ID),
+            operation=_kill,
+            label=lambda given: f"End {inline(given['task_id'], 40)}",
+        ),
+    ),
+)
