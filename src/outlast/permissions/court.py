@@ -150,7 +150,10 @@ class Court:
         part = self.seen.get((text, command.fed))
         if part is None or not _is_plain(command):
             return False
-        self.say(part.verdict, text, part.why, part.rule)
+        if part.depth == self.depth and part.inside == self.inside:
+            self.parts.append(part)
+        else:
+            self.say(part.verdict, text, part.why, part.rule)
         return True
 
     def assignment(self, assignment: Assignment, text: str) -> None:
