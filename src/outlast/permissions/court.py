@@ -20,6 +20,7 @@ from outlast.permissions.wrappers import LOOSE, unwrap
 from outlast.permissions.wrapping import Code, Run, Wrapped, base
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@%^= -]*")
 _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
@@ -82,6 +83,8 @@ class Court:
     def last_word(self) -> None:
         """Nothing stands against it: the other readers are heard."""
         for text in self.texts:
+            if _PLAIN_WORDS.fullmatch(text.source):
+                continue  # words and blanks: there is nothing to read in another way
             why = disagreement(text, strict=not self.lenient)
             if not why and not bash_reads(text.source):
                 why = "bash cannot read it"
