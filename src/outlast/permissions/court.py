@@ -20,6 +20,7 @@ from outlast.permissions.wrappers import LOOSE, unwrap
 from outlast.permissions.wrapping import Code, Run, Wrapped, base
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@%^= -]*")
 _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
@@ -91,6 +92,8 @@ class Court:
     def last_word(self) -> None:
         """Nothing stands against it: the other readers are heard."""
         for text in self.texts:
+            if _PLAIN_WORDS.fullmatch(text.source):
+                continue  # words and blanks: there is nothing to read in another way
             why = disagreement(text, strict=not self.lenient)
             if not why and not bash_reads(text.source):
                 why = "bash cannot read it"
@@ -159,7 +162,10 @@ class Court:
         part = self.seen.get((text, command.fed))
         if part is None or not _is_plain(command):
             return False
-        self.say(part.verdict, text, part.why, part.rule)
+        if part.depth == self.depth and part.inside == self.inside:
+            self.parts.append(part)
+        else:
+            self.say(part.verdict, text, part.why, part.rule)
         return True
 
     def assignment(self, assignment: Assignment, text: str) -> None:

@@ -55,6 +55,9 @@ class SimpleReader(WordReader):
     keyword = False  # the next simple command follows `time` or `coproc`
 
     def blanks(self) -> None:
+        char = self.text[self.at : self.at + 1]
+        if char and char not in " \t\\#":
+            return
         match = _BLANKS.match(self.text, self.at)
         if match:
             self.at = match.end()

@@ -86,9 +86,9 @@ class Reader(SimpleReader):
         char = self.peek()
         if char in ("", "\n", ")") or (char == ";" and self.peek(2) in (";;", ";&")):
             return
-        if self.reserved() in CLOSING:
-            return  # behind a compound command no separator is needed: `if (ls) then`
         if char not in ";&|":
+            if self.reserved() in CLOSING:
+                return  # behind a compound command no separator is needed: `if (ls) then`
             raise Unreadable(f"{char} stands where a command should have ended")
         length = 2 if self.peek(2) in ("&&", "||") else 1
         self.at += length
