@@ -1,0 +1,197 @@
+"""The verbs that look: nothing in here changes a task."""
+
+from __future__ import annotations
+
+import os
+
+from outlast import asking, reading, showing
+from outlast.errors import BadInput, named
+from outlast.masking import OFF
+from outlast.model import STREAMS
+from outlast.reading import Selection
+from outlast.shell.opened import Opened, telling
+from outlast.store import places
+from outlast.watch import Deadline
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from outlast.conditions import Condition
+    from outlast.model import Cursor, Result, Slice, Task, Usual
+
+
+_STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
+_STATUSES = ("pending", "running", "completed", "failed", "killed")
+
+
+class Looking(Opened):
+    """What tasks print, and how they are."""
+
+    @telling
+    def read(
+        self,
+        task_id: str,
+        *,
+        cursor: str | Cursor | None = None,
+        new: bool = False,
+        reader: str | None = None,
+        tail: int | None = None,
+        lines: tuple[int, int | None] | None = None,
+        stream: str | None = None,
+        filter: str | None = None,
+        exclude: str | None = None,
+        ignore_case: bool = False,
+        max_chars: int | None = None,
+        marked: bool = False,
+        interleaved: bool = False,
+    ) -> Result:
+        """What a task printed, as text for a model: all, from a cursor, the last lines, a range, or what is new.
+
+        `new` reads on from where `reader` (by default this session) stopped. `marked`: each line of ours in the text,
+        about what is left out, stands between the two `reading.MARKS`, which no output contains. `interleaved`: the
+        output of a split task is both streams, whole, in the order they came, not one after the other.
+        """
+        task = self._shown(self.executor.status(self._find(task_id)))
+        directory = os.path.dirname(task.output_file)
+        who = reader or f"session {self.session}"
+        if new:
+            if cursor is not None or tail is not None or lines is not None:
+                raise BadInput("What is new starts where the last read ended; leave out cursor, tail and lines.")
+            cursor = places.place_of(directory, who)
+        selection = Selection(
+            cursor=asking.cursor(cursor) if cursor is not None else None,
+            tail=tail,
+            lines=lines,
+            stream=stream,
+            filter=filter,
+            exclude=exclude,
+            ignore_case=ignore_case,
+            marked=marked,
+            interleaved=interleaved,
+        )
+        if interleaved and (cursor is not None or selection.tail or lines or filter or exclude):
+            raise BadInput("Both streams in the order they came are shown whole; leave out what selects a part.")
+        budget = self.settings.shown_chars if max_chars is None else max_chars
+        if budget < 1:
+            raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")
+        try:
+            result = reading.read(
+                task, selection, lambda one: self.executor.source(task.task_id, one), budget, self.mask_for(task)
+            )
+            if new:
+                places.move(directory, who, asking.cursor(result.cursor))
+        except OSError as error:
+            raise self.executor.trouble(task.task_id, error) from None
+        return result
+
+    def follow(
+        self,
+        task_id: str,
+        *,
+        cursor: str | Cursor | None = None,
+        timeout: float | None = None,
+        to_end_of: str = "output",
+        leave: Condition | None = None,
+        raw: bool = False,
+    ) -> Iterator[Slice]:
+        """The task's bytes as they come, to the end of its output (or of its command), or until `leave` is true.
+
+        Secrets are masked, and what may be the beginning of one comes with what follows; not if it is `raw`.
+        """
+        task = self.executor.status(self._find(task_id))
+        place = asking.cursor(cursor)
+        streams = STREAMS if task.split else STREAMS[:1]
+        at = {stream: place.at(stream) for stream in streams}
+        live = self.live(task, at, raw)
+        over = self.executor.is_closed if to_end_of == "output" else self.executor.has_ended
+        deadline = Deadline(timeout)
+        if leave:
+            self.begin(leave, task.task_id)
+        with self.executor.watch(task.task_id) as watch:
+            while True:
+                watch.arm()
+                ended = over(task.task_id)
+                left = leave is not None and leave.look(ended)
+                yield from live.take(self.fresh(task.task_id, at))
+                if ended:
+                    yield from live.finish()
+                if ended or left or deadline.over:
+                    return
+                watch.wait(shorter(deadline.left(), leave.patience() if leave else None))
+
+    def begin(self, condition: Condition, task_id: str) -> None:
+        """Show a condition the output that it may look at."""
+        self._own(task_id)
+        streams = STREAMS if self.executor.status(task_id).split else STREAMS[:1]
+        condition.begin({stream: self.executor.source(task_id, stream) for stream in streams})
+
+    def live(self, task: Task, at: dict[str, int], raw: bool = False) -> showing.Live:
+        """How slices are shown that begin at these places; a place inside of a secret moves to its end."""
+        live = showing.Live(OFF if raw else self.mask_for(task))
+        for stream, place in at.items():
+            source = self.executor.source(task.task_id, stream)
+            if place and (secret := reading.inside_secret(source, place, source.end(), live.mask)):
+                live.begin_inside(stream, place, place + secret)
+                at[stream] += secret
+        return live
+
+    def fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
+        """What there is to read now, moving `at` along; bounded, so that a flood cannot hide the end. Not masked."""
+        self._own(task_id)
+        try:
+            for stream, place in at.items():
+                source = self.executor.source(task_id, stream)
+                for piece in source.chunks(place, source.end()):
+                    at[stream] = piece.next
+                    yield piece
+        except OSError as error:
+            raise self.executor.trouble(task_id, error) from None
+
+    # --- list --------------------------------------------------------------------------------
+
+    @telling
+    def show(self, task_id: str) -> Task:
+        """What is known of a task now."""
+        self.executor.advance()
+        return self._shown(self.executor.status(self._find(task_id)))
+
+    @telling
+    def list(self, *, status: str | None = None, kind: str | None = None, session: str | None = None) -> list[Task]:
+        """The tasks of this session (an operator: of all, or of one), newest first."""
+        wanted = _STATUS_WORDS.get(status, status) if status else None
+        if wanted is not None and wanted not in _STATUSES:
+            raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
+        self.executor.advance()
+        tasks, mask = self.executor.registry.tasks(self._scope or session), self.mask
+        found = (task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind))
+        return [showing.task(task, mask) for task in found]
+
+    @telling
+    def usual(self, command: str) -> Usual | None:
+        """How long this command took in this session when it last went well, if it did."""
+        return self.executor.registry.usual(command, self.session)
+
+    @telling
+    def activity(self, task_id: str) -> str:
+        """What a running task does at this moment, in a few words; nothing if that cannot be seen."""
+        from outlast.activity import of_task
+
+        return of_task(self.executor.members(self._find(task_id)))
+
+    @telling
+    def printed_at(self, task: Task) -> float | None:
+        """When a task last printed something."""
+        sources = [self.executor.source(task.task_id, stream) for stream in (STREAMS if task.split else STREAMS[:1])]
+        return max((at for source in sources if (at := source.changed_at()) is not None), default=None)
+
+    @telling
+    def line_counts(self, task: Task) -> tuple[int, int]:
+        """How many lines of stdout and of stderr are kept."""
+        self._own(task.task_id)
+        return self.executor.registry.line_counts(task)
+
+
+def shorter(one: float | None, other: float | None) -> float | None:
+    """The shorter of two times, where None is for ever."""
+    return other if one is None else one if other is None else min(one, other)
