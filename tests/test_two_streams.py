@@ -93,13 +93,21 @@ def test_a_program_that_is_not_there(shell: Shell) -> None:
     task = shell.run("nosuchprogram", shell=NO_SHELL)
     assert (task.status, task.reason, task.exit_code) == ("failed", "spawn-error", None)
     assert "No such file" in (task.error or "")
-    assert shell.run("echo 'open", shell=NO_SHELL).reason == "spawn-error"
+    with pytest.raises(BadInput, match="close the quotes"):
+        shell.run("echo 'open", shell=NO_SHELL)
+
+
+def test_what_no_shell_reads_is_shown_as_it_was_understood(shell: Shell) -> None:
+    """A word that a shell would take for a comment is a word: whoever judges it sees it as one."""
+    result = shell.run("echo a # b $HOME;c", shell=NO_SHELL)
+    assert result.output == "a # b $HOME;c\n"
+    assert result.command == "echo a '#' b '$HOME;c'"
 
 
 def test_how_long_a_command_usually_takes(shell: Shell) -> None:
     assert shell.usual("sleep 0.1") is None
-    for command in ("sleep 0.1", "sleep 0.1", "sleep 0.1; false", 'echo \'"command": "sleep 0.1", "description": \''):
-        shell.run(command, description='"command": "sleep 0.1", "description": ')
+    for command in ("sleep 0.1", "sleep 0.1", "sleep 0.1; false", 'echo \'"command":"sleep 0.1","description":\''):
+        shell.run(command, description='"command":"sleep 0.1","description":')
     usual = shell.usual("sleep 0.1")
     assert usual is not None
     assert usual.runs == 2

@@ -62,9 +62,15 @@ class Apart:
     held: frozenset[str]  # the rest
 
 
-def apart(environ: Mapping[str, str], settings: Choice, asked: Iterable[str] = ()) -> Apart:
-    """Part the variables of a caller; one that is asked for by name and not there is left out."""
-    names = frozenset(names_of_secrets(environ, settings)) if settings.hold_secrets else frozenset()
+def apart(
+    environ: Mapping[str, str], settings: Choice, asked: Iterable[str] = (), secret: Iterable[str] | None = None
+) -> Apart:
+    """Part the variables of a caller; one that is asked for by name and not there is left out.
+
+    `secret` are the names of those that are, if they are known already.
+    """
+    found = names_of_secrets(environ, settings) if secret is None else secret
+    names = frozenset(found) if settings.hold_secrets else frozenset()
     asked, usual = tuple(asked), (*settings.pass_secrets.split(), *_ALWAYS)
     now = {name for name in names if _among(name, asked)} | {name for name in asked if name in environ}
     passed = {name for name in names - now if _among(name, usual)}

@@ -19,7 +19,7 @@ from outlast.store import snapshot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from outlast.model import Request, Sandbox
     from outlast.secrets import Apart
@@ -76,15 +76,21 @@ class Place:
 
 
 def prepare(
-    grant: Grant, settings: Settings, environ: Mapping[str, str], place: Place | None = None, home: str = ""
+    grant: Grant,
+    settings: Settings,
+    environ: Mapping[str, str],
+    place: Place | None = None,
+    home: str = "",
+    secret: Sequence[str] | None = None,
 ) -> Launch:
     """What exactly will run for a grant: in a session's state, or with the caller's variables and directory.
 
-    `home` is the state directory that a sandbox hides.
+    `home` is the state directory that a sandbox hides, `secret` the names of the caller's secret variables, if they
+    are known already.
     """
     request = grant.request
     shell = _shell(request.shell or settings.shell, environ)
-    variables = _apart(environ, settings, request)
+    variables = _apart(environ, settings, request, secret)
     mark, held = "", variables.held
     if place is None:
         inherited = {**variables.open, **variables.passed, **variables.asked}
@@ -182,14 +188,14 @@ def _held_to(resources: Mapping[str, int], groups: Mapping[str, object]) -> dict
     return found
 
 
-def _apart(environ: Mapping[str, str], settings: Settings, request: Request) -> Apart:
+def _apart(environ: Mapping[str, str], settings: Settings, request: Request, secret: Sequence[str] | None) -> Apart:
     missing = [name for name in request.pass_secrets if "*" not in name and name not in environ]
     if missing:
         raise BadInput(
             f"The variable {named(missing[0])} is not set here, so it cannot be passed on; "
             "set it, or give its value with env (--env NAME=VALUE)."
         )
-    return apart(environ, settings, request.pass_secrets)
+    return apart(environ, settings, request.pass_secrets, secret)
 
 
 def _not_in(found: Snapshot, variables: Mapping[str, str]) -> dict[str, str]:

@@ -13,12 +13,12 @@ import re
 from outlast.frozen import fields, replaced
 from outlast.masking import MASK, OFF, Mask
 from outlast.model import Slice
-from outlast.secrets import looks_secret, secret_values
+from outlast.secrets import looks_secret, names_of_secrets, secret_values
 from outlast.store.quoting import value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import TypeVar
 
     from outlast.errors import OutlastError
@@ -39,6 +39,7 @@ class Showing:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._environ: Mapping[str, str] | None = None
+        self._names: Sequence[str] = ()  # of what is secret in it
         self._values: set[str] = set()
         self._learnt: dict[str, str] = {}  # of which session which state is known
         self._mask: Mask | None = None
@@ -54,11 +55,12 @@ class Showing:
             self._mask = Mask(self._values)
         return self._mask
 
-    def notice(self, environ: Mapping[str, str]) -> None:
-        """This process' environment, as it is now."""
+    def notice(self, environ: Mapping[str, str]) -> Sequence[str]:
+        """This process' environment, as it is now: the names of what is secret in it."""
         if environ != self._environ:
-            self._environ = environ
-            self._know(secret_values(environ, self._settings))
+            self._environ, self._names = environ, names_of_secrets(environ, self._settings)
+            self._know({environ[name] for name in self._names})
+        return self._names
 
     def _know(self, values: set[str]) -> None:
         if not values <= self._values:

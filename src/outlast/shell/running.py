@@ -256,8 +256,8 @@ class Running(Acting):
                 self._begin_own_state()
             place = Place(self.sessions, self._state, keeps) if self._state else None
             environ = dict(os.environ)
-            self._showing.notice(environ)
-            return prepare(grant, self.settings, environ, place, self.executor.registry.home.path)
+            secret = self._showing.notice(environ)
+            return prepare(grant, self.settings, environ, place, self.executor.registry.home.path, secret)
         except OSError as error:
             where = os.path.dirname(self.sessions.path)
             raise StartFailed(f"The task cannot be prepared in {where}: {error.strerror}.") from None

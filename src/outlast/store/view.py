@@ -149,7 +149,7 @@ def dump(task: Task) -> str:
 
 def said(command: str) -> str:
     """What the `dump` of every task with this command contains, and of no other: quotes in a text are escaped there."""
-    return f'"command": {json.dumps(command)}, "description": '
+    return f'"command":{json.dumps(command)},"description":'
 
 
 def load(text: str, directory: str) -> Task:
