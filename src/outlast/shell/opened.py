@@ -10,6 +10,7 @@ import threading
 from outlast import asking, keeping, showing
 from outlast.errors import BadInput, OutlastError, SystemRefused, Unsupported, named
 from outlast.executors.local import LocalExecutor
+from outlast.frozen import replaced
 from outlast.permissions import MODES, YOLO, Policy, has_a_say
 from outlast.settings import Settings, default_home, load
 from outlast.store.sessionfile import Sessions
@@ -173,7 +174,10 @@ class Opened:
         """What would be decided of a command now, with a reason for each part of it. Nothing runs, nobody is asked."""
         from outlast.gate import unjudged
 
-        request = asking.request(command, session=self.session, cwd=cwd, env=env, shell=shell)
+        read = shell != NO_SHELL
+        request = asking.request("true" if read else command, session=self.session, cwd=cwd, env=env, shell=shell)
+        if read:
+            request = replaced(request, command=command)  # also one that could never run: a verdict was asked for
         gate = self._gate(request.cwd)
         return unjudged() if gate is None else gate.judged(request)
 
