@@ -11,6 +11,7 @@ from outlast import asking, keeping, showing
 from outlast.errors import BadInput, OutlastError, SystemRefused, Unsupported, named
 from outlast.executors.local import LocalExecutor
 from outlast.frozen import replaced
+from outlast.model import NO_SHELL
 from outlast.permissions import MODES, YOLO, Policy, has_a_say
 from outlast.settings import Settings, default_home, load
 from outlast.store.sessionfile import Sessions
@@ -174,10 +175,13 @@ class Opened:
         """What would be decided of a command now, with a reason for each part of it. Nothing runs, nobody is asked."""
         from outlast.gate import unjudged
 
-        read = shell != NO_SHELL
-        request = asking.request("true" if read else command, session=self.session, cwd=cwd, env=env, shell=shell)
-        if read:
-            request = replaced(request, command=command)  # also one that could never run: a verdict was asked for
+        how: dict[str, Any] = {"session": self.session, "cwd": cwd, "env": env, "shell": shell}
+        try:
+            request = asking.request(command, **how)
+        except BadInput:
+            if not command.strip() or shell == NO_SHELL:
+                raise
+            request = replaced(asking.request("true", **how), command=command)  # it could never run: still, what of it?
         gate = self._gate(request.cwd)
         return unjudged() if gate is None else gate.judged(request)
 
