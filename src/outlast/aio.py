@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from outlast import asking, conditions
 from outlast.errors import OutlastError
@@ -29,6 +30,16 @@ if TYPE_CHECKING:
     from outlast.model import Cursor, Receipt, Result, Slice, Task
     from outlast.shell import Patience
     from outlast.watch import Watch
+
+
+class Attention:
+    """The task that the calls of one context launched last, and the one they wait for: for those who tell of it."""
+
+    launched = ""
+    awaited = ""
+
+
+attention: ContextVar[Attention | None] = ContextVar("attention", default=None)
 
 
 class AsyncShell:
@@ -66,6 +77,11 @@ class AsyncShell:
         await asyncio.to_thread(self._shell.close)
 
     @property
+    def plain(self) -> Shell:
+        """The shell underneath."""
+        return self._shell
+
+    @property
     def session(self) -> str:
         return self._shell.session
 
@@ -73,6 +89,7 @@ class AsyncShell:
         """As `Shell.start`."""
         startup = self._shell.startup(how.pop("startup_wait", None), how.pop("ready", None))
         task = await asyncio.to_thread(self._shell.start, command, **how)
+        _note(launched=task.task_id)
         return task if startup is None else await self._await(task.task_id, startup.condition, startup.seconds)
 
     async def run(
@@ -93,6 +110,7 @@ class AsyncShell:
         patience = self._shell.patience(wait, how.get("limit"))
         with Hold() as hold:
             task, ours = await self._launch(command, {**how, "hold": hold})
+            _note(launched=task.task_id)
             try:
                 if task.status == "pending":
                     patience = await self._once_begun(task.task_id, patience, wait)
@@ -261,6 +279,7 @@ class AsyncShell:
 
     @contextmanager
     def _ring(self, task_id: str, ends_only: bool = False) -> Iterator[_Ring]:
+        _note(awaited=task_id)
         # One for all who wait for the same: two thousand waiters take four descriptors, not eight thousand.
         key = (task_id, ends_only)
         if key not in self._rings:
@@ -275,6 +294,12 @@ class AsyncShell:
             if not ring.waiters and self._rings.get(key) is ring:
                 del self._rings[key]
                 ring.close()
+
+
+def _note(**seen: str) -> None:
+    if (noting := attention.get()) is not None:
+        for name, task_id in seen.items():
+            setattr(noting, name, task_id)
 
 
 async def _within(change: asyncio.Future[None], deadline: Deadline) -> bool:

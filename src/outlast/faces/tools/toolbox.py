@@ -45,14 +45,18 @@ class Toolbox:
         write: bool = True,
         longest_wait: float | None = None,
         root: str | os.PathLike[str] | None = None,
+        waiting: AsyncShell | None = None,
     ) -> None:
-        """`longest_wait`: no call waits longer, because the client would give up; `root`: the project's directory."""
+        """`longest_wait`: no call waits longer, because the client would give up; `root`: the project's directory.
+
+        `waiting` is the same shell for those who wait, if the host has one already.
+        """
         self.shell = shell
         self.profile = profile_named(profile) if isinstance(profile, str) else profile
         self.longest_wait = shell.settings.max_wait_s if longest_wait is None else longest_wait
         self.root = os.path.abspath(os.fspath(root)) if root is not None else os.getcwd()
         self._write = write
-        self._waiting: AsyncShell | None = None
+        self._waiting = waiting
         self.counted: dict[tuple[str, str], tuple[int, int]] = {}  # how far streams were counted, and what came of it
 
     @classmethod

@@ -1,0 +1,24 @@
+"""`outlast mcp`: one client, at the other end of standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from outlast.faces.mcp.clients import Options
+
+
+def serve(options: Options) -> int:
+    """Serve until the client closes our input. Tasks go on."""
+    from mcp.server.stdio import stdio_server
+
+    from outlast.faces.mcp.server import build
+
+    async def talk() -> None:
+        server = build(options, shared=False)
+        async with stdio_server() as (incoming, outgoing):
+            await server.run(incoming, outgoing, server.create_initialization_options(extensions={}))
+
+    asyncio.run(talk())
+    return 0
