@@ -15,15 +15,15 @@ from tests.conftest import Cli
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-_BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^(`{3,})(console|python)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)  # more ticks if it has some
 
 
 def blocks(kind: str) -> list[ParameterSet]:
     found = []
     for page in PAGES:
         for number, block in enumerate(_BLOCK.finditer(page.read_text()), 1):
-            if block[1] == kind:
-                found.append(pytest.param(block[2], id=f"{page.stem}-{number}"))
+            if block[2] == kind:
+                found.append(pytest.param(block[3], id=f"{page.stem}-{number}"))
     return found
 
 

@@ -13,14 +13,14 @@ _VARYING = (
     (re.compile(r"since \d\d:\d\d:\d\d"), "since {moment}"),
     (re.compile(r'("elapsed_ms": )\d+'), r"\1{ms}"),
     (re.compile(r'("runtime": )"[^"]*"'), r'\1"{time}"'),
-    (re.compile(rf"\b(after|last output|\(|, ) ?(?:{_TIME})(?= ago|\)|,|\.|;| \(|\]| and was)"), r"\1 {time}"),
+    (re.compile(rf"(after |last output |\(|, )(?:{_TIME})(?= ago|\)|,|\.|;| \(|\]| and was)"), r"\1{time}"),
     (re.compile(rf"\((?:{_TIME})( of CPU)?\)"), r"({time}\1)"),
     (re.compile(rf"(?<=[a-z)]) (?:{_TIME})(?=: \")"), " {time}"),
     (re.compile(r'("pid":|\bpid|\bPID:|\bPGID:) \d+'), r"\1 {pid}"),
     (re.compile(r"\bended \d+ process(?:es)? \([\d, ]+\)"), "ended {pids}"),
     (re.compile(r"kill by process \d+ of user \d+"), "kill by {whom}"),
     (re.compile(r"(Background PIDs:|still running:|left running:) [\d, ]+"), r"\1 {pids}"),
-    (re.compile(r", (busy|sleeping|waiting for [a-z ]+)(?=,|\.)"), ", {activity}"),
+    (re.compile(r", (busy|sleeping|waiting for [a-z ]+)(?=,|\.)"), ""),  # between two of them it may be none
     (re.compile(r"(?:^\d+\n){40,}", re.MULTILINE), "{numbers}\n"),
     (re.compile(r"[\d,]+ characters \([\d,]+ lines\)"), "{many} characters ({many} lines)"),
 )

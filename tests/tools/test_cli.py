@@ -45,7 +45,7 @@ def test_a_session_lasts_from_call_to_call(cli: Cli) -> None:
     assert cli("call", "Bash", '{"command": "echo $A"}', "--profile", "spec", check=0).stdout == "\n"
     started = cli("call", "Bash", '{"command": "sleep 60", "run_in_background": true}', *how, check=0)
     task_id = json.loads(started.stdout)["bash_id"]
-    assert cli("call", "KillBash", json.dumps({"bash_id": task_id}), "--profile", "spec", check=1)
+    cli("call", "KillBash", json.dumps({"bash_id": task_id}), "--profile", "spec", check=1)  # of another session
     cli("call", "KillBash", json.dumps({"bash_id": task_id}), *how, check=0)
 
 

@@ -298,7 +298,7 @@ def test_pending_is_shown_as_running_and_queued_except_in_mycode(
 
 
 def test_jido_has_no_shell_in_between(open_box: Any, tmp_path: Path) -> None:
-    box = open_box("jido", root=tmp_path)
+    box = open_box("jido", root=tmp_path, policy="yolo")  # to see what runs, not what may
     box.shell.run("echo() { builtin echo function; }; export -f echo; alias ls='echo alias'; cd /usr")
     said = json.loads(box.call("run_command", {"command": "echo", "args": ["a;b", "$(id)", "'", ""]}).text)
     assert said["output"] == "a;b $(id) ' \n"
@@ -374,7 +374,42 @@ def test_a_toolbox_of_a_shell_that_somebody_opened(home: str) -> None:
         assert Toolbox(shell, "spec").call("Bash", {"command": "echo hi"}).text == "hi\n"
 
 
+def test_the_public_names_are_exactly_these() -> None:
+    from outlast import tools
+
+    assert tools.__all__ == ["PROFILES", "Profile", "Reply", "Tool", "Toolbox"]
+    assert all(hasattr(tools, name) for name in tools.__all__)
+    assert list(PROFILES) == list(NAMES)
+
+
 def test_there_is_no_such_profile(home: str) -> None:
     with pytest.raises(OutlastError, match="no profile 'claude'; known are default, neovate"):
         Toolbox.open(home=home, profile="claude")
     assert not os.path.exists(home)
+
+
+def test_the_same_server_twice_is_told(open_box: Any) -> None:
+    box = open_box()
+    first = box.call("bash", {"command": "sleep 60", "background": True}).data["task_id"]
+    again = box.call("bash", {"command": "sleep 60", "background": True})
+    assert f"The same command already runs in this directory as {first}." in again.text
+    assert "already runs" not in box.call("bash", {"command": "sleep 61", "background": True}).text
+
+
+def test_threads_and_loops_can_share_a_toolbox(open_box: Any) -> None:
+    """Each waits in a loop of its own for the same task."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    box = open_box("mycode")
+    task_id = box.shell.start("read line", stdin=_open()).task_id
+    with ThreadPoolExecutor(4) as pool:
+        calls = [pool.submit(box.call, "TaskOutput", {"task_id": task_id, "timeout": 60000}) for _ in range(4)]
+        eventually(lambda: all(call.running() for call in calls))
+        box.shell.send(task_id, "go\n")
+        assert [json.loads(call.result().text)["status"] for call in calls] == ["completed"] * 4
+
+    async def from_inside() -> str:
+        text: str = box.call("Bash", {"command": "echo hi"}).text
+        return text
+
+    assert json.loads(asyncio.run(from_inside()))["output"] == "hi\n"

@@ -61,7 +61,7 @@ def parser() -> Parser:
     add("--env", action="append", default=[], metavar="K=V", help="set a variable (may be repeated)")
     add("--stdin", metavar="FILE|-|open", help="input: a file, our own (-), or kept open for `outlast send`")
     add("--split", action="store_true", help="keep stdout and stderr apart")
-    add("--shell", metavar="PATH", help="run it with this shell instead of bash")
+    add("--shell", metavar="PATH", help="run it with this shell instead of bash (none: no shell in between)")
     add("--name", metavar="N", help="a second start under this name is the same task")
     add("--after", action="append", default=[], metavar="ID", help="begin when this task completed (may be repeated)")
     add("--after-failed", default=SKIP, metavar="run|skip", help="if one of those fails: run it anyway, or not (skip)")

@@ -64,6 +64,13 @@ async def wait(box: Toolbox, task_id: str, patience: float, **until: Any) -> Wai
     return await box.waiting.wait(task_id, timeout=awaited(box, patience), **until)
 
 
+async def twin(box: Toolbox, task: Task) -> str:
+    """The id of another task that runs the same command in the same directory."""
+    others = await tasks(box, status="running")
+    same = (one for one in others if one.task_id != task.task_id and (one.command, one.cwd) == (task.command, task.cwd))
+    return next((one.task_id for one in same), "")
+
+
 async def kill(box: Toolbox, task_id: str) -> Receipt:
     return await box.waiting.kill(task_id)
 

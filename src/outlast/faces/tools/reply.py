@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 LAST_LINES = 20  # of a command that failed: they come before all that it printed earlier
 FEW_LINES = 3  # nobody has to be led through these
 _LONGEST_LINE = 500
+_SILENT_MS = 10_000  # a program that prints into a pipe often keeps some kilobytes back
 # Case matters in the last one: NameError, but not "terror".
 _ERROR_LINE = (
     r"(?i:(^|[^a-z0-9_])(error|fatal|panic|exception|traceback|failed|failure|cannot|can't|could not|not found|"
@@ -67,9 +68,15 @@ def _of_running(shell: Shell, result: Result) -> Facts:
 
 def data(result: Result) -> dict[str, Any]:
     """A result for programs, with why it failed."""
-    why = None if result.status in ("running", "pending", "completed") else ending(result)
     texts = {name: value if value is None else unmarked(value) for name, value in _texts(result).items()}
-    return {**fields(result), **texts, "error": why}
+    return {**fields(result), **texts, "error": why(result)}
+
+
+def why(task: Task) -> str | None:
+    """Why a task did not go well, in a few words."""
+    if task.status in ("running", "pending", "completed"):
+        return None
+    return f"timed out: {ending(task)}" if task.reason == "timeout" else ending(task)
 
 
 def _texts(result: Result) -> dict[str, str | None]:
@@ -83,7 +90,8 @@ def told(result: Result, known: Facts, hint: str, remark: str = "") -> Reply:
         lines.append(hint)
     head = "".join(f"{line}\n" for line in lines if line)
     failed = result.status in ("failed", "killed")
-    return Reply(head + _body(result, known), data(result), failed=failed)
+    more = {"activity": known.activity, "printed_at": known.printed_at} if not result.finished else {}
+    return Reply(head + _body(result, known), {**data(result), **more}, failed=failed)
 
 
 def headline(task: Task, known: Facts, now: float) -> str:
@@ -102,7 +110,7 @@ def _running(task: Task, known: Facts, now: float) -> str:
     if known.activity:
         said.append(known.activity)
     if known.printed_at is None:
-        said.append("no output yet")
+        said.append("no output yet" + (" (it may be buffered)" if task.elapsed_ms > _SILENT_MS else ""))
     else:
         said.append(f"last output {duration(round(max(0.0, now - known.printed_at) * 1000))} ago")
     if known.usual:
@@ -136,11 +144,11 @@ def _body(result: Result, known: Facts) -> str:
 
 def _failure(output: str, first_error: str) -> str:
     """First what went wrong, then the end, then what came before it."""
-    lines = output.splitlines(keepends=True)
+    lines = output.removesuffix("\n").split("\n")  # not `splitlines`: a mark of ours would count as the end of a line
     lead = f"First line that looks like an error:\n{fence(first_error)}" if first_error else ""
     if len(lines) <= FEW_LINES:
         return fenced(output)
     if len(lines) <= LAST_LINES:
         return lead + ("Output:\n" if lead else "") + fenced(output)
-    before, last = "".join(lines[:-LAST_LINES]), "".join(lines[-LAST_LINES:])
+    before, last = "\n".join(lines[:-LAST_LINES]), "\n".join(lines[-LAST_LINES:])
     return f"{lead}Last {LAST_LINES} lines:\n{fenced(last)}Before them:\n{fenced(before)}"

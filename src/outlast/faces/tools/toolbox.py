@@ -11,6 +11,7 @@ time without a thread each; `call` runs one to its end for those who have no eve
 from __future__ import annotations
 
 import os
+from weakref import WeakKeyDictionary
 
 from outlast.errors import BadInput, OutlastError, named
 from outlast.faces.tools import arguments, forms, policy
@@ -56,7 +57,8 @@ class Toolbox:
         self.longest_wait = shell.settings.max_wait_s if longest_wait is None else longest_wait
         self.root = os.path.abspath(os.fspath(root)) if root is not None else os.getcwd()
         self._write = write
-        self._waiting = waiting
+        self._given = waiting
+        self._waiting: WeakKeyDictionary[object, AsyncShell] = WeakKeyDictionary()
         self.counted: dict[tuple[str, str], tuple[int, int]] = {}  # how far streams were counted, and what came of it
 
     @classmethod
@@ -129,10 +131,17 @@ class Toolbox:
             return self._complaint(name, error, given if isinstance(given, dict) else {})
 
     def call(self, name: str, given: object) -> Reply:
-        """As `acall`, to its end. Inside an event loop use `acall`: this one would hold it up."""
+        """As `acall`, to its end. Inside an event loop use `acall`: this one holds it up."""
         import asyncio
 
-        return asyncio.run(self.acall(name, given))
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self.acall(name, given))
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(1) as aside:
+            return aside.submit(lambda: asyncio.run(self.acall(name, given))).result()
 
     def _complaint(self, name: str, error: OutlastError, given: Mapping[str, Any]) -> Reply:
         for_models = type(error)(_for_a_model(error.message, self.profile.lists))
@@ -141,12 +150,17 @@ class Toolbox:
 
     @property
     def waiting(self) -> AsyncShell:
-        """The shell, for those who wait."""
-        if self._waiting is None:
-            from outlast.aio import AsyncShell
+        """The shell, for those who wait in this event loop: each thread that calls has one of its own."""
+        import asyncio
 
-            self._waiting = AsyncShell(self.shell)
-        return self._waiting
+        from outlast.aio import AsyncShell
+
+        if self._given is not None:
+            return self._given
+        loop = asyncio.get_running_loop()
+        if loop not in self._waiting:
+            self._waiting[loop] = AsyncShell(self.shell)
+        return self._waiting[loop]
 
     async def do(self, verb: Callable[..., T], *args: Any, **how: Any) -> T:
         """Something of the shell that takes a moment and waits for nothing."""

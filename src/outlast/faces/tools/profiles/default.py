@@ -42,10 +42,11 @@ async def _background(box: Toolbox, given: Given, how: dict[str, str | None]) ->
         **how,
     )
     patience = given.get("wait", _OPENING_S if given.get("ready") is not None else 0.0)
-    remark = ""
+    twin = await operations.twin(box, task)
+    remark = f"The same command already runs in this directory as {twin}." if twin else ""
     if patience:
         waited = await operations.wait(box, task.task_id, patience, until=given.get("ready"))
-        remark = _met(waited, given.get("ready"))
+        remark = f"{remark}\n{_met(waited, given.get('ready'))}".strip()
     return await _told(box, await operations.read(box, task.task_id, new=True), remark)
 
 

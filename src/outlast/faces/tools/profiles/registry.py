@@ -7,7 +7,7 @@ from outlast.faces import render
 from outlast.faces.tools import operations
 from outlast.faces.tools.arguments import flag, number, schema, text
 from outlast.faces.tools.model import Profile, Reply, Tool
-from outlast.faces.tools.reply import data
+from outlast.faces.tools.reply import data, why
 from outlast.faces.tools.shapes import as_json, iso, pid_of, runtime, shown_status
 from outlast.faces.tools.words import labelled, unmarked
 from outlast.frozen import fields
@@ -51,7 +51,7 @@ def _ended(result: Result) -> Reply:
 def _how_it_ended(result: Result) -> str:
     if result.reason == "exit":
         return f"Exit Code: {result.exit_code}\n"
-    return f"Exit Code: {'(none)' if result.exit_code is None else result.exit_code}\nError: {render.ending(result)}\n"
+    return f"Exit Code: {'(none)' if result.exit_code is None else result.exit_code}\nError: {why(result)}\n"
 
 
 async def _started(box: Toolbox, result: Result) -> Reply:
