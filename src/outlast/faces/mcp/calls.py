@@ -8,21 +8,21 @@ from __future__ import annotations
 import asyncio
 from contextvars import copy_context
 
+import mcp_types as wire
+
 from outlast.aio import Attention, attention
 from outlast.errors import OutlastError
 from outlast.faces.mcp.approval import Call, Question, current
 from outlast.faces.mcp.replies import result_of
+from outlast.faces.tools.model import Reply
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    import mcp_types as wire
-
     from outlast.faces.mcp.clients import Clients, Context, Desk
     from outlast.faces.mcp.resources import Resources
     from outlast.faces.mcp.tasks import Tasks
-    from outlast.faces.tools.model import Reply
     from outlast.faces.tools.toolbox import Toolbox
 
 _SLACK_S = 2.0  # what a call may take beyond its wait: to start, to end, to read
@@ -78,9 +78,10 @@ class Calls:
     def __init__(self, clients: Clients, tasks: Tasks, resources: Resources) -> None:
         self._clients, self._tasks, self._resources = clients, tasks, resources
 
-    async def list(self, ctx: Context, params: object) -> dict[str, Any]:
+    async def list(self, ctx: Context, params: object) -> wire.ListToolsResult:
         desk = await self._clients.desk(ctx)
-        return {"tools": desk.box(desk.settings.mcp_wait_s).as_mcp()}
+        tools = desk.box(desk.settings.mcp_wait_s).as_mcp()
+        return wire.ListToolsResult(tools=[wire.Tool.model_validate(tool) for tool in tools])
 
     async def call(self, ctx: Context, params: wire.CallToolRequestParams) -> Any:
         desk = await self._clients.desk(ctx)
@@ -125,8 +126,6 @@ async def _left(box: Toolbox, desk: Desk, ongoing: Ongoing, bound: float) -> Rep
     ongoing.reply.cancel()
     await asyncio.wait({ongoing.reply})
     if not ongoing.task_id:
-        from outlast.faces.tools.model import Reply
-
         said = f"Nothing came of it within {bound:g} s, and it was given up; try again."
         return Reply(f"Error: {said}\n", {"status": "error", "error": said, "code": "too-slow"}, error=True)
     return await read_with(box, ongoing.task_id)

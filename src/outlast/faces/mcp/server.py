@@ -43,6 +43,8 @@ def build(options: Options, shared: bool) -> Server[None]:
     resources = Resources(clients)
     calls = Calls(clients, tasks, resources)
 
+    schemas = {tool.name: tool.schema for tool in clients.profile.tools}
+
     @asynccontextmanager
     async def lifespan(_: Server[None]) -> AsyncIterator[None]:
         try:
@@ -57,6 +59,7 @@ def build(options: Options, shared: bool) -> Server[None]:
         description="The shell for AI agents whose commands outlast the agent that ran them.",
         instructions=_instructions(clients),
         lifespan=lifespan,
+        get_tool_input_schema=schemas.get,
         on_list_resources=resources.list,
         on_list_resource_templates=resources.templates,
         on_read_resource=resources.read,
