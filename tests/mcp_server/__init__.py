@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 import mcp_types as wire
@@ -18,6 +19,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
+from outlast import process
 from outlast.faces.mcp.tasks import EXTENSION, TaskParams, TaskState, UpdateParams
 
 LEGACY, MODERN = "legacy", "2026-07-28"
@@ -60,11 +62,11 @@ def text(result: Any) -> str:
     return block.text
 
 
-async def pid_of(client: Client) -> int:
-    """The server's own pid: the first of our processes above a command."""
-    found = await client.call_tool(*shell("ps -e -o pid=,args="))
-    [line] = [line for line in text(found).splitlines() if "outlast mcp" in line and "ps -e" not in line]
-    return int(line.split()[0])
+def server_pid() -> int:
+    """The one server that this process has started and that is still there."""
+    mine = [pid for pid, stat in process.Table().by_pid.items() if stat.parent == os.getpid() and not stat.dead]
+    [found] = [pid for pid in mine if b"\0mcp\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return found
 
 
 def shell(command: str, **how: Any) -> tuple[str, dict[str, Any]]:

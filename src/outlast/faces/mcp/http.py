@@ -18,6 +18,8 @@ from outlast.store.secretfile import secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from outlast.faces.mcp.clients import Options
@@ -111,7 +113,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        status, said = self._judged(dict(scope["headers"]))
+        status, said = self._judged(scope["headers"])
         if status == 200:
             await self._app(scope, receive, send)
             return
@@ -121,12 +123,16 @@ class Guard:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": said.encode()})
 
-    def _judged(self, headers: dict[bytes, bytes]) -> tuple[int, str]:
-        if headers.get(b"host", b"").decode("latin-1").lower() not in self._hosts:
+    def _judged(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str]:
+        # Whatever a header is given twice for, it counts as wrong: others may choose differently than we would.
+        said: dict[bytes, list[bytes]] = {}
+        for name, value in headers:
+            said.setdefault(name.lower(), []).append(value)
+        host, origin, token = (b", ".join(said.get(name, [])) for name in (b"host", b"origin", b"authorization"))
+        if host.decode("latin-1").lower() not in self._hosts:
             return 403, "This server answers only under its own name and port.\n"
-        origin = headers.get(b"origin", b"").decode("latin-1").lower()
-        if origin and origin.partition("://")[2] not in self._hosts:
+        if origin and origin.decode("latin-1").lower().partition("://")[2] not in self._hosts:
             return 403, "Pages of other origins may not use this server.\n"
-        if not hmac.compare_digest(headers.get(b"authorization", b""), self._known):
+        if not hmac.compare_digest(token, self._known):
             return 401, "Give the token: Authorization: Bearer TOKEN.\n"
         return 200, ""
