@@ -67,7 +67,7 @@ def test_a_day_with_the_tools(place: str, mode: str) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_each_profile_answers_as_everywhere(place: str, profile: str) -> None:
     """The agreed texts, through MCP. What is no object cannot be sent; whether it is an error MCP says otherwise."""
-    raw = Raw(place, "--profile", profile, "--session", "default")
+    raw = Raw(place, "--profile", profile, "--session", "default", "--yolo")
     raw.ask("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "t", "version": "1"})
     raw.tell("notifications/initialized")
 

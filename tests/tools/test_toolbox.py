@@ -16,6 +16,7 @@ import pytest
 from outlast import OutlastError, Shell
 from outlast.faces.tools import policy
 from outlast.faces.tools.arguments import IDS
+from outlast.faces.tools.profiles import profile_named
 from outlast.settings import Settings
 from outlast.tools import PROFILES, Toolbox
 from tests.conftest import end_all, eventually
@@ -47,7 +48,7 @@ def open_box(home: str) -> Iterator[Any]:
     boxes: list[Toolbox] = []
 
     def open_one(profile: str = "default", **how: Any) -> Toolbox:
-        boxes.append(Toolbox.open(home=home, profile=profile, **how))
+        boxes.append(Toolbox.open(home=home, profile=profile, **{**policy.without_asking(), **how}))
         return boxes[-1]
 
     yield open_one
@@ -97,7 +98,6 @@ def test_no_parameter_widens_anything(open_box: Any, profile: str) -> None:
 
 def test_the_default_set_costs_little() -> None:
     from outlast.faces.tools import forms
-    from outlast.faces.tools.profiles import profile_named
 
     text = json.dumps(forms.as_dictionaries("anthropic", forms.offered(profile_named("default")), "guarded"))
     assert len(text) < 4000  # about 1,000 tokens, in each request
@@ -115,24 +115,16 @@ def test_descriptions_say_what_is_denied(open_box: Any) -> None:
         assert word in forms.described(run, "yolo")
 
 
-def test_which_policy_is_chosen() -> None:
-    def chosen(profile: str, setting: str = "", asked: str | None = None) -> str:
-        settings = Settings()
-        settings.__dict__["policy"] = setting
-        return policy.chosen(profile, settings, asked)
-
-    assert chosen("yolo") == "yolo"
-    assert chosen("guarded", "ask") == "ask"
-    assert chosen("allowlist", "/my/policy.toml") == "/my/policy.toml"
-    assert chosen("guarded", "ask", asked="yolo") == "yolo"
-    assert chosen("ask", "yolo") in ("ask", "yolo")  # never milder, where there are ready policies
-    assert [policy._is_stricter(one, "banned") for one in ("yolo", "guarded", "banned", "allowlist", "ask")] == [
-        False,
-        False,
-        False,
-        True,
-        True,
-    ]
+def test_which_policy_is_chosen(open_box: Any) -> None:
+    """What the host asks for; else the profile's, and until there are ready ones, none."""
+    for profile in PROFILES:
+        found = profile_named(profile)
+        assert policy.chosen(found, Settings(), "my.toml") == "my.toml"
+        by = policy.chosen(found, Settings())
+        assert (by if isinstance(by, str) else by.name) in (found.policy, "yolo")
+        assert getattr(by, "asks", found.asks) == found.asks
+    assert open_box("spec", policy="yolo").policy == "yolo"
+    assert "policy decides" in Toolbox(open_box().shell).as_mcp()[0]["description"]
 
 
 def test_a_call_has_a_label_for_people(open_box: Any) -> None:

@@ -34,6 +34,9 @@ def mcp_parser() -> Parser:
         help="the session (default: $OUTLAST_SESSION, else one for each client and directory)",
     )
     made.add_argument("--read-only", action="store_true", help="only tools that neither run nor end anything")
+    made.add_argument(
+        "--yolo", action="store_true", help="do not ask the client's user about anything; what is denied stays so"
+    )
     return made
 
 
@@ -50,13 +53,14 @@ def mcp(words: Sequence[str]) -> int:
         profile=profile_named(asked.profile).name,
         session=chosen_session(asked.session, home),
         read_only=asked.read_only,
+        yolo=asked.yolo,
     )
     _load()
     return stdio.serve(options) if where is None else http.serve(options, *where)
 
 
 def _load() -> None:
-    """The SDK. It makes a thousand classes, and nothing of them is ever garbage: looking for some doubles the time."""
+    """The SDK. It makes a thousand classes, none of which is ever garbage: looking for some costs a seventh more."""
     import gc
 
     gc.disable()

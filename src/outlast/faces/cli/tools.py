@@ -40,7 +40,7 @@ def tools(words: Sequence[str]) -> int:
     if asked.format not in forms.NAMES:
         raise BadInput(f"There is no format {named(asked.format)}; use one of {', '.join(forms.NAMES)}.")
     profile = profile_named(asked.profile)
-    by = policy.chosen(profile.policy, load(default_home(os.environ), os.environ))
+    by = policy.chosen(profile, load(default_home(os.environ), os.environ))
     listed = forms.as_dictionaries(asked.format, forms.offered(profile, write=not asked.read_only), by)
     write(json.dumps(listed, ensure_ascii=False, indent=2) + "\n")
     return 0
@@ -68,11 +68,13 @@ def call(words: Sequence[str]) -> int:
         given = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise BadInput(f"The arguments are not JSON ({error}); write one object, such as '{{}}'.") from None
+    from outlast.faces.tools import policy
     from outlast.faces.tools.toolbox import Toolbox
 
     # Named, whichever it is: what one call changes in its session is there for the next call.
     session = asked.session if asked.session is not None else load(default_home(os.environ), os.environ).session
-    with Toolbox.open(session=session_name(session), profile=asked.profile) as box:
+    # Whoever types a call has said yes to it; what the policy denies stays denied.
+    with Toolbox.open(session=session_name(session), profile=asked.profile, **policy.without_asking()) as box:
         reply = box.call(asked.tool, given)
     write(reply.text if reply.text.endswith("\n") else reply.text + "\n")
     return 1 if reply.error else 0

@@ -49,14 +49,18 @@ class Options:
     profile: str = "default"
     session: str = ""
     read_only: bool = False
+    yolo: bool = False
+    """Whether nothing is asked; what is denied stays so."""
 
 
 class Desk:
     """What one client works at: the shell of its session, and tools over it."""
 
-    def __init__(self, shell: AsyncShell, profile: Profile, options: Options, lease: Lease | None) -> None:
+    def __init__(
+        self, shell: AsyncShell, profile: Profile, policy: object, options: Options, lease: Lease | None
+    ) -> None:
         self.shell, self.profile = shell, profile
-        self._options, self._lease = options, lease
+        self._policy, self._options, self._lease = policy, options, lease
         self._boxes: dict[float, Toolbox] = {}
 
     @property
@@ -75,7 +79,12 @@ class Desk:
 
     def box_over(self, shell: AsyncShell, longest_wait: float) -> Toolbox:
         return Toolbox(
-            shell.plain, self.profile, write=not self._options.read_only, longest_wait=longest_wait, waiting=shell
+            shell.plain,
+            self.profile,
+            policy=self._policy,
+            write=not self._options.read_only,
+            longest_wait=longest_wait,
+            waiting=shell,
         )
 
     async def last_line(self, task_id: str) -> str:
@@ -122,17 +131,14 @@ class Clients:
         if not self.options.session and not self._shared:
             lease = Lease(os.path.join(self.options.home, "mcp", "sessions"), name, _LEAVING_S)
             name = lease.name
-        shell = AsyncShell.open(
-            self.options.home,
-            name,
-            policy.chosen(self.profile.policy, self.settings),
-            defaults=self.profile.settings,
-            **self._asking(),
-        )
-        return Desk(shell, self.profile, self.options, lease)
+        by = policy.chosen(self.profile, self.settings)
+        shell = AsyncShell.open(self.options.home, name, by, defaults=self.profile.settings, **self._asking())
+        return Desk(shell, self.profile, by, self.options, lease)
 
     def _asking(self) -> dict[str, Any]:
         """How to ask, where shells take that."""
+        if self.options.yolo:
+            return policy.without_asking()
         return {"ask": self._ask} if "ask" in signature(AsyncShell.open).parameters else {}
 
     async def close(self) -> None:

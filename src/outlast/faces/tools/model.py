@@ -59,6 +59,8 @@ class Profile:
     """What a model is told when a call of that tool goes wrong."""
     settings: Mapping[str, object]
     """What holds in this profile unless the user has set it."""
+    asks: tuple[str, ...] = ()
+    """What needs a yes of the host's user whatever it is: to run, to kill."""
     lists: str = ""
     """How a model finds its tasks, for error messages."""
     absent: Mapping[str, str] = {}

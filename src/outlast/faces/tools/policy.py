@@ -1,14 +1,22 @@
-"""Which policy the commands of a toolbox are judged by, and what a model is told of it. The one place that decides."""
+"""Which policy the commands of a toolbox are judged by, and what a model is told of it. The one place that decides.
+
+What the user has set holds besides, whatever is chosen here: the shell sees to that.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from outlast import permissions
+from outlast.frozen import replaced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
+    from outlast.faces.tools.model import Profile
     from outlast.settings import Settings
 
-_FROM_MILD_TO_STRICT = ("yolo", "guarded", "banned", "allowlist", "ask")
 _DENIED = {
     "guarded": "What would destroy the machine is denied (rm -rf /, mkfs, writing to disks).",
     "banned": "Network clients, browsers and alias are denied.",
@@ -19,20 +27,21 @@ _DENIED = {
 _OTHER = "The host's policy decides which commands run."
 
 
-def chosen(of_profile: str, settings: Settings, asked: str | None = None) -> str:
-    """What the host asks for; else what the user has set, if it is stricter or a file; else the profile's."""
+def chosen(profile: Profile, settings: Settings, asked: Any = None) -> Any:
+    """What the host asks for, else the profile's policy, with what the profile always asks about."""
     if asked is not None:
         return asked
-    setting = getattr(settings, "policy", "")
-    if setting and _is_stricter(setting, of_profile):
-        return setting
-    # A version without ready policies knows only one, and says in each description that nothing is denied.
-    return of_profile if of_profile in getattr(permissions, "POLICIES", (of_profile,)) else "yolo"
+    try:
+        policies = import_module("outlast.permissions.policies")
+    except ImportError:
+        return "yolo"  # a version without ready policies; each description then says that nothing is denied
+    found = policies.load(profile.policy, settings)
+    return replaced(found, asks=profile.asks) if profile.asks else found
 
 
-def _is_stricter(one: str, other: str) -> bool:
-    order = _FROM_MILD_TO_STRICT
-    return one not in order or (other in order and order.index(one) > order.index(other))
+def without_asking() -> dict[str, Any]:
+    """How a shell is opened for somebody who said yes by calling; what is denied stays so."""
+    return {"mode": "yolo"} if hasattr(permissions, "MODES") else {}
 
 
 def denied(policy: object) -> str:

@@ -43,6 +43,7 @@ class Toolbox:
         shell: Shell,
         profile: Profile | str = "default",
         *,
+        policy: Any = None,
         write: bool = True,
         longest_wait: float | None = None,
         root: str | os.PathLike[str] | None = None,
@@ -50,9 +51,10 @@ class Toolbox:
     ) -> None:
         """`longest_wait`: no call waits longer, because the client would give up; `root`: the project's directory.
 
-        `waiting` is the same shell for those who wait, if the host has one already.
+        `policy` is the one that the shell was opened with, for descriptions to say what it denies; `waiting` is the
+        same shell for those who wait, if the host has one already.
         """
-        self.shell = shell
+        self.shell, self.policy = shell, policy
         self.profile = profile_named(profile) if isinstance(profile, str) else profile
         self.longest_wait = shell.settings.max_wait_s if longest_wait is None else longest_wait
         self.root = os.path.abspath(os.fspath(root)) if root is not None else os.getcwd()
@@ -68,7 +70,7 @@ class Toolbox:
         session: str | None = None,
         profile: Profile | str = "default",
         *,
-        policy: str | None = None,
+        policy: Any = None,
         write: bool = True,
         longest_wait: float | None = None,
         root: str | os.PathLike[str] | None = None,
@@ -76,8 +78,9 @@ class Toolbox:
     ) -> Toolbox:
         """Open a shell of its own, with the policy and the settings of the profile. `how` is as for `Shell.open`."""
         found = profile_named(profile) if isinstance(profile, str) else profile
-        shell = Shell.open(home, session, _chosen(home, found, policy), defaults=found.settings, **how)
-        return cls(shell, found, write=write, longest_wait=longest_wait, root=root)
+        by = _chosen(home, found, policy)
+        shell = Shell.open(home, session, by, defaults=found.settings, **how)
+        return cls(shell, found, policy=by, write=write, longest_wait=longest_wait, root=root)
 
     def __enter__(self) -> Toolbox:
         return self
@@ -98,7 +101,7 @@ class Toolbox:
 
     def described(self, tool: Tool) -> str:
         """A tool's description, with what this host denies."""
-        return forms.described(tool, self.shell.policy)
+        return forms.described(tool, self.policy)
 
     def label(self, name: str, given: Mapping[str, Any]) -> str:
         """One line for people about a call."""
@@ -182,15 +185,15 @@ class Toolbox:
 
     def as_anthropic(self) -> list[dict[str, Any]]:
         """For the `tools` of Anthropic's Messages."""
-        return forms.as_dictionaries("anthropic", self.tools, self.shell.policy)
+        return forms.as_dictionaries("anthropic", self.tools, self.policy)
 
     def as_openai(self) -> list[dict[str, Any]]:
         """For the `tools` of OpenAI's Chat Completions."""
-        return forms.as_dictionaries("openai", self.tools, self.shell.policy)
+        return forms.as_dictionaries("openai", self.tools, self.policy)
 
     def as_mcp(self) -> list[dict[str, Any]]:
         """As an MCP server lists them."""
-        return forms.as_dictionaries("mcp", self.tools, self.shell.policy)
+        return forms.as_dictionaries("mcp", self.tools, self.policy)
 
     def as_langchain(self) -> list[Any]:
         """As LangChain's `StructuredTool`s."""
@@ -205,9 +208,9 @@ class Toolbox:
         return forms.as_openai_agents(self)
 
 
-def _chosen(home: str | os.PathLike[str] | None, profile: Profile, asked: str | None) -> str:
+def _chosen(home: str | os.PathLike[str] | None, profile: Profile, asked: Any) -> Any:
     path = os.fspath(home) if home is not None else default_home(os.environ)
-    return policy.chosen(profile.policy, load(path, os.environ), asked)
+    return policy.chosen(profile, load(path, os.environ, profile.settings), asked)
 
 
 # Errors name the command line, which a model does not have.

@@ -125,6 +125,7 @@ _ID = text("The id of the background task.")
 PROFILE = Profile(
     name="neovate",
     policy="banned",
+    asks=("run", "kill"),
     complain=_complain,
     settings={"foreground_limit_s": _MOST_S, "kill_grace_s": 0.2, "auto_background": True},
     tools=(
