@@ -30,11 +30,15 @@ def server(home: str, *words: str, **variables: str) -> StdioServerParameters:
     """How to start one, in the directory that we are in."""
     env = {**os.environ, "OUTLAST_HOME": home, **variables}
     env.pop("OUTLAST_SESSION", None)
-    return StdioServerParameters(command=sys.executable, args=["-m", "outlast", "mcp", *words], env=env, cwd=os.getcwd())
+    return StdioServerParameters(
+        command=sys.executable, args=["-m", "outlast", "mcp", *words], env=env, cwd=os.getcwd()
+    )
 
 
 @asynccontextmanager
-async def connected(home: str, *words: str, mode: str = LEGACY, how: Any = None, **variables: str) -> AsyncIterator[Client]:
+async def connected(
+    home: str, *words: str, mode: str = LEGACY, how: Any = None, **variables: str
+) -> AsyncIterator[Client]:
     """A client of a server of its own. `how` is as for `Client`."""
     transport = stdio_client(server(home, *words, **variables))
     async with Client(transport, mode=mode, **(how or {})) as client:

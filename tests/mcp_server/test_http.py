@@ -46,7 +46,7 @@ def listening(home: str, *words: str, where: str = "127.0.0.1:0", token: str = T
 
 def asked(address: str, headers: dict[str, str], method: str = "POST") -> tuple[int, str]:
     """The status that a request with these headers gets, and the text."""
-    line = http.client.HTTPConnection(*address.rsplit(":", 1), timeout=PATIENCE_S)  # type: ignore[arg-type]
+    line = http.client.HTTPConnection(address, timeout=PATIENCE_S)
     body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INIT}
     usual = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
     line.request(method, "/mcp", json.dumps(body) if method == "POST" else None, {**usual, **headers})
@@ -90,7 +90,7 @@ def test_who_is_let_in(place: str) -> None:
 
 
 def test_the_guard_stands_before_everything() -> None:
-    async def never(*_: Any) -> None:
+    async def never(*_: Any) -> Any:
         raise AssertionError("it was let through")
 
     async def status_of(*headers: tuple[bytes, bytes]) -> int:
@@ -118,7 +118,7 @@ def test_the_same_tools_over_http(place: str, mode: str) -> None:
             assert "1" in text(await client.call_tool(*shell("echo $SEEN")))
             told: list[str | None] = []
 
-            async def progress(done: float, total: float | None, message: str | None) -> None:
+            async def progress(progress: float, total: float | None, message: str | None) -> None:
                 told.append(message)
 
             name, given = shell("echo working; sleep 1.5")

@@ -158,7 +158,9 @@ def test_kill_9_of_the_server_loses_nothing(place: str) -> None:
     async def before() -> None:
         async with holding(place, holds) as client:
             await client.call_tool(*shell("export SEEN=1; cd /usr"))
-            began = await client.call_tool(*shell("echo one; read go; echo two; sleep 60", ready="one", stdin_open=True))
+            began = await client.call_tool(
+                *shell("echo one; read go; echo two; sleep 60", ready="one", stdin_open=True)
+            )
             seen["task"] = began.structured_content["task_id"]  # "one" was read
             await client.call_tool(*shell("sleep 1; echo $SEEN; exit 4", background=True))
             await client.call_tool(*shell("sleep 4; echo foreground; exit 5"))

@@ -28,8 +28,10 @@ def test_a_day_with_the_tools(place: str, mode: str) -> None:
             profile = profile_named("default")
             assert [tool.name for tool in listed] == [tool.name for tool in forms.offered(profile)]
             hints = {tool.name: tool.annotations for tool in listed}
-            assert hints["bash_list"] and hints["bash_list"].read_only_hint and not hints["bash_list"].destructive_hint
-            assert hints["bash"] and hints["bash"].destructive_hint and not hints["bash"].read_only_hint
+            for name, acts in (("bash_list", False), ("bash", True)):
+                found = hints[name]
+                assert found is not None
+                assert (found.read_only_hint, found.destructive_hint) == (not acts, acts)
 
             ran = await client.call_tool(*shell("echo hello; export SEEN=1"))
             assert "hello" in text(ran)
@@ -91,7 +93,7 @@ UNSENT = "(cannot be sent)"
 def test_no_call_waits_longer_than_it_may(place: str) -> None:
     async def scene() -> None:
         async with connected(place, OUTLAST_MCP_WAIT_S="0.5") as client:
-            await client.call_tool(*shell("true"))
+            result = await client.call_tool(*shell("true"))
             for name, given in (
                 shell("echo begun; sleep 60"),
                 shell("sleep 61", timeout=60),
@@ -113,8 +115,8 @@ def test_no_call_waits_longer_than_it_may(place: str) -> None:
 def test_progress_while_waiting(place: str) -> None:
     told: list[tuple[float, str | None]] = []
 
-    async def progress(done: float, total: float | None, message: str | None) -> None:
-        told.append((done, message))
+    async def progress(progress: float, total: float | None, message: str | None) -> None:
+        told.append((progress, message))
 
     async def scene() -> None:
         async with connected(place) as client:
