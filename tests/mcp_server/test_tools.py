@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from outlast import Shell
+from outlast import Shell, __version__
 from outlast.faces.tools import forms
 from outlast.faces.tools.profiles import profile_named
 from outlast.tools import PROFILES
@@ -18,6 +19,8 @@ from tests.cli import GOLDEN
 from tests.mcp_server import LEGACY, MODERN, Raw, connected, eventually, play, shell, text
 from tests.tools import test_profiles
 from tests.tools.scenarios import SCENARIOS
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.mark.parametrize("mode", [LEGACY, MODERN])
@@ -225,3 +228,11 @@ def test_the_tools_are_those_of_the_form(place: str, cli: Any) -> None:
             return (await client.list_tools()).model_dump(by_alias=True, mode="json", exclude_none=True)["tools"]
 
     assert play(scene()) == printed
+
+
+def test_the_description_for_registries_is_of_this_version() -> None:
+    described = json.loads((ROOT / "server.json").read_text())
+    assert described["version"] == described["packages"][0]["version"] == __version__
+    assert len(described["description"]) <= 100  # registries refuse more
+    text = (ROOT / "pyproject.toml").read_text()
+    assert f'name = "{described["packages"][0]["identifier"]}"' in text
