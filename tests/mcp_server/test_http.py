@@ -18,6 +18,7 @@ import httpx2
 import pytest
 from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
 
 from outlast.faces.mcp.http import Guard, hosts
 from tests.mcp_server import LEGACY, MODERN, PATIENCE_S, Holding, ended, play, server, shell, text
@@ -134,6 +135,9 @@ def test_the_same_tools_over_http(place: str, mode: str) -> None:
             assert "No tasks" not in text(await client.call_tool("bash_list", {}))
             listed = (await client.call_tool("bash_list", {})).structured_content["tasks"]
             assert {task["session"] for task in listed} == {"mine"}
+        async with client_of(address, mode, {"Outlast-Session": "../mine"}) as client:
+            with pytest.raises(MCPError, match="no name for a session"):
+                await client.call_tool(*shell("true"))
 
     with listening(place) as (address, _):
         play(scene(address))

@@ -150,7 +150,8 @@ def test_switched_off_there_are_none(place: str) -> None:
     play(scene())
 
 
-def test_kill_9_of_the_server_loses_nothing(place: str) -> None:
+@pytest.mark.parametrize("how", ["kill -9", "goodbye"])
+def test_the_end_of_the_server_loses_nothing(place: str, how: str) -> None:
     """The next one finds tasks, output, the reader's place, variables, and the MCP tasks that clients hold."""
     holds = Holding()
     seen: dict[str, Any] = {}
@@ -166,7 +167,8 @@ def test_kill_9_of_the_server_loses_nothing(place: str) -> None:
             await client.call_tool(*shell("sleep 4; echo foreground; exit 5"))
             await client.call_tool("bash_output", {"task_id": seen["task"], "wait": 60, "until": "two"})
             seen["pid"] = server_pid()
-            os.kill(seen["pid"], signal.SIGKILL)
+            if how == "kill -9":
+                os.kill(seen["pid"], signal.SIGKILL)
 
     async def after() -> None:
         async with holding(place, holds) as client:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -215,6 +217,14 @@ def test_wrong_usage_is_one_sentence(place: str, monkeypatch: pytest.MonkeyPatch
         error = capsys.readouterr().err
         assert said in error
         assert error.count("\n") == 1
+
+
+def test_without_the_sdk_one_sentence_says_what_to_install(place: str) -> None:
+    code = "import sys; sys.modules['mcp'] = sys.modules['mcp_types'] = None; import outlast.__main__ as it; it.main()"
+    ran = subprocess.run([sys.executable, "-c", code, "mcp"], capture_output=True, text=True, timeout=60)
+    assert "install outlast[mcp]" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+    assert ran.stdout == ""
 
 
 def test_the_tools_are_those_of_the_form(place: str, cli: Any) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TOKEN = re.compile(r"[0-9a-f]{48}")
 _END = ".end"
 _SWEPT_AT_ONCE = 100
-_FORGOTTEN_S = 30 * 86400.0  # nobody asked how it ended for so long
+FORGOTTEN_S = 30 * 86400.0  # nobody asked how it ended for so long
 
 
 @frozen
@@ -136,7 +136,7 @@ class Handles:
             path = os.path.join(self._directory, name)
             try:
                 age = now - os.stat(path).st_mtime
-                if age > (older_than_s if name.endswith(_END) else _FORGOTTEN_S):
+                if age > (older_than_s if name.endswith(_END) else FORGOTTEN_S):
                     os.unlink(path)
                     os.unlink(path.removesuffix(_END))
             except FileNotFoundError:

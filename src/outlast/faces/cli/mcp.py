@@ -43,7 +43,7 @@ def mcp_parser() -> Parser:
 def mcp(words: Sequence[str]) -> int:
     asked = parse(mcp_parser(), words)
     from outlast.faces.mcp import http, stdio
-    from outlast.faces.mcp.clients import Options, chosen_session
+    from outlast.faces.mcp.options import Options, chosen_session
     from outlast.faces.tools.profiles import profile_named
 
     home = default_home(os.environ)

@@ -13,14 +13,17 @@ import os
 import re
 from inspect import signature
 
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+
 from outlast.aio import AsyncShell
 from outlast.asking import session_name
+from outlast.errors import BadInput, OutlastError
 from outlast.faces.tools import policy
 from outlast.faces.tools.profiles import profile_named
 from outlast.faces.tools.toolbox import Toolbox
 from outlast.faces.tools.words import harmless
-from outlast.frozen import frozen
-from outlast.settings import Settings, load
+from outlast.settings import load
 from outlast.store.lease import Lease
 
 TYPE_CHECKING = False
@@ -30,7 +33,9 @@ if TYPE_CHECKING:
 
     from mcp.server.context import ServerRequestContext
 
+    from outlast.faces.mcp.options import Options
     from outlast.faces.tools.model import Profile
+    from outlast.settings import Settings
 
     Context = ServerRequestContext[Any, Any]
     Ask = Callable[[Any], Awaitable[str]]
@@ -39,18 +44,6 @@ HEADER = "outlast-session"
 _LEAVING_S = 1.0  # a client that starts its server anew may do so before the old one has left
 _PART = 20  # characters of a name's parts
 _LINE = 200
-
-
-@frozen
-class Options:
-    """What somebody who starts a server decides."""
-
-    home: str
-    profile: str = "default"
-    session: str = ""
-    read_only: bool = False
-    yolo: bool = False
-    """Whether nothing is asked; what is denied stays so."""
 
 
 class Desk:
@@ -112,6 +105,13 @@ class Clients:
 
     async def desk(self, ctx: Context) -> Desk:
         """The desk that a request belongs to."""
+        try:
+            return await self._found(ctx)
+        except OutlastError as error:
+            code = INVALID_PARAMS if isinstance(error, BadInput) else INTERNAL_ERROR
+            raise MCPError(code, error.message) from None
+
+    async def _found(self, ctx: Context) -> Desk:
         name = self._named_by(ctx)
         if name not in self._desks:
             async with self._opening:
@@ -144,14 +144,6 @@ class Clients:
     async def close(self) -> None:
         while self._desks:
             await self._desks.popitem()[1].close()
-
-
-def chosen_session(asked: str | None, home: str) -> str:
-    """The session that the host names; empty if it leaves that to us."""
-    if asked is not None:
-        return session_name(asked)
-    setting = load(home, os.environ).session
-    return "" if setting == Settings().session else session_name(setting)
 
 
 def client_name(ctx: Context) -> str:

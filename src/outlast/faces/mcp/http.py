@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from outlast.faces.mcp.clients import Options
+    from outlast.faces.mcp.options import Options
 
 PATH = "/mcp"
 VARIABLE = "OUTLAST_HTTP_TOKEN"

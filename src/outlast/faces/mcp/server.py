@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Any
 
-    from outlast.faces.mcp.clients import Context, Options
+    from outlast.faces.mcp.clients import Context
+    from outlast.faces.mcp.options import Options
 
 NAME = "outlast"
 _INSTRUCTIONS = (
     "Runs shell commands that outlast this conversation and this server: a task goes on, is captured and can be read "
-    "later by its id, also after a restart."
+    "later by its id, also after a restart. A call answers within {wait:g} s; what takes longer goes on by itself."
 )
 
 
@@ -50,6 +51,7 @@ def build(options: Options, shared: bool) -> Server[None]:
         try:
             yield
         finally:
+            await tasks.close()  # first: a shell that closes tells who waits, and that would be taken for an answer
             await clients.close()
 
     server: Server[None] = Server(
@@ -78,8 +80,8 @@ def build(options: Options, shared: bool) -> Server[None]:
 
 
 def _instructions(clients: Clients) -> str:
-    lists = clients.profile.lists
-    return f"{_INSTRUCTIONS} {lists[:1].upper()}{lists[1:]}." if lists else _INSTRUCTIONS
+    said = _INSTRUCTIONS.format(wait=clients.settings.mcp_wait_s)
+    return f"{said} To find your tasks again: {clients.profile.lists}." if clients.profile.lists else said
 
 
 def _add_tasks(server: Server[None], tasks: Tasks) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.faces.mcp.clients import Options
+    from outlast.faces.mcp.options import Options
 
 
 def serve(options: Options) -> int:

@@ -21,7 +21,7 @@ from outlast.errors import AlreadyEnded, OutlastError, UnknownTask
 from outlast.faces.mcp.calls import read_with
 from outlast.faces.mcp.replies import final_result_of
 from outlast.faces.mcp.resumed import Resumed
-from outlast.store.handles import Ending, Handle
+from outlast.store.handles import FORGOTTEN_S, Ending, Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 _POLL_MS = 1000
+_ROUTED_BY = "mcp-name"  # over HTTP, the task's token for whoever stands between
 
 
 class TaskParams(wire.RequestParams):
@@ -60,7 +61,7 @@ class TaskState(wire.Result):
     status_message: str | None = None
     created_at: str
     last_updated_at: str
-    ttl_ms: int | None = None
+    ttl_ms: int
     poll_interval_ms: int = _POLL_MS
     result: dict[str, Any] | None = None
 
@@ -95,6 +96,13 @@ class Tasks:
         await asyncio.to_thread(self._handles.sweep, desk.settings.retention_hours * 3600)
         self._begin(handle, claim, self._whole(desk, handle) if background else _awaited(ongoing))
         return await self._state(desk, handle, result_type="task")
+
+    async def close(self) -> None:
+        """Leave all that goes on to the next server."""
+        working = list(self._work.values())
+        for one in working:
+            one.cancel()
+        await asyncio.gather(*working, return_exceptions=True)
 
     # --- what a client asks --------------------------------------------------------------
 
@@ -132,6 +140,8 @@ class Tasks:
         if not _declared(ctx):
             lacking: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
             raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", lacking)
+        if ctx.request is not None and ctx.request.headers.get(_ROUTED_BY, token) != token:
+            raise MCPError(wire.HEADER_MISMATCH, "The header Mcp-Name is of another task.")
         desk = await self._clients.desk(ctx)
         handle = await asyncio.to_thread(self._handles.find, token)
         if handle is None or handle.session != desk.session:
@@ -145,7 +155,7 @@ class Tasks:
         if ending is None:
             await self._take_over(desk, handle)
         moment = ending.at if ending else time.time()
-        kept_ms = round((moment - handle.created_at + desk.settings.retention_hours * 3600) * 1000)
+        kept_s = moment - handle.created_at + desk.settings.retention_hours * 3600 if ending else FORGOTTEN_S
         return TaskState(
             result_type=result_type,
             task_id=handle.token,
@@ -153,7 +163,7 @@ class Tasks:
             status_message=await self._message(desk, handle),
             created_at=_iso(handle.created_at),
             last_updated_at=_iso(moment),
-            ttl_ms=kept_ms if ending else None,
+            ttl_ms=round(kept_s * 1000),
             result=dict(ending.result) if ending and ending.result else None,
             _meta={"outlast/taskId": handle.task_id},
         )
