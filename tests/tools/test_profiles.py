@@ -16,7 +16,6 @@ import pytest
 
 from outlast import Shell
 from outlast.faces.cli.main import main
-from outlast.faces.tools import policy
 from outlast.tools import PROFILES, Toolbox
 from tests.cli import agreed
 from tests.conftest import end_all
@@ -60,7 +59,7 @@ def played(home: str, steps: list[Step], call: Callable[[str, Any], tuple[str, b
 
 @pytest.mark.parametrize("profile", PROFILES)
 def test_a_profile_from_python(place: str, profile: str) -> None:
-    with Toolbox.open(home=place, session="default", profile=profile, **policy.without_asking()) as box:
+    with Toolbox.open(home=place, session="default", profile=profile, consent=True) as box:
 
         def call(tool: str, given: Any) -> tuple[str, bool]:
             reply = box.call(tool, given)

@@ -48,7 +48,7 @@ def open_box(home: str) -> Iterator[Any]:
     boxes: list[Toolbox] = []
 
     def open_one(profile: str = "default", **how: Any) -> Toolbox:
-        boxes.append(Toolbox.open(home=home, profile=profile, **{**policy.without_asking(), **how}))
+        boxes.append(Toolbox.open(home=home, profile=profile, consent=True, **how))
         return boxes[-1]
 
     yield open_one
@@ -123,6 +123,7 @@ def test_which_policy_is_chosen(open_box: Any) -> None:
         by = policy.chosen(found, Settings())
         assert (by if isinstance(by, str) else by.name) in (found.policy, "yolo")
         assert getattr(by, "asks", found.asks) == found.asks
+        assert getattr(policy.chosen(found, Settings(), consent=True), "asks", ()) == ()
     assert open_box("spec", policy="yolo").policy == "yolo"
     assert "policy decides" in Toolbox(open_box().shell).as_mcp()[0]["description"]
 

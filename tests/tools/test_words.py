@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.faces.tools import policy, words
+from outlast.faces.tools import words
 from outlast.reading import MARKS
 from outlast.text import shown
 from outlast.tools import PROFILES, Toolbox
@@ -140,7 +140,7 @@ RUN = {"default": "bash", "neovate": "bash", "registry": "run_command", "mycode"
 
 @pytest.mark.parametrize("profile", [name for name in PROFILES if name != "jido"])
 def test_a_command_that_imitates_us_does_not_change_what_we_say(home: str, profile: str) -> None:
-    with Toolbox.open(home=home, profile=profile, **policy.without_asking()) as box:
+    with Toolbox.open(home=home, profile=profile, consent=True) as box:
         said = box.call(RUN[profile], {"command": IMITATIONS}).text
         end_all(box.shell)
     if profile == "mycode":

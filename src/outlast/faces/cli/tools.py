@@ -68,13 +68,12 @@ def call(words: Sequence[str]) -> int:
         given = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise BadInput(f"The arguments are not JSON ({error}); write one object, such as '{{}}'.") from None
-    from outlast.faces.tools import policy
     from outlast.faces.tools.toolbox import Toolbox
 
     # Named, whichever it is: what one call changes in its session is there for the next call.
     session = asked.session if asked.session is not None else load(default_home(os.environ), os.environ).session
-    # Whoever types a call has said yes to it; what the policy denies stays denied.
-    with Toolbox.open(session=session_name(session), profile=asked.profile, **policy.without_asking()) as box:
+    # Whoever types a call has said yes to it. What the policy does not allow is another matter.
+    with Toolbox.open(session=session_name(session), profile=asked.profile, consent=True) as box:
         reply = box.call(asked.tool, given)
     write(reply.text if reply.text.endswith("\n") else reply.text + "\n")
     return 1 if reply.error else 0

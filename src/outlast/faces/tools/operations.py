@@ -10,7 +10,7 @@ from outlast.model import NO_SHELL, STREAMS, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from outlast.faces.tools.toolbox import Toolbox
@@ -41,13 +41,24 @@ async def run(box: Toolbox, command: str, *, limit: float | None = None, **how: 
     show = {**MARKED, **how.pop("show", {})}
     given = None if wait >= allowed and limit is None else wait
     result = await box.waiting.run(command, limit=limit, wait=given, show=show, **how)
-    if limit is not None and result.status == "running" and result.elapsed_ms >= (limit - _STRIKING_S) * 1000:
-        # The limit strikes this very moment.
-        await box.waiting.wait(result.task_id, timeout=settings.kill_grace_s + _RECORDING_S)
-        result = await read(box, result.task_id)
-        if show.get("new"):
-            await read(box, result.task_id, new=True)  # whoever asks what is new has seen it all
-    return result
+    return await _once_struck(box, result, show) if _is_being_struck(result, limit) else result
+
+
+def _is_being_struck(result: Result, limit: float | None) -> bool:
+    """Whether its limit strikes this very moment: it is about to end, or what it started is."""
+    if result.status == "running":
+        return limit is not None and result.elapsed_ms >= (limit - _STRIKING_S) * 1000
+    return result.reason == "timeout" and not result.closed
+
+
+async def _once_struck(box: Toolbox, result: Result, show: Mapping[str, Any]) -> Result:
+    patience = box.shell.settings.kill_grace_s + _RECORDING_S
+    async for _ in box.waiting.follow(result.task_id, cursor=result.cursor, timeout=patience):
+        pass
+    ended = await read(box, result.task_id)
+    if show.get("new"):
+        await read(box, result.task_id, new=True)  # whoever asks what is new has seen it all
+    return ended
 
 
 async def start(box: Toolbox, command: str, *, stdin_open: bool = False, **how: Any) -> Task:

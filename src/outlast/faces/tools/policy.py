@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from outlast import permissions
 from outlast.frozen import replaced
 
 TYPE_CHECKING = False
@@ -27,8 +26,11 @@ _DENIED = {
 _OTHER = "The host's policy decides which commands run."
 
 
-def chosen(profile: Profile, settings: Settings, asked: Any = None) -> Any:
-    """What the host asks for, else the profile's policy, with what the profile always asks about."""
+def chosen(profile: Profile, settings: Settings, asked: Any = None, *, consent: bool = False) -> Any:
+    """What the host asks for, else the profile's policy, with what the profile always asks about.
+
+    With `consent` somebody has said yes to running and ending as such; what the policy asks about stays.
+    """
     if asked is not None:
         return asked
     try:
@@ -36,12 +38,7 @@ def chosen(profile: Profile, settings: Settings, asked: Any = None) -> Any:
     except ImportError:
         return "yolo"  # a version without ready policies; each description then says that nothing is denied
     found = policies.load(profile.policy, settings)
-    return replaced(found, asks=profile.asks) if profile.asks else found
-
-
-def without_asking() -> dict[str, Any]:
-    """How a shell is opened for somebody who said yes by calling; what is denied stays so."""
-    return {"mode": "yolo"} if hasattr(permissions, "MODES") else {}
+    return replaced(found, asks=profile.asks) if profile.asks and not consent else found
 
 
 def denied(policy: object) -> str:

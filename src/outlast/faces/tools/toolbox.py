@@ -71,14 +71,18 @@ class Toolbox:
         profile: Profile | str = "default",
         *,
         policy: Any = None,
+        consent: bool = False,
         write: bool = True,
         longest_wait: float | None = None,
         root: str | os.PathLike[str] | None = None,
         **how: Any,
     ) -> Toolbox:
-        """Open a shell of its own, with the policy and the settings of the profile. `how` is as for `Shell.open`."""
+        """Open a shell of its own, with the policy and the settings of the profile. `how` is as for `Shell.open`.
+
+        `consent`: the user has said yes to running and ending as such, which some profiles ask for each time.
+        """
         found = profile_named(profile) if isinstance(profile, str) else profile
-        by = _chosen(home, found, policy)
+        by = _chosen(home, found, policy, consent)
         shell = Shell.open(home, session, by, defaults=found.settings, **how)
         return cls(shell, found, policy=by, write=write, longest_wait=longest_wait, root=root)
 
@@ -147,9 +151,9 @@ class Toolbox:
             return aside.submit(lambda: asyncio.run(self.acall(name, given))).result()
 
     def _complaint(self, name: str, error: OutlastError, given: Mapping[str, Any]) -> Reply:
-        for_models = type(error)(_for_a_model(error.message, self.profile.lists))
-        data = {"status": "error", "error": for_models.message, "code": error.code}
-        return Reply(self.profile.complain(name, for_models, given), data, error=True)
+        said = OutlastError(_for_a_model(error.message, self.profile.lists))
+        data = {"status": "error", "error": said.message, "code": error.code}
+        return Reply(self.profile.complain(name, said, given), data, error=True)
 
     @property
     def waiting(self) -> AsyncShell:
@@ -208,9 +212,9 @@ class Toolbox:
         return forms.as_openai_agents(self)
 
 
-def _chosen(home: str | os.PathLike[str] | None, profile: Profile, asked: Any) -> Any:
+def _chosen(home: str | os.PathLike[str] | None, profile: Profile, asked: Any, consent: bool) -> Any:
     path = os.fspath(home) if home is not None else default_home(os.environ)
-    return policy.chosen(profile, load(path, os.environ, profile.settings), asked)
+    return policy.chosen(profile, load(path, os.environ, profile.settings), asked, consent=consent)
 
 
 # Errors name the command line, which a model does not have.
