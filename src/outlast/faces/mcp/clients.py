@@ -136,10 +136,10 @@ class Clients:
         return Desk(shell, self.profile, by, self.options, lease)
 
     def _asking(self) -> dict[str, Any]:
-        """How to ask, where shells take that."""
-        if self.options.yolo:
-            return policy.without_asking()
-        return {"ask": self._ask} if "ask" in signature(AsyncShell.open).parameters else {}
+        """How to ask, or that nothing is asked, where shells take that."""
+        known = signature(AsyncShell.open).parameters
+        how: dict[str, Any] = {"mode": "yolo"} if self.options.yolo else {"ask": self._ask}
+        return {name: value for name, value in how.items() if name in known}
 
     async def close(self) -> None:
         while self._desks:
