@@ -131,3 +131,21 @@ def test_an_answer_that_nobody_was_asked_for_counts_for_nothing(
     assert done["resultType"] == "complete"
     assert os.listdir(tmp_path) == ["one"]
     assert raw.close() == 0
+
+
+def test_a_profile_that_asks_before_it_ends_something(place: str) -> None:
+    user = User(says("yes"), says("no"), says("yes"))
+
+    async def scene() -> None:
+        async with connected(place, "--profile", "neovate", how={"elicitation_callback": user}) as client:
+            began = await client.call_tool("bash", {"command": "sleep 60", "run_in_background": True})
+            task_id = began.structured_content["task_id"]
+            assert not (await client.call_tool("bash_output", {"task_id": task_id})).is_error  # nobody is asked
+            refused = await client.call_tool("kill_bash", {"task_id": task_id})
+            assert refused.structured_content["code"] == "refused"
+            assert user.asked[1].message.startswith(f"End {task_id}?")
+            ended = await client.call_tool("kill_bash", {"task_id": task_id})
+            assert ended.structured_content["status"] == "killed"
+
+    play(scene())
+    assert len(user.asked) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,6 +15,9 @@ def serve(options: Options) -> int:
     from mcp.server.stdio import stdio_server
 
     from outlast.faces.mcp.server import build
+
+    if sys.stdin.isatty():
+        print("outlast: an MCP client is awaited on standard input; Ctrl-C ends this.", file=sys.stderr, flush=True)
 
     async def talk() -> None:
         server = build(options, shared=False)
