@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
+import select
+import signal
 import subprocess
 import sys
 import time
@@ -18,7 +22,7 @@ from outlast.faces.tools import forms
 from outlast.faces.tools.profiles import profile_named
 from outlast.tools import PROFILES
 from tests.cli import GOLDEN
-from tests.mcp_server import LEGACY, MODERN, Raw, connected, eventually, play, shell, text
+from tests.mcp_server import LEGACY, MODERN, PATIENCE_S, Raw, connected, eventually, play, server, shell, text
 from tests.tools import test_profiles
 from tests.tools.scenarios import SCENARIOS
 
@@ -246,3 +250,18 @@ def test_the_description_for_registries_is_of_this_version() -> None:
     assert len(described["description"]) <= 100  # registries refuse more
     text = (ROOT / "pyproject.toml").read_text()
     assert f'name = "{described["packages"][0]["identifier"]}"' in text
+
+
+def test_a_person_at_a_terminal_is_told_and_can_leave(place: str) -> None:
+    how = server(place)
+    terminal, side = pty.openpty()
+    running = subprocess.Popen([how.command, *how.args], env=how.env, stdin=side, stdout=side, stderr=side)
+    os.close(side)
+    said = b""
+    while b"Ctrl-C" not in said:
+        assert select.select([terminal], [], [], PATIENCE_S)[0]
+        said += os.read(terminal, 1000)
+    assert b"is awaited on standard input" in said
+    running.send_signal(signal.SIGINT)
+    assert running.wait(PATIENCE_S) in (-signal.SIGINT, 130)
+    os.close(terminal)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 
 TYPE_CHECKING = False
@@ -18,6 +19,10 @@ def serve(options: Options) -> int:
 
     if sys.stdin.isatty():
         print("outlast: an MCP client is awaited on standard input; Ctrl-C ends this.", file=sys.stderr, flush=True)
+
+    # A thread that waits for a line cannot be told to stop, so a Ctrl-C ends us as it would anybody. Tasks go on, and
+    # what we hold the kernel lets go of.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     async def talk() -> None:
         server = build(options, shared=False)
