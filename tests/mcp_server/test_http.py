@@ -20,7 +20,9 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
+from outlast.errors import StateRefused
 from outlast.faces.mcp.http import Guard, hosts
+from outlast.faces.mcp.http import token as token_of
 from tests.mcp_server import LEGACY, MODERN, PATIENCE_S, Holding, ended, play, server, shell, text
 
 TOKEN = "t0ken-for-tests-only"
@@ -170,17 +172,17 @@ def test_tasks_outlive_an_http_server(place: str) -> None:
         play(after(address))
 
 
-def test_a_token_of_its_own_is_kept_and_private(place: str) -> None:
-    def made() -> str:
-        with listening(place, token="") as (address, _):
-            path = os.path.join(place, "mcp", "token")
-            found = os.stat(path)
-            assert stat.S_IMODE(found.st_mode) == 0o600
-            with open(path) as file:
-                token = file.read().strip()
-            assert len(token) >= 32
-            assert asked(address, {"Authorization": f"Bearer {token}"})[0] == 200
-            assert asked(address, {"Authorization": "Bearer "})[0] == 401
-            return token
-
-    assert made() == made()
+def test_a_token_of_its_own_is_kept_and_private(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening(place, token="") as (address, _):
+        path = os.path.join(place, "mcp", "token")
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+        with open(path) as file:
+            token = file.read().strip()
+        assert len(token) >= 32
+        assert asked(address, {"Authorization": f"Bearer {token}"})[0] == 200
+        assert asked(address, {"Authorization": "Bearer "})[0] == 401
+    monkeypatch.delenv("OUTLAST_HTTP_TOKEN", raising=False)
+    assert token_of(place) == (token, path)  # the next one has the same
+    os.chmod(path, 0o644)
+    with pytest.raises(StateRefused, match="Others can read"):
+        token_of(place)
