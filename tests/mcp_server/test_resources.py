@@ -10,7 +10,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from outlast import Shell
-from tests.mcp_server import LEGACY, MODERN, connected, eventually, play, shell
+from tests.mcp_server import LEGACY, MODERN, Raw, connected, eventually, play, shell
 
 
 async def started(client: Any) -> tuple[str, str]:
@@ -136,3 +136,14 @@ def test_a_modern_client_listens(place: str) -> None:
                 hearing.cancel()
 
     play(scene())
+
+
+def test_who_listens_for_tasks_has_to_say_that_it_knows_them(place: str) -> None:
+    raw = Raw(place)
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    said = raw.ask("subscriptions/listen", notifications={"taskIds": ["x"]}, _meta=meta)
+    assert said["error"]["code"] == wire.MISSING_REQUIRED_CLIENT_CAPABILITY
+    assert raw.close() == 0

@@ -10,6 +10,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 
 from outlast.errors import OutlastError
+from outlast.faces.mcp.tasks import refuse_undeclared
 from outlast.faces.tools.words import harmless
 from outlast.text import inline
 
@@ -96,6 +97,8 @@ class Resources:
         self, ctx: Context, params: wire.SubscriptionsListenRequestParams
     ) -> wire.SubscriptionsListenResult:
         """For clients since 2026-07-28: the answer to this request is the stream of what there is to tell."""
+        if (params.notifications.model_extra or {}).get("taskIds"):
+            refuse_undeclared(ctx)  # to others we would only say that we tell nothing of tasks: they are asked for
         desk = await self._clients.desk(ctx)
         bus = self._bus(desk)
         telling = []

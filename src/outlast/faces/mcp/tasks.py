@@ -137,9 +137,7 @@ class Tasks:
             raise MCPError(wire.INTERNAL_ERROR, error.message) from None
 
     async def _found(self, ctx: Context, token: str) -> tuple[Desk, Handle]:
-        if not _declared(ctx):
-            lacking: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
-            raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", lacking)
+        refuse_undeclared(ctx)
         if ctx.request is not None and ctx.request.headers.get(_ROUTED_BY, token) != token:
             raise MCPError(wire.HEADER_MISMATCH, "The header Mcp-Name is of another task.")
         desk = await self._clients.desk(ctx)
@@ -217,6 +215,13 @@ async def _again(desk: Desk, handle: Handle) -> Reply:
 
 def _resumed(desk: Desk, handle: Handle) -> Toolbox:
     return desk.box_over(Resumed(desk.shell, handle.task_id), desk.settings.max_wait_s)
+
+
+def refuse_undeclared(ctx: Context) -> None:
+    """Tasks are for clients that say in this very request that they know them."""
+    if not _declared(ctx):
+        lacking: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
+        raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", lacking)
 
 
 def _declared(ctx: Context) -> bool:
