@@ -13,8 +13,8 @@ from outlast import Shell
 from tests.mcp_server import LEGACY, MODERN, Raw, connected, eventually, play, shell
 
 
-async def started(client: Any) -> tuple[str, str]:
-    began = await client.call_tool(*shell("echo one; read go; echo two", ready="one", stdin_open=True))
+async def started(client: Any, then: str = "") -> tuple[str, str]:
+    began = await client.call_tool(*shell(f"echo one; read go; echo two{then}", ready="one", stdin_open=True))
     task_id = began.structured_content["task_id"]
     return task_id, f"outlast://tasks/{task_id}/output"
 
@@ -81,6 +81,7 @@ def test_a_long_list_comes_in_pages(place: str, monkeypatch: pytest.MonkeyPatch)
     play(scene())
 
 
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 def test_a_handshake_client_subscribes(place: str) -> None:
     updated: list[str] = []
 
@@ -90,7 +91,7 @@ def test_a_handshake_client_subscribes(place: str) -> None:
 
     async def scene() -> None:
         async with connected(place, how={"message_handler": heard}) as client:
-            task_id, uri = await started(client)
+            task_id, uri = await started(client, "; sleep 60")
             await client.subscribe_resource(uri)
             await client.subscribe_resource(uri)
             with pytest.raises(MCPError):
@@ -115,7 +116,7 @@ def test_a_handshake_client_subscribes(place: str) -> None:
 def test_a_modern_client_listens(place: str) -> None:
     async def scene() -> None:
         async with connected(place, mode=MODERN) as client:
-            task_id, uri = await started(client)
+            task_id, uri = await started(client, "; sleep 60")
             heard: list[str] = []
             async with client.listen(resource_subscriptions=[uri], resources_list_changed=True) as events:
 

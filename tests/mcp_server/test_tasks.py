@@ -84,6 +84,19 @@ def test_a_background_run_and_a_long_wait_are_held(place: str) -> None:
     play(scene())
 
 
+def test_a_failed_command_is_an_error_in_every_profile(place: str) -> None:
+    async def scene() -> None:
+        holds = Holding()
+        async with holding(place, holds, "--profile", "spec") as client:
+            await client.call_tool("Bash", {"command": "echo oops; sleep 0.2; exit 3", "run_in_background": True})
+            state = await ended(client, holds.held[0].task_id)
+            assert state.status == "completed"
+            assert final(state).is_error
+            assert "oops" in text(final(state))
+
+    play(scene())
+
+
 def test_a_foreground_run_that_takes_long_is_held_and_keeps_its_session(place: str) -> None:
     async def scene() -> None:
         holds = Holding()

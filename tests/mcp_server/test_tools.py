@@ -144,7 +144,7 @@ def test_a_call_that_is_cancelled_leaves_its_task_alone(place: str, mode: str) -
     async def scene() -> None:
         async with connected(place, mode=mode) as client:
             await client.call_tool(*shell("true"))
-            call = asyncio.create_task(client.call_tool(*shell("sleep 60; echo no")))
+            call = asyncio.create_task(client.call_tool(*shell("sleep 2; export LATE=1; echo done")))
 
             async def running() -> Any:
                 return (await client.call_tool("bash_list", {"status": "running"})).structured_content["tasks"]
@@ -152,8 +152,11 @@ def test_a_call_that_is_cancelled_leaves_its_task_alone(place: str, mode: str) -
             [task] = await eventually(running, "it runs")
             call.cancel()
             await asyncio.wait({call})
-            again = await client.call_tool("bash_output", {"task_id": task["task_id"]})
-            assert again.structured_content["status"] == "running"
+            again = await client.call_tool("bash_output", {"task_id": task["task_id"], "wait": 20})
+            assert again.structured_content["status"] == "completed"
+            assert again.structured_content["output"] == "done\n"
+            # Nobody waited for it any more: as a background task it changes nothing in its session.
+            assert (await client.call_tool(*shell("echo [$LATE]"))).structured_content["output"] == "[]\n"
 
     play(scene())
 
