@@ -372,6 +372,18 @@ def running_at_once(race: Race) -> Row | None:
     return Row("running", what, f"the first {share}", timings, Goal(2.0))
 
 
+def mcp_call(race: Race) -> Row:
+    from bench import mcp
+
+    return mcp.call(race)
+
+
+def mcp_start(race: Race) -> Row:
+    from bench import mcp
+
+    return mcp.start(race)
+
+
 ROWS: dict[str, Callable[[Race], Row | None]] = {
     "foreground": foreground_back_to_back,
     "foreground-warm": foreground_after_a_pause,
@@ -384,6 +396,8 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "tree": end_of_a_tree,
     "typed-ps": command_line("ps", 3.0),
     "typed-run": command_line("run", 5.0),
+    "mcp": mcp_call,
+    "mcp-start": mcp_start,
     "memory": memory_each,
     "memory-more": memory_more,
     "running": running_at_once,
@@ -392,4 +406,4 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "output-whole": output_whole,
     "output-cpu": output_cpu,
 }
-NOT_QUICK = frozenset({"list", "output", "output-whole", "output-cpu", "memory-more", "running"})
+NOT_QUICK = frozenset({"mcp-start", "list", "output", "output-whole", "output-cpu", "memory-more", "running"})

@@ -14,7 +14,7 @@ from typing import Any
 from bench.peers.base import PATIENCE_S, PEERS, Peer, not_on_path
 
 
-class _Server(Peer):
+class Server(Peer):
     package = ""
     program = ""
 
@@ -27,10 +27,13 @@ class _Server(Peer):
     def missing(cls) -> str:
         return not_on_path("node") or ("" if os.path.exists(cls._script()) else cls.package)
 
+    def _words(self) -> list[str]:
+        return ["node", self._script()]
+
     def open(self) -> None:
         self._buffer, self._number = b"", 0
         self._server = subprocess.Popen(
-            ["node", self._script()],
+            self._words(),
             env=self.env,
             cwd=self.place,
             stdin=subprocess.PIPE,
@@ -95,7 +98,7 @@ class _Server(Peer):
         return text
 
 
-class Commands(_Server):
+class Commands(Server):
     name = "mcp-server-commands"
     package = "mcp-server-commands"
     program = "build/index.js"
@@ -107,7 +110,7 @@ class Commands(_Server):
         self.foreground(f"exec bash -c {shlex.quote(command)}")
 
 
-class Mako(_Server):
+class Mako(Server):
     name = "mcp-shell-server"
     package = "@mako10k/mcp-shell-server"
     program = "dist/index.js"
@@ -136,7 +139,7 @@ class Mako(_Server):
         self.foreground(command)
 
 
-class DesktopCommander(_Server):
+class DesktopCommander(Server):
     name = "DesktopCommander"
     package = "@wonderwhy-er/desktop-commander"
     program = "dist/index.js"

@@ -40,6 +40,16 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 
+class Attention:
+    """The task that the calls of one context launched last, and the one they wait for: for those who tell of it."""
+
+    launched = ""
+    awaited = ""
+
+
+attention: ContextVar[Attention | None] = ContextVar("attention", default=None)
+
+
 class AsyncShell:
     """Commands of one session in one state directory. Use `AsyncShell.open` in `async with`."""
 
@@ -84,6 +94,11 @@ class AsyncShell:
         await asyncio.to_thread(self._shell.close)
 
     @property
+    def plain(self) -> Shell:
+        """The shell underneath."""
+        return self._shell
+
+    @property
     def session(self) -> str:
         return self._shell.session
 
@@ -91,6 +106,7 @@ class AsyncShell:
         """As `Shell.start`."""
         startup = self._shell.startup(how.pop("startup_wait", None), how.pop("ready", None))
         task = await self._asking(self._shell.start, command, **how)
+        _note(launched=task.task_id)
         return task if startup is None else await self._await(task.task_id, startup.condition, startup.seconds)
 
     async def run(
@@ -111,6 +127,7 @@ class AsyncShell:
         patience = self._shell.patience(wait, how.get("limit"))
         with Hold() as hold:
             task, ours = await self._launch(command, {**how, "hold": hold})
+            _note(launched=task.task_id)
             try:
                 if task.status == "pending":
                     patience = await self._once_begun(task.task_id, patience, wait)
@@ -294,6 +311,7 @@ class AsyncShell:
 
     @contextmanager
     def _ring(self, task_id: str, ends_only: bool = False) -> Iterator[_Ring]:
+        _note(awaited=task_id)
         # One for all who wait for the same: two thousand waiters take four descriptors, not eight thousand.
         key = (task_id, ends_only)
         if key not in self._rings:
@@ -358,6 +376,12 @@ class _From:
 
 async def _awaited(answer: Awaitable[object]) -> object:
     return await answer
+
+
+def _note(**seen: str) -> None:
+    if (noting := attention.get()) is not None:
+        for name, task_id in seen.items():
+            setattr(noting, name, task_id)
 
 
 async def _within(change: asyncio.Future[None], deadline: Deadline) -> bool:

@@ -72,6 +72,12 @@ class Settings:
     max_running: int = 10
     """How many background tasks run at once; the rest are pending."""
 
+    mcp_wait_s: float = 50.0
+    """The longest wait of one call over MCP, unless the client can hold a task: many clients give up after 60 s."""
+
+    mcp_tasks: bool = True
+    """Whether a client that knows MCP tasks gets one for a background run or a long wait."""
+
     shell: str = ""
     """The shell that runs commands; empty means bash, or /bin/sh where there is none."""
 
@@ -137,6 +143,7 @@ _LEAST = {
     "process_limit": 0,
     "cpu_limit_s": 0,
     "file_size_limit_bytes": 0,
+    "mcp_wait_s": 0.1,
 }
 _KINDS: dict[type, str] = {int: "a number, and a whole one", float: "a number"}
 _MOST = 1 << 53  # what every file format and the index can hold

@@ -49,6 +49,7 @@ VERBS = {
     "clean": ("act", "remove finished tasks and their output"),
     "tools": ("tools", "print the tools for models as JSON"),
     "call": ("tools", "call a tool as a model would, and print the reply"),
+    "mcp": ("mcp", "serve those tools over MCP"),
     "doctor": ("doctor", "check what this machine can do"),
     "demo": ("demo", "see the main job in half a minute"),
     "completion": ("completion", "print completion for bash, zsh or fish"),

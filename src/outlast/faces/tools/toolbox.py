@@ -47,16 +47,19 @@ class Toolbox:
         write: bool = True,
         longest_wait: float | None = None,
         root: str | os.PathLike[str] | None = None,
+        waiting: AsyncShell | None = None,
     ) -> None:
         """`longest_wait`: no call waits longer, because the client would give up; `root`: the project's directory.
 
-        `policy` is the one that the shell was opened with, for descriptions to say what it denies.
+        `policy` is the one that the shell was opened with, for descriptions to say what it denies; `waiting` is the
+        same shell for those who wait, if the host has one already.
         """
         self.shell, self.policy = shell, policy
         self.profile = profile_named(profile) if isinstance(profile, str) else profile
         self.longest_wait = shell.settings.max_wait_s if longest_wait is None else longest_wait
         self.root = os.path.abspath(os.fspath(root)) if root is not None else os.getcwd()
         self._write = write
+        self._given = waiting
         self._waiting: WeakKeyDictionary[object, AsyncShell] = WeakKeyDictionary()
         self.counted: dict[tuple[str, str], tuple[int, int]] = {}  # how far streams were counted, and what came of it
 
@@ -159,6 +162,8 @@ class Toolbox:
 
         from outlast.aio import AsyncShell
 
+        if self._given is not None:
+            return self._given
         loop = asyncio.get_running_loop()
         if loop not in self._waiting:
             self._waiting[loop] = AsyncShell(self.shell)

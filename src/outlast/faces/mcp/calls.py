@@ -1,0 +1,138 @@
+"""`tools/list` and `tools/call`: a call waits no longer than its client does, tells how it goes, and can be left.
+
+Leaving a call never ends the task that it waits for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import copy_context
+
+import mcp_types as wire
+
+from outlast.aio import Attention, attention
+from outlast.errors import OutlastError
+from outlast.faces.mcp.approval import Call, Question, current
+from outlast.faces.mcp.replies import result_of
+from outlast.faces.tools.model import Reply
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from outlast.faces.mcp.clients import Clients, Context, Desk
+    from outlast.faces.mcp.resources import Resources
+    from outlast.faces.mcp.tasks import Tasks
+    from outlast.faces.tools.toolbox import Toolbox
+
+_SLACK_S = 2.0  # what a call may take beyond its wait: to start, to end, to read
+_PROGRESS_S = 1.0  # a client that wants to know how it goes is told so often
+_TASK_AFTER_S = 2.0  # a client that can hold a task gets one if the answer takes longer
+
+
+class Ongoing:
+    """One call under way."""
+
+    def __init__(self, box: Toolbox, call: Call, params: wire.CallToolRequestParams) -> None:
+        self.noted = Attention()
+        context = copy_context()
+        context.run(attention.set, self.noted)
+        context.run(current.set, call)
+        given = params.arguments if params.arguments is not None else {}
+        self.reply = asyncio.create_task(box.acall(params.name, given), context=context)
+
+    @property
+    def task_id(self) -> str:
+        """The task that it is about, as far as that is known."""
+        return self.noted.launched or self.noted.awaited
+
+    async def attended(self, ctx: Context, desk: Desk, patience: float) -> Reply | None:
+        """The reply, if it comes in time. Whoever leaves first takes the call along."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        wants_progress = bool(ctx.meta and "progress_token" in ctx.meta)
+        try:
+            while (left := began + patience - loop.time()) > 0:
+                await asyncio.wait({self.reply}, timeout=min(left, _PROGRESS_S) if wants_progress else left)
+                if self.reply.done():
+                    return await self.reply
+                if wants_progress:
+                    await ctx.session.report_progress(loop.time() - began, message=await self._how_it_goes(desk))
+        except asyncio.CancelledError:
+            self.reply.cancel()
+            raise
+        return None
+
+    async def _how_it_goes(self, desk: Desk) -> str:
+        if not self.task_id:
+            return "waiting"
+        try:
+            return await desk.last_line(self.task_id) or f"{self.task_id} has printed nothing yet"
+        except OutlastError as error:
+            return error.message
+
+
+class Calls:
+    """The tools of a server."""
+
+    def __init__(self, clients: Clients, tasks: Tasks, resources: Resources) -> None:
+        self._clients, self._tasks, self._resources = clients, tasks, resources
+
+    async def list(self, ctx: Context, params: object) -> wire.ListToolsResult:
+        desk = await self._clients.desk(ctx)
+        tools = desk.box(desk.settings.mcp_wait_s).as_mcp()
+        return wire.ListToolsResult(tools=[wire.Tool.model_validate(tool) for tool in tools])
+
+    async def call(self, ctx: Context, params: wire.CallToolRequestParams) -> Any:
+        desk = await self._clients.desk(ctx)
+        bound = desk.settings.mcp_wait_s
+        holds = self._tasks.can_hold(ctx, desk)
+        box = desk.box(desk.settings.max_wait_s if holds else bound)
+        ongoing = Ongoing(box, Call(ctx, params, bound), params)
+        try:
+            if holds:
+                return await self._held(ctx, desk, ongoing, params)
+            reply = await ongoing.attended(ctx, desk, bound + _SLACK_S)
+            return result_of(reply or await _left(box, desk, ongoing, bound))
+        except Question as question:
+            return question.result()
+        finally:
+            if ongoing.noted.launched:
+                await self._resources.added(desk)
+
+    async def _held(
+        self, ctx: Context, desk: Desk, ongoing: Ongoing, params: wire.CallToolRequestParams
+    ) -> wire.CallToolResult | wire.Result:
+        """The reply, if it comes soon and nothing goes on; otherwise a task to hold."""
+        reply = await ongoing.attended(ctx, desk, _TASK_AFTER_S)
+        while reply is None and not ongoing.task_id:
+            reply = await ongoing.attended(ctx, desk, _TASK_AFTER_S)
+        if reply is None or _goes_on(reply, ongoing, params):
+            return await self._tasks.hold(desk, ongoing, params)
+        return result_of(reply)
+
+
+def _goes_on(reply: Reply, ongoing: Ongoing, params: wire.CallToolRequestParams) -> bool:
+    """Whether the call asked for a background run, and got one that is not over yet."""
+    given = params.arguments or {}
+    asked = given.get("background") or given.get("run_in_background") or params.name.endswith("_background")
+    waits = given.get("wait") or given.get("ready")  # then the reply is what was waited for
+    running = reply.data.get("status") in ("running", "pending")
+    return bool(asked and not waits and running and ongoing.noted.launched)
+
+
+async def _left(box: Toolbox, desk: Desk, ongoing: Ongoing, bound: float) -> Reply:
+    """The client's time is up: how the task stands that the call still waits for."""
+    ongoing.reply.cancel()
+    await asyncio.wait({ongoing.reply})
+    if not ongoing.task_id:
+        said = f"Nothing came of it within {bound:g} s, and it was given up; try again."
+        return Reply(f"Error: {said}\n", {"status": "error", "error": said, "code": "too-slow"}, error=True)
+    return await read_with(box, ongoing.task_id)
+
+
+async def read_with(box: Toolbox, task_id: str) -> Reply:
+    """What the profile's tool for reading says of a task, without waiting."""
+    tool = next(tool for tool in box.profile.tools if tool.name.lower().endswith("output"))
+    at_once = {"block": False} if "block" in tool.schema["properties"] else {}
+    return await box.acall(tool.name, {"task_id": task_id, **at_once})

@@ -1,0 +1,29 @@
+"""What somebody who starts a server decides. Knows nothing of the SDK, which may not be there."""
+
+from __future__ import annotations
+
+import os
+
+from outlast.asking import session_name
+from outlast.frozen import frozen
+from outlast.settings import Settings, load
+
+
+@frozen
+class Options:
+    """What somebody who starts a server decides."""
+
+    home: str
+    profile: str = "default"
+    session: str = ""
+    read_only: bool = False
+    yolo: bool = False
+    """Whether nothing is asked; what is denied stays so."""
+
+
+def chosen_session(asked: str | None, home: str) -> str:
+    """The session that the host names; empty if it leaves that to us."""
+    if asked is not None:
+        return session_name(asked)
+    setting = load(home, os.environ).session
+    return "" if setting == Settings().session else session_name(setting)

@@ -1,0 +1,32 @@
+"""The shell of a call that is made again after its server died: what it would launch runs, or ran, already."""
+
+from __future__ import annotations
+
+from outlast.aio import AsyncShell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from outlast.model import Result, Task
+
+
+class Resumed(AsyncShell):
+    """Launches nothing: every command is the task that is there. Reads all of it, whatever was read before."""
+
+    def __init__(self, shell: AsyncShell, task_id: str) -> None:
+        super().__init__(shell.plain)
+        self._task_id = task_id
+
+    async def start(self, command: str, **how: Any) -> Task:
+        return await self.show(self._task_id)
+
+    async def run(self, command: str, *, show: Any = None, **how: Any) -> Result:
+        await self.wait(self._task_id, timeout=self.plain.settings.max_wait_s)
+        return await self.read(self._task_id, **(show or {}))
+
+    async def read(self, task_id: str, **what: Any) -> Result:
+        if not what.get("new"):
+            return await super().read(task_id, **what)
+        await super().read(task_id, new=True)  # by then its reader has seen it
+        return await super().read(task_id, **{**what, "new": False})

@@ -1,0 +1,188 @@
+"""Streamable HTTP: who is let in, and that the same things work there."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from outlast.errors import StateRefused
+from outlast.faces.mcp.http import Guard, hosts
+from outlast.faces.mcp.http import token as token_of
+from tests.mcp_server import LEGACY, MODERN, PATIENCE_S, Holding, ended, play, server, shell, text
+
+TOKEN = "t0ken-for-tests-only"
+
+
+@contextmanager
+def listening(home: str, *words: str, where: str = "127.0.0.1:0", token: str = TOKEN) -> Iterator[tuple[str, Any]]:
+    """A server, its address, and what it says there is to say."""
+    how = server(home, "--http", where, *words, OUTLAST_HTTP_TOKEN=token)
+    running = subprocess.Popen(
+        [how.command, *how.args], env=how.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert running.stdout is not None
+        said = running.stdout.readline()
+        found = re.match(r"http://(.*)/mcp \((.*)\)\n", said)
+        assert found, said
+        yield found[1], running
+    finally:
+        running.send_signal(signal.SIGTERM)
+        out, err = running.communicate(timeout=PATIENCE_S)
+        assert not token or token not in said + out + err
+
+
+def asked(address: str, headers: dict[str, str], method: str = "POST") -> tuple[int, str]:
+    """The status that a request with these headers gets, and the text."""
+    line = http.client.HTTPConnection(address, timeout=PATIENCE_S)
+    body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INIT}
+    usual = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    line.request(method, "/mcp", json.dumps(body) if method == "POST" else None, {**usual, **headers})
+    answer = line.getresponse()
+    told = (answer.status, answer.read().decode() if answer.status != 200 else "")
+    line.close()
+    return told
+
+
+INIT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+
+
+def test_who_is_let_in(place: str) -> None:
+    good = {"Authorization": f"Bearer {TOKEN}"}
+    with listening(place) as (address, _):
+        port = address.rpartition(":")[2]
+        assert asked(address, good)[0] == 200
+        assert asked(address, {**good, "Host": f"localhost:{port}"})[0] == 200
+        assert asked(address, {**good, "Origin": f"http://{address}"})[0] == 200
+        for headers, status in (
+            ({}, 401),
+            ({"Authorization": "Bearer wrong"}, 401),
+            ({"Authorization": TOKEN}, 401),
+            ({"Authorization": f"Bearer {TOKEN} "}, 200),  # blanks at the end of a header do not count
+            ({**good, "Origin": "https://evil.example"}, 403),
+            ({**good, "Origin": f"http://evil.example:{port}"}, 403),
+            ({**good, "Origin": "http://localhost:3000"}, 403),
+            ({**good, "Origin": "null"}, 403),
+            ({**good, "Host": "evil.example"}, 403),
+            ({**good, "Host": f"evil.example:{port}"}, 403),
+            ({**good, "Host": "127.0.0.1:1"}, 403),
+            ({**good, "Host": f"127.0.0.1:{port}.evil.example"}, 403),
+        ):
+            found, said = asked(address, headers)
+            assert found == status, (headers, said)
+            assert TOKEN not in said
+        for method in ("GET", "DELETE", "OPTIONS"):
+            assert asked(address, {}, method)[0] == 401
+        # A modern request is no way around.
+        assert asked(address, {"MCP-Protocol-Version": MODERN})[0] == 401
+
+
+def test_the_guard_stands_before_everything() -> None:
+    async def never(*_: Any) -> Any:
+        raise AssertionError("it was let through")
+
+    async def status_of(*headers: tuple[bytes, bytes]) -> int:
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await Guard(never, TOKEN, hosts("::1", 80))({"type": "http", "headers": list(headers)}, never, send)
+        return int(sent[0]["status"])
+
+    assert asyncio.run(status_of()) == 403
+    assert asyncio.run(status_of((b"host", b"[::1]:80"))) == 401
+    # Twice the same header: it is not for us to choose.
+    assert asyncio.run(status_of((b"host", b"[::1]:80"), (b"host", b"evil.example"))) == 403
+    assert asyncio.run(status_of((b"host", b"evil.example"), (b"host", b"[::1]:80"))) == 403
+
+
+@pytest.mark.parametrize("mode", [LEGACY, MODERN])
+def test_the_same_tools_over_http(place: str, mode: str) -> None:
+    async def scene(address: str) -> None:
+        async with client_of(address, mode) as client:
+            ran = await client.call_tool(*shell("echo hi; export SEEN=1"))
+            assert "hi" in text(ran)
+            assert "1" in text(await client.call_tool(*shell("echo $SEEN")))
+            told: list[str | None] = []
+
+            async def progress(progress: float, total: float | None, message: str | None) -> None:
+                told.append(message)
+
+            name, given = shell("echo working; sleep 1.5")
+            await client.call_tool(name, given, progress_callback=progress)
+            assert told == ["working"]
+            session = ran.structured_content["session"]
+        async with client_of(address, mode) as client:  # the same client again
+            assert (await client.call_tool(*shell("true"))).structured_content["session"] == session
+        async with client_of(address, mode, {"Outlast-Session": "mine"}) as client:
+            ran = await client.call_tool(*shell("echo none$SEEN"))
+            assert ran.structured_content["session"] == "mine"
+            assert ran.structured_content["output"] == "none\n"
+            assert "No tasks" not in text(await client.call_tool("bash_list", {}))
+            listed = (await client.call_tool("bash_list", {})).structured_content["tasks"]
+            assert {task["session"] for task in listed} == {"mine"}
+        async with client_of(address, mode, {"Outlast-Session": "../mine"}) as client:
+            with pytest.raises(MCPError, match="no name for a session"):
+                await client.call_tool(*shell("true"))
+
+    with listening(place) as (address, _):
+        play(scene(address))
+
+
+def client_of(address: str, mode: str, headers: dict[str, str] | None = None, how: Any = None) -> Client:
+    line = httpx2.AsyncClient(
+        headers={"Authorization": f"Bearer {TOKEN}", **(headers or {})}, timeout=PATIENCE_S, follow_redirects=True
+    )
+    transport = streamable_http_client(f"http://{address}/mcp", http_client=line)
+    return Client(transport, mode=mode, **(how or {}))
+
+
+def test_tasks_outlive_an_http_server(place: str) -> None:
+    holds = Holding()
+
+    async def before(address: str) -> None:
+        async with client_of(address, MODERN, how={"extensions": [holds]}) as client:
+            await client.call_tool(*shell("sleep 2; echo done", background=True))
+
+    async def after(address: str) -> None:
+        async with client_of(address, MODERN, how={"extensions": [holds]}) as client:
+            state = await ended(client, holds.held[0].task_id)
+            assert "done" in state.result["content"][0]["text"]  # type: ignore[index]
+
+    with listening(place) as (address, running):
+        play(before(address))
+        running.kill()
+    with listening(place) as (address, _):
+        play(after(address))
+
+
+def test_a_token_of_its_own_is_kept_and_private(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with listening(place, token="") as (address, _):
+        path = os.path.join(place, "mcp", "token")
+        assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+        with open(path) as file:
+            token = file.read().strip()
+        assert len(token) >= 32
+        assert asked(address, {"Authorization": f"Bearer {token}"})[0] == 200
+        assert asked(address, {"Authorization": "Bearer "})[0] == 401
+    monkeypatch.delenv("OUTLAST_HTTP_TOKEN", raising=False)
+    assert token_of(place) == (token, path)  # the next one has the same
+    os.chmod(path, 0o644)
+    with pytest.raises(StateRefused, match="Others can read"):
+        token_of(place)
