@@ -22,6 +22,7 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import OutlastError, StartFailed, StateRefused
+from outlast.frozen import replaced
 from outlast.model import Result, Stdin, Task, surroundings
 from outlast.store import launchfile, record
 from outlast.store.output import Source, bound_of
@@ -514,7 +515,7 @@ def test_a_start_in_progress_keeps_its_share(home: str) -> None:
     """It is in the index and has no directory among the tasks yet; nobody may take it for a leftover."""
     with with_settings(home, state_limit_bytes=8 * MIB) as shell:
         registry = shell.executor.registry
-        launch = launchfile.read(directory_of(shell.run("true")))[0]
+        launch = replaced(launchfile.read(directory_of(shell.run("true")))[0], state="")
         staged, published = stage(registry.home, launch.kind, surroundings(launch))
         assert registry.enter(staged, published, launch, 8 * MIB)
         assert os.path.basename(published) not in [task.task_id for task in shell.list()]

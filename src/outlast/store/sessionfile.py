@@ -316,5 +316,6 @@ def _new(path: str) -> int:
 
 
 def _bytes(path: str) -> bytes:
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-        return file.read(_MOST_BYTES)
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0) as file:
+        # Asked for by its size: a reader that is told "at most" makes room for all of that first.
+        return file.read(min(os.fstat(file.fileno()).st_size, _MOST_BYTES)) or b""
