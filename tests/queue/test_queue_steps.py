@@ -78,6 +78,7 @@ class Steps:
             assert (task.reason, task.exit_code) == ("exit", int(task.command.split()[-1])), story
 
     def until_it_passes(self, shell: Shell, how: str, role: str, every: int) -> None:
+        story = ""
         for step in range(1, MOST_STEPS, every):
             for _ in range(3):
                 tasks, story = getattr(self, how)(shell, role, step)
