@@ -44,7 +44,7 @@ _ID_TRIES = 5
 _NO_ID = "No free task id was found; `outlast clean` removes finished tasks."
 _BEGINS_S = 0.005  # about what it takes to begin a task that is no longer to be held back
 _TIDY_EVERY_S = 0.1
-_TO_LOOK = 4  # descriptors that waiting for a task and reading it take
+_TO_LOOK = 8  # descriptors that waiting for a task and reading it take at most
 _LINES = 32  # to so many supervisors we keep a line; waiting for a task without one takes a little longer
 
 
