@@ -58,7 +58,7 @@ def outcome(act: Callable[[], Any]) -> tuple[Any, OutlastError | None]:
 def attempt(home: str, lower: Callable[[], None], raise_again: Callable[[], None]) -> str | None:
     """Start a command while something is scarce: None if it ran and ended as it should, or why it was refused."""
     before = set(os.listdir(os.path.join(home, "tasks")))
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, early=False) as shell:  # or its nursery would have come before the scarcity
         lower()
         result, refusal = outcome(lambda: shell.run(COMMAND, wait=30, env={"TOKEN": "canary"}))
         raise_again()
