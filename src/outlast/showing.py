@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Seen = TypeVar("Seen", bound=Task)
 
 _TEXTS = ("command", "description", "error", "cwd", "matched")
+_LISTED_AT_MOST = 5000
 _DECLARED = rb"^declare -[A-Za-z-]+ ([A-Za-z_]\w*)=.*$"
 
 
@@ -43,6 +44,8 @@ class Showing:
         self._values: set[str] = set()
         self._learnt: dict[str, str] = {}  # of which session which state is known
         self._mask: Mask | None = None
+        self._listed: dict[str, tuple[Task, Task]] = {}  # as they are, and as they are shown
+        self._listed_by: Mask | None = None
 
     @property
     def mask(self) -> Mask:
@@ -54,6 +57,21 @@ class Showing:
         if self._mask is None:
             self._mask = Mask(self._values)
         return self._mask
+
+    def listed(self, tasks: Iterable[Task]) -> list[Task]:
+        """Tasks as they are shown. One that has ended is the same object each time: it is looked at once."""
+        mask = self.mask
+        if mask is not self._listed_by:
+            self._listed, self._listed_by = {}, mask
+        found = []
+        for one in tasks:
+            known = self._listed.get(one.task_id)
+            if known is None or known[0] is not one:
+                known = (one, task(one, mask))
+                if one.finished and len(self._listed) < _LISTED_AT_MOST:
+                    self._listed[one.task_id] = known
+            found.append(known[1])
+        return found
 
     def notice(self, environ: Mapping[str, str]) -> Sequence[str]:
         """This process' environment, as it is now: the names of what is secret in it."""

@@ -163,9 +163,10 @@ class Looking(Opened):
         if wanted is not None and wanted not in _STATUSES:
             raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
         self.executor.advance()
-        tasks, mask = self.executor.registry.tasks(self._scope or session), self.mask
-        found = (task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind))
-        return [showing.task(task, mask) for task in found]
+        tasks = self.executor.registry.tasks(self._scope or session)
+        return self._showing.listed(
+            task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind)
+        )
 
     @telling
     def usual(self, command: str) -> Usual | None:
