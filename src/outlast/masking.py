@@ -55,14 +55,16 @@ class Mask:
         """How many bytes of `after` belong to a secret that began, or whose literal began, before it."""
         if not self.on or not before:
             return 0
-        border = len(before)
+        cut = border = len(before)
         spans, _ = _spans((before + after).decode("latin-1"), 0, 0, self._as_bytes, True)
-        start, end = next(((start, end) for start, end in spans if end > border), (0, border))
-        if start >= border:
-            seen, _ = _spans(after.decode("latin-1"), 0, 0, self._as_bytes, True)
-            if (start - border, end - border) in seen:
-                return 0
-        return end - border
+        for start, end in spans:
+            if end <= cut:
+                continue
+            rest, _ = _spans(after[cut - border :].decode("latin-1"), 0, 0, self._as_bytes, True)
+            if start >= cut and (start - cut, end - cut) in rest:
+                break  # who reads from here sees this secret too, and all after it
+            cut = end
+        return cut - border
 
 
 OFF = Mask(on=False)

@@ -160,10 +160,11 @@ def masked_bytes(data: bytes) -> bytes:
 
 
 @settings(max_examples=200, deadline=None)
-@given(TEXTS, st.data())
-def test_reading_from_anywhere_tells_no_part_of_a_secret(text, data):
+@given(TEXTS, st.integers(0, LOOK_BACK))
+@example("ghp_" + letters(36, "github") + "postgres://admin:correct-horse@db.example/app", 1)
+def test_reading_from_anywhere_tells_no_part_of_a_secret(text, place):
     raw = text.encode()[:LOOK_BACK]
-    place = data.draw(st.integers(0, len(raw)))
+    place %= len(raw) + 1
     spans = MASKING.inside(raw[:place], raw[place:])
     whole, rest = (masked_bytes(one) for one in (raw, raw[place + spans :]))
     for part in rest.split(MASK.encode()):
