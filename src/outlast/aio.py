@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar
 
+    from outlast.aioagents import AsyncAgents
     from outlast.conditions import Condition, UnderWay
     from outlast.gate import Ask
     from outlast.model import Cursor, Receipt, Result, Sandbox, Slice, Task, Waited
@@ -101,6 +102,13 @@ class AsyncShell:
     @property
     def session(self) -> str:
         return self._shell.session
+
+    @property
+    def agent(self) -> AsyncAgents:
+        """As `Shell.agent`."""
+        from outlast.aioagents import AsyncAgents  # most shells run none
+
+        return AsyncAgents(self._shell.agent, self._asking, _note)
 
     async def start(self, command: str, **how: Any) -> Task:
         """As `Shell.start`."""

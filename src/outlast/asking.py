@@ -7,7 +7,7 @@ import os
 import re
 
 from outlast.errors import BadInput, named
-from outlast.model import NO_SHELL, START, Cursor, Request, Stdin
+from outlast.model import AGENT, NO_SHELL, START, Cursor, Request, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,11 +44,12 @@ def request(
     processes: int | None = None,
     cpu_time: float | None = None,
     file_size: int | None = None,
+    agent: Mapping[str, str] | None = None,
 ) -> Request:
     """A request that makes sense; whether it can run is seen later."""
     _check_command(command)
     return Request(
-        command=command if shell != NO_SHELL else _quoted(command),
+        command=_quoted(command) if shell in (NO_SHELL, AGENT) else command,
         session=session_name(session),
         cwd=_text("directory", os.fspath(cwd)) if cwd is not None else "",
         env=_check_env(env or {}),
@@ -64,6 +65,7 @@ def request(
         pass_secrets=_names(pass_secrets),
         sandbox=sandbox,
         resources=_resources(memory=memory, processes=processes, cpu_time=cpu_time, file_size=file_size),
+        agent=agent or {},
     )
 
 
@@ -201,6 +203,13 @@ def task_name(name: object) -> str:
     """What makes a second start of the same thing one task; also the name of a file."""
     if not isinstance(name, str) or not _SESSION.fullmatch(name):
         raise BadInput(f"{named(name)} is no name for a task; use up to 64 letters, digits, '.', '_' and '-'.")
+    return name
+
+
+def agent_name(name: object) -> str:
+    """The name of an agent, or of a type of agents."""
+    if not isinstance(name, str) or not _SESSION.fullmatch(name):
+        raise BadInput(f"{named(name)} is no name for an agent; use up to 64 letters, digits, '.', '_' and '-'.")
     return name
 
 

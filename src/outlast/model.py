@@ -23,9 +23,12 @@ if TYPE_CHECKING:
 STREAMS = ("stdout", "stderr")
 BUBBLEWRAP, LANDLOCK = "bubblewrap", "landlock"  # the kinds of sandbox
 NO_SHELL = "none"  # as a shell: the words of the command are one program and its arguments, for the system itself
+AGENT = "agent"  # as a shell: the same, by way of our runner, which understands what an agent prints
+BRIDGE = "bridge"  # as a shell: our runner alone; no command runs, and the text of it is only shown
 _NO_LIMITS: Mapping[str, tuple[int, int]] = {}
 _NO_RESOURCES: Mapping[str, int] = {}
 _NO_GROUPS: Mapping[str, Mapping[str, str]] = {}
+_NO_AGENT: Mapping[str, str] = {}
 
 
 # --- asking ------------------------------------------------------------------------------
@@ -82,6 +85,7 @@ class Request:
     pass_secrets: tuple[str, ...] = ()
     sandbox: Sandbox | None = None
     resources: Mapping[str, int] = _NO_RESOURCES
+    agent: Mapping[str, str] = _NO_AGENT
 
 
 @frozen
@@ -127,6 +131,8 @@ class Launch:
     sandbox: Sandbox | None = None
     resources: Mapping[str, int] = _NO_RESOURCES  # what it is held to: by `rlimits`, or by
     groups: Mapping[str, Mapping[str, str]] = _NO_GROUPS  # control groups, by where they are made
+    agent: Mapping[str, str] = _NO_AGENT  # of an agent: its type, its prompt, how it is understood
+    parent: str = ""  # the task that it was started from inside of
 
 
 @frozen
@@ -304,6 +310,9 @@ class Task:
     split: bool
     closed: bool
     output_file: str
+    parent: str
+    metadata: Mapping[str, Any] | None
+    """Of an agent: its type and prompt, and what it told: result, tokens, cost."""
 
     @property
     def finished(self) -> bool:
@@ -395,3 +404,21 @@ class Receipt(Task):
 
     ended: tuple[int, ...]
     survivors: tuple[int, ...]
+
+
+@frozen
+class Agent(Task):
+    """An agent, as those see it who know only running, completed and failed: what was stopped shows as failed."""
+
+    id: str
+    type: str
+
+
+@frozen
+class Stopped:
+    """What became of a wish to stop an agent."""
+
+    success: bool
+    message: str
+    id: str
+    status: str

@@ -11,9 +11,10 @@ import os
 import stat
 import time
 
+from outlast import within
 from outlast.errors import BadInput, Unsupported, named
 from outlast.frozen import frozen
-from outlast.model import NO_SHELL, Grant, Launch
+from outlast.model import AGENT, BRIDGE, NO_SHELL, Grant, Launch
 from outlast.secrets import apart
 from outlast.store import snapshot
 
@@ -109,7 +110,7 @@ def prepare(
     resources = _resources(request, settings)
     groups = _groups(resources) if resources else {}
     return Launch(
-        kind="bash",
+        kind="agent" if request.agent else "bash",
         command=request.command,
         session=request.session,
         cwd=cwd,
@@ -137,6 +138,8 @@ def prepare(
         sandbox=sandbox,
         resources=resources,
         groups=groups,
+        agent=request.agent,
+        parent=within.task(environ),
     )
 
 
@@ -296,7 +299,7 @@ def _directory(asked: str) -> str:
 def _shell(asked: str, environ: Mapping[str, str]) -> str:
     import shutil
 
-    if asked == NO_SHELL:
+    if asked in (NO_SHELL, AGENT, BRIDGE):
         return asked
     if not asked:
         return shutil.which("bash", path=environ.get("PATH")) or "/bin/sh"

@@ -10,7 +10,7 @@ from outlast.errors import OutlastError
 from outlast.frozen import fields
 from outlast.lean import json
 from outlast.model import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
-from outlast.store import output
+from outlast.store import agentfile, output
 from outlast.store.status import status_of, watches_another
 from outlast.tree import look
 
@@ -33,7 +33,19 @@ def view(directory: str, launch: Launch, table: Callable[[], Table]) -> Task:
     children = _children(launch, guards, table) if left and guards else ()
     waits_for = _unmet(directory, launch) if isinstance(status, Pending) else ()
     how = {"children": children, "closed": closed, "waits_for": waits_for, **_how(status, guards)}
+    if launch.agent:
+        told = agentfile.read(directory)
+        how |= {"metadata": agentfile.metadata(launch.agent, told), **_told(how, told)}
     return _task(directory, launch, guards.command.pid if guards else None, status.since, how)
+
+
+def _told(how: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+    """What an agent, or who stood for it, said of its end that its exit code does not say."""
+    if how["status"] != "failed" or how["reason"] != "exit":
+        return {}
+    if why := told.get(agentfile.LOST):
+        return {"reason": "lost", "exit_code": None, "pipe_status": None, "error": str(why)}
+    return {"error": str(told["error"])} if told.get("error") else {}
 
 
 def _children(launch: Launch, guards: Guards, table: Callable[[], Table]) -> tuple[int, ...]:
@@ -63,6 +75,8 @@ def _goes_on(directory: str) -> bool:
 def announced(directory: str, launch: Launch, pid: int | None, started: float, status: str = "running") -> Task:
     """A task of which only is known that it was started."""
     how = {"children": (), "waits_for": (), "closed": False, **_BLANK, "status": status, "elapsed_ms": 0}
+    if launch.agent:
+        how["metadata"] = agentfile.metadata(launch.agent, {})
     return _task(directory, launch, pid, started, how)
 
 
@@ -70,7 +84,7 @@ def _task(directory: str, launch: Launch, pid: int | None, started: float, how: 
     return Task(
         task_id=os.path.basename(directory),
         kind=launch.kind,
-        category=category(launch.command),
+        category=launch.kind if launch.agent else category(launch.command),
         command=launch.command,
         description=launch.description,
         name=launch.name,
@@ -87,7 +101,8 @@ def _task(directory: str, launch: Launch, pid: int | None, started: float, how: 
         sandbox=in_words(launch.sandbox),
         split=launch.split,
         output_file=os.path.join(directory, output.FILES["stdout"]),
-        **how,
+        parent=launch.parent,
+        **{"metadata": None, **how},
     )
 
 

@@ -17,7 +17,7 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.lean import json, signal, socket
 from outlast.model import Exited, Stdin, surroundings, terms
-from outlast.store import bell, launchfile, output, record, sessionfile, staging, status
+from outlast.store import bell, launchfile, offspring, output, record, sessionfile, staging, status
 from outlast.store.home import Home
 from outlast.store.queue import Queue
 from outlast.supervise import ENDED, EXISTS, confine, invoke, request, signals
@@ -559,6 +559,10 @@ class Supervisor:
             process.rename_self("outlast-ender", f"outlast ender of {self.post.task_id}")
             os.read(go, 1)
             end_trees([lambda: status.guards_of(".")], self.post.terms.grace)
+            if offspring.ends_with(self.post.task_id):
+                from outlast.supervise.offspring import end_all  # most tasks are no agents
+
+                end_all(self.post.published, self.post.terms.grace, "limit")
 
         try:
             self._ender = process.identity(fork_into(life))
