@@ -117,6 +117,10 @@ class AsyncShell:
         _note(launched=task.task_id)
         return task if startup is None else await self._await(task.task_id, startup.condition, startup.seconds)
 
+    async def start_agent(self, type: str, prompt: str, description: str = "", **how: Any) -> Task:
+        """As `agent.start`; a coroutine runs in an event loop of its own, so that it outlasts this one."""
+        return await self.agent.start(type, prompt, description, here=False, **how)
+
     async def run(
         self,
         command: str,

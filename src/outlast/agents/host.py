@@ -128,35 +128,40 @@ async def live(line: Line, ended: Callable[[], bool], context: Context, run: Run
     context._begin(writer)
     within.agent.set(context.task_id)
     work = asyncio.ensure_future(_work(run, context))
-    left = asyncio.ensure_future(_asked_to_end(reader))
+    asked = asyncio.Event()
+    listening = asyncio.ensure_future(_listen(reader, asked))
+    wanted = asyncio.ensure_future(asked.wait())
     why = ""
     try:
-        await asyncio.wait({work, left}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({work, wanted}, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
         why = CLOSED
+    wanted.cancel()
     context.cancelled = not work.done()
     if context.cancelled:
         work.cancel()
         await asyncio.wait({work})
-    await _tell_end(writer, reader, context, work, why)
+    _tell_end(context, work, why)
+    await asyncio.wait({listening}, timeout=_CLOSE_S)  # until it has heard all, and is gone
+    listening.cancel()
+    writer.close()
 
 
 async def _work(run: Run, context: Context) -> object:
     return await run(context.prompt, context)
 
 
-async def _asked_to_end(reader: asyncio.StreamReader) -> None:
-    """Until somebody ends the task, or the process that stands for it is gone."""
+async def _listen(reader: asyncio.StreamReader, asked: asyncio.Event) -> None:
+    """Until the process that stands for it is gone; `asked` is set if somebody ends the task, or that process."""
     try:
-        while (said := await reader.readline()) and b'"cancel"' not in said:
-            pass
-    except ConnectionError:
+        while await reader.readline():
+            asked.set()
+    except (ConnectionError, ValueError):
         pass
+    asked.set()
 
 
-async def _tell_end(
-    writer: asyncio.StreamWriter, reader: asyncio.StreamReader, context: Context, work: asyncio.Future[object], why: str
-) -> None:
+def _tell_end(context: Context, work: asyncio.Future[object], why: str) -> None:
     if work.cancelled():
         told, code = {"error": why or "it was cancelled"}, 1
     elif (error := work.exception()) is not None:
@@ -165,13 +170,6 @@ async def _tell_end(
     else:
         told, code = context._result(work.result()), 0
     context._say(frame(told=told, code=code))
-    await asyncio.sleep(0)  # what was said is handed to the loop, in order
-    try:
-        await writer.drain()
-        await asyncio.wait_for(reader.read(), _CLOSE_S)
-    except (ConnectionError, TimeoutError, RuntimeError):
-        pass
-    writer.close()
 
 
 class Life:

@@ -44,7 +44,6 @@ def stand_for(name: str, directory: str) -> int:
         line.connect(f"\0{name}")
         if not is_ours(line):
             raise ConnectionRefusedError
-        line.sendall(frame(task_id=os.path.basename(directory)))
     except OSError:
         return _lost(NEVER_BEGAN, directory)
     asked = _asked()

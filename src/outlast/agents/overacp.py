@@ -9,6 +9,7 @@ import asyncio
 import os
 import signal
 import sys
+from importlib.util import find_spec
 
 from outlast.agents.piped import NOT_RUN, die_of, not_started, show
 from outlast.agents.streams import short
@@ -27,9 +28,8 @@ _WENT_WELL = "end_turn"
 def run(words: list[str], directory: str) -> int:
     """Run the agent: the exit code. Its prompt is our standard input."""
     prompt = sys.stdin.buffer.read().decode("utf-8", "replace")
-    try:
-        import acp  # noqa: F401 # said here what is missing, before anything runs
-    except ImportError:
+    # Looked for and not imported: while that takes its half second, the agent starts.
+    if find_spec("acp") is None:
         why = "an agent that speaks ACP needs the package agent-client-protocol: pip install 'outlast[acp]'"
         print(f"outlast: {why}", file=sys.stderr)
         agentfile.write({"error": why}, directory)
@@ -53,6 +53,8 @@ async def _run(words: list[str], prompt: str, listener: Listener) -> int:
         await asyncio.wait({talk}, timeout=_LEAVE_S)
         talk.cancel()
         await asyncio.wait({talk})
+    if talk.cancelled() or talk.exception() is not None:
+        await asyncio.wait({ended}, timeout=_LEAVE_S)  # its pipe closes before it is gone
     code = _code(talk, listener, agent.returncode)
     await _let_go(agent, ended)
     listener.keep()

@@ -491,11 +491,13 @@ class LocalExecutor:
             self.advance()  # what was to follow them need not wait
         receipts = {one: self._unrun(one) for one in map(os.path.basename, unrun)}
         begun = [one for one in task_ids if one not in receipts]
-        receipts.update(zip(begun, self._end_running(begun, grace, by, rule), strict=True))
-        if agents := [one for one in begun if offspring.ends_with(one)]:
-            from outlast.supervise.offspring import end_offspring  # most tasks are no agents
+        from outlast.supervise.offspring import end_offspring, end_pending
 
-            receipts.update({one: end_offspring(self._directory(one), receipts[one], grace, by) for one in agents})
+        agents = [one for one in begun if offspring.ends_with(one)]
+        for one in agents:
+            end_pending(self._directory(one), by)
+        receipts.update(zip(begun, self._end_running(begun, grace, by, rule), strict=True))
+        receipts.update({one: end_offspring(self._directory(one), receipts[one], grace, by) for one in agents})
         return [receipts[one] for one in task_ids]
 
     def _runs_or_ran(self, task_id: str, by: str, rule: str) -> bool:

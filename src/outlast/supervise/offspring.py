@@ -36,11 +36,24 @@ def end_offspring(directory: str, receipt: Receipt, grace: float, by: str) -> Re
     return replaced(receipt, ended=(*receipt.ended, *ended), survivors=(*receipt.survivors, *survivors))
 
 
+def end_pending(directory: str, by: str) -> None:
+    """End unrun what an agent started that has not begun: it must not begin because the agent makes room."""
+    for one in _descendants(directory, set()):
+        try:
+            _runs(one, by, _rule(directory))
+        except _GONE:
+            continue
+
+
+def _rule(directory: str) -> str:
+    return f"ended with {os.path.basename(directory)}, which started it"
+
+
 def end_all(directory: str, grace: float, by: str) -> tuple[list[int], list[int]]:
     """End all that was started from inside of the agent in `directory`: the pids that ended and those that did not."""
     ended: list[int] = []
     survivors: list[int] = []
-    rule = f"ended with {os.path.basename(directory)}, which started it"
+    rule = _rule(directory)
     tried: set[str] = set()
     for _ in range(_ROUNDS):
         alive = [one for one in _living(directory) if one not in tried]

@@ -558,10 +558,12 @@ class Supervisor:
             self.post.drop_lock()
             process.rename_self("outlast-ender", f"outlast ender of {self.post.task_id}")
             os.read(go, 1)
-            end_trees([lambda: status.guards_of(".")], self.post.terms.grace)
-            if offspring.ends_with(self.post.task_id):
-                from outlast.supervise.offspring import end_all  # most tasks are no agents
+            from outlast.supervise.offspring import end_all, end_pending
 
+            if is_agent := offspring.ends_with(self.post.task_id):
+                end_pending(self.post.published, "limit")
+            end_trees([lambda: status.guards_of(".")], self.post.terms.grace)
+            if is_agent:
                 end_all(self.post.published, self.post.terms.grace, "limit")
 
         try:

@@ -63,5 +63,3 @@ class Profile:
     """What needs a yes of the host's user whatever it is: to run, to kill."""
     lists: str = ""
     """How a model finds its tasks, for error messages."""
-    absent: Mapping[str, str] = {}
-    """Tools of that design which are not there yet, and why."""
