@@ -10,6 +10,11 @@ from typing import Any
 
 Step = tuple[str, dict[str, Any] | Any]
 
+# An agent that speaks plain text, and does what its prompt says.
+TELLER = (
+    """bash -c 'read -r said; case "$said" in fail) echo oops; exit 3;; wait) echo waiting; sleep 60;; """
+    """*) echo "$said";; esac'"""
+)
 BAD_FILTER = "(unclosed"
 SCENARIOS: dict[str, list[Step]] = {
     "default": [

@@ -37,23 +37,35 @@ def follow(output_file: str, directory: str) -> int:
 
 
 class _Copy:
-    """What a file has got since we last looked; one that was emptied is read from its start."""
+    """What a file has got since we last looked; one that was emptied or replaced is read from its start."""
 
     def __init__(self, path: str) -> None:
-        self._path, self._at = path, 0
+        self._path, self._at, self._fd = path, 0, -1
 
     def take(self) -> None:
         try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._rest()
+            if self._is_another():
+                self._open()
+                self._rest()
         except OSError:
-            return  # not there yet, or not for us: who reads it is told
-        try:
-            if os.fstat(fd).st_size < self._at:
-                self._at = 0
-            while data := os.pread(fd, _READ_BYTES, self._at):
-                show_bytes(data)
-                self._at += len(data)
-        except OSError:
-            pass  # a directory
-        finally:
-            os.close(fd)
+            pass  # not there (yet), or not for us: who reads it is told
+
+    def _is_another(self) -> bool:
+        # Ours is held open, so its number cannot be that of another one.
+        return self._fd < 0 or not os.path.samestat(os.fstat(self._fd), os.stat(self._path))
+
+    def _open(self) -> None:
+        fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self._at = fd, 0
+
+    def _rest(self) -> None:
+        if self._fd < 0:
+            return
+        if os.fstat(self._fd).st_size < self._at:
+            self._at = 0
+        while data := os.pread(self._fd, _READ_BYTES, self._at):
+            show_bytes(data)
+            self._at += len(data)

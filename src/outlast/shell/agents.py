@@ -279,10 +279,11 @@ def _text_of(path: str, budget: int) -> str:
         return NO_OUTPUT
     except OSError as error:
         return f"(the output cannot be read: {error.strerror}: {path})"
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(fd)
+        return f"(the output cannot be read: it is no plain file: {path})"
     with open(fd, "rb") as file:
-        found = os.fstat(fd)
-        if not stat.S_ISREG(found.st_mode):
-            return f"(the output cannot be read: it is no plain file: {path})"
         data = file.read(_READ_BYTES)
         if found.st_size > 2 * _READ_BYTES:
             file.seek(-_READ_BYTES, os.SEEK_END)

@@ -12,7 +12,7 @@ import pytest
 
 from outlast import Shell, process
 from outlast.errors import BadInput, Refused
-from tests.agents import settings, template
+from tests.agent_tasks import settings, template
 from tests.conftest import Cli, end_all, eventually
 
 

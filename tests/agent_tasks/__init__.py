@@ -17,5 +17,5 @@ def template(script: str, *words: str) -> str:
 def settings(home: str, **agents: str) -> None:
     """Write types of agents into the settings of a state directory."""
     Path(home).mkdir(mode=0o700, parents=True, exist_ok=True)
-    lines = "".join(f"{name} = '''{command}'''\n" for name, command in agents.items())
+    lines = "".join(f'{name} = """{command}"""\n' for name, command in agents.items())
     Path(home, "config.toml").write_text(f"[agents]\n{lines}")
