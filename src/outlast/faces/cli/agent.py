@@ -36,9 +36,9 @@ _WHAT = 60
 def parser() -> Parser:
     made = Parser(
         "agent",
-        "Agents as tasks: start one in the background and get its task id, or follow one that somebody else started.",
+        "Agents as tasks: start one and get its task id, or follow one that somebody else started.",
         "  outlast agent start claude 'Fix the failing test'     prints the task id\n"
-        "  outlast agent start codex - < prompt.txt              the prompt from standard input\n"
+        "  outlast agent start codex - < file                    the prompt from standard input\n"
         "  outlast wait agent-1a2b && outlast agent read agent-1a2b\n"
         "  outlast agent register worker-7 review /tmp/worker-7.log\n"
         "  outlast agent done worker-7                           or: done --failed worker-7\n"
@@ -49,8 +49,8 @@ def parser() -> Parser:
         "\nexit code: 0; 1 if there is no such agent, or it has ended; 2 for wrong usage.",
     )
     made.usage = (
-        "outlast agent start TYPE PROMPT | register ID TYPE FILE | status ID | done ID [--failed] | read ID | "
-        "list | stop ID | types   [--json]"
+        "outlast agent start TYPE PROMPT | register ID TYPE FILE | done ID [--failed]\n"
+        "                     | status ID | read ID | list | stop ID | types   [--json]"
     )
     made.add_argument("what", metavar="WHAT", choices=list(_WORDS), help=", ".join(_WORDS))
     made.add_argument("words", metavar="...", nargs="*", help="what that takes")
