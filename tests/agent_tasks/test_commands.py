@@ -317,3 +317,32 @@ def test_the_settings_of_a_project_are_not_read(cli: Cli, tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     assert "no type of agent 'evil'" in cli("agent", "start", "evil", "go", check=2).stderr
     assert not os.path.exists("pwned")
+
+
+# --- around it ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "landlock"])
+def test_in_a_sandbox(home: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTLAST_SANDBOX_KIND", kind)
+    monkeypatch.chdir(tmp_path)
+    script = tmp_path / "agent.sh"
+    event = json.dumps({"type": "result", "result": "wrote", "total_cost_usd": 1})
+    script.write_text(
+        f"echo mine > here; (echo theirs > {home}/config.toml) 2>/dev/null && exit 9; cat; echo '{event}'\n"
+    )
+    with Shell.open(home=home, sandbox=True) as shell:
+        shell.agent.register("careful", f"bash {script}", format="stream-json")
+        found = ran(shell, "careful", "the prompt\n")
+    assert (found.output, found.status) == ("the prompt\nwrote\n", "completed")
+    assert found.metadata["result"] == "wrote"
+    assert found.metadata["cost_usd"] == 1
+    assert (tmp_path / "here").read_text() == "mine\n"
+
+
+def test_in_the_state_of_its_session(home: str, tmp_path: Path) -> None:
+    with Shell.open(home=home, session="work") as shell:
+        shell.run(f"cd {tmp_path}; export GREETING=hello; HIDDEN=1")
+        shell.agent.register("looker", "sh -c 'pwd; echo $GREETING $HIDDEN; GREETING=changed'")
+        assert ran(shell, "looker", "look").output == f"{tmp_path}\nhello\n"
+        assert shell.run("echo $GREETING").output == "hello\n"

@@ -16,6 +16,8 @@ import os
 import socket
 import threading
 import traceback
+from contextvars import copy_context
+from functools import partial
 
 from outlast import within
 from outlast.agents.hosted import frame, is_ours
@@ -63,11 +65,11 @@ class Context:
 
     async def run(self, command: str, **how: Any) -> Any:
         """As `Shell.run`, beside the event loop."""
-        return await asyncio.to_thread(self.shell.run, command, **how)
+        return await _aside(partial(self.shell.run, command, **how))
 
     async def start(self, command: str, **how: Any) -> Any:
         """As `Shell.start`, beside the event loop."""
-        return await asyncio.to_thread(self.shell.start, command, **how)
+        return await _aside(partial(self.shell.start, command, **how))
 
     def _begin(self, writer: asyncio.StreamWriter) -> None:
         self._loop, self._writer = asyncio.get_running_loop(), writer
@@ -84,6 +86,29 @@ class Context:
         if text.strip() and text.strip() != self._printed:
             self.print(text)
         return {"result": text}
+
+
+async def _aside(verb: Callable[[], Any]) -> Any:
+    """Do it in a thread of its own: those of the event loop are few, and a program does not end before they do."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Any] = loop.create_future()
+    around = copy_context()
+
+    def settle(result: object, error: BaseException | None) -> None:
+        if not done.done():
+            done.set_result(result) if error is None else done.set_exception(error)
+
+    def work() -> None:
+        result, error = None, None
+        try:
+            result = around.run(verb)
+        except BaseException as raised:  # whatever it is, who awaits it is to get it
+            error = raised
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, result, error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await done
 
 
 class Line:

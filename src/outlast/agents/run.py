@@ -10,8 +10,13 @@ import os
 import sys
 
 if __name__ == "__main__":
-    # Isolated Python knows nothing of where we are; what is installed beside us is found there, too.
-    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    # Isolated Python knows nothing of where we are, and in a sandbox it may not look around there. So it is told where
+    # the package is, and not by way of `sys.path`, where another version could stand. That is for what is beside us.
+    _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    _outlast = type(sys)("outlast")
+    _outlast.__path__ = [_PACKAGE]
+    sys.modules["outlast"] = _outlast
+    sys.path.append(os.path.dirname(_PACKAGE))
 
 from outlast.errors import OutlastError
 from outlast.model import AGENT

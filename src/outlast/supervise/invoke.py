@@ -59,7 +59,8 @@ _EVAL = (
 SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.bash")
 # Before there is a task its directory has another name, so what it begins with comes as descriptors.
 BEFORE, START = 4, 5
-_RUNNER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "agents", "run.py")
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_RUNNER = os.path.join(PACKAGE, "agents", "run.py")
 _RESTORE = (
     f"__outlast_dir=$1; __outlast_before=/dev/fd/{BEFORE}; __outlast_start=/dev/fd/{START}; "
     'builtin . "$2"; builtin shift 2; { builtin . "$__outlast_before"; } 2>/dev/null; '
