@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 LONGEST_LINE = 32 << 20  # of an event in bytes: a picture that an agent looked at is in one
 _READ_BYTES = 1 << 16
 _FORWARD_AFTER_S = 0.5  # a signal to us alone is passed on; one to the whole task has reached the agent by then
+_KEEP_EVERY_S = 0.2  # what is told is kept so often, and at the end
 NOT_FOUND, NOT_RUN = 127, 126
 
 
@@ -147,6 +148,7 @@ class Reader:
         self._size = 0
         self._skipped = 0
         self._kept: dict[str, object] = {}
+        self._keep_at = 0.0
 
     def take(self, fd: int) -> bool:
         """Read and show some; whether there may be more at once."""
@@ -162,7 +164,8 @@ class Reader:
         for piece in others:
             self._end_line()
             self._append(piece)
-        self._keep()
+        if time.monotonic() >= self._keep_at:
+            self._keep()
         return True
 
     def _append(self, piece: bytes) -> None:
@@ -191,7 +194,7 @@ class Reader:
 
     def _keep(self) -> None:
         if self.stream.told != self._kept:
-            self._kept = dict(self.stream.told)
+            self._kept, self._keep_at = dict(self.stream.told), time.monotonic() + _KEEP_EVERY_S
             agentfile.write(self._kept, self._directory)
 
 

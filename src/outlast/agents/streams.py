@@ -84,11 +84,10 @@ class StreamJson(Events):
     def _message(self, event: Mapping[str, Any]) -> str:
         message = event["message"]
         if isinstance(usage := message.get("usage"), dict):
-            self._used[str(message.get("id", len(self._used)))] = _claude_usage(usage)
-            self._tell(
-                input_tokens=sum(one[0] for one in self._used.values()),
-                output_tokens=sum(one[1] for one in self._used.values()),
-            )
+            key, used = str(message.get("id", len(self._used))), _claude_usage(usage)
+            before, self._used[key] = self._used.get(key, (0, 0)), used
+            for name, now, then in zip(("input_tokens", "output_tokens"), used, before, strict=True):
+                self.told[name] = self.told.get(name, 0) + now - then
         text = "".join(self._block(block) for block in _blocks(message.get("content")))
         # What an agent of the agent says is set in.
         return _indented(text) if event.get("parent_tool_use_id") else text
