@@ -172,7 +172,7 @@ def test_plain_text(agents: Shell) -> None:
 def test_ending_an_agent_ends_everything_it_started(agents: Shell, type: str) -> None:
     task = agents.agent.start(type, "wait")
     assert agents.wait(task.task_id, timeout=60, until="waiting").met
-    members = [who for who in agents.executor.members(task.task_id).values() if who.name == "sleep"]
+    members = eventually(lambda: [who for who in agents.executor.members(task.task_id).values() if who.name == "sleep"])
     assert len(members) == 1
     receipt = agents.kill(task.task_id)
     assert not receipt.survivors
