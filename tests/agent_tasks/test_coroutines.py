@@ -89,6 +89,55 @@ def test_killing_the_task_cancels_the_coroutine(shell: Shell) -> None:
     assert shell.read(task.task_id).output == "waiting\ncancelled\n"
 
 
+def test_one_that_will_not_end_is_cut_off(shell: Shell) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    async def stubborn(prompt: str, agent: Any) -> None:
+        begun.set()
+        while not let_go.is_set():
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                agent.print("no")
+
+    shell.agent.register("stubborn", stubborn)
+    task = shell.agent.start("stubborn", "stay")
+    assert begun.wait(PATIENCE_S)
+    receipt = shell.kill(task.task_id, grace=0.3)
+    assert (receipt.status, receipt.survivors) == ("killed", ())
+    let_go.set()
+
+
+def test_one_whose_process_is_killed_is_cancelled(shell: Shell) -> None:
+    like = Like()
+    shell.agent.register("wait", like.wait)
+    task = shell.agent.start("wait", "for ever")
+    assert like.begun.wait(PATIENCE_S)
+    assert task.pid is not None
+    os.kill(task.pid, signal.SIGKILL)
+    assert like.cancelled.wait(PATIENCE_S)
+    ended = shell.wait(task.task_id, timeout=PATIENCE_S)
+    assert (ended.status, ended.reason, ended.signal) == ("failed", "signal", 9)
+
+
+def test_an_agent_of_an_agent_is_ended_with_it(shell: Shell) -> None:
+    like = Like()
+
+    async def delegates(prompt: str, agent: Any) -> None:
+        await asyncio.to_thread(agent.shell.agent.start, "wait", prompt)
+        await asyncio.sleep(300)
+
+    shell.agent.register("wait", like.wait)
+    shell.agent.register("delegates", delegates)
+    task = shell.agent.start("delegates", "go")
+    assert like.begun.wait(PATIENCE_S)
+    inner = next(one for one in shell.list(kind="agent") if one.task_id != task.task_id)
+    assert inner.parent == task.task_id
+    shell.kill(task.task_id)
+    assert like.cancelled.is_set()
+    assert shell.wait(inner.task_id, timeout=PATIENCE_S).status == "killed"
+
+
 def test_a_limit_cancels_it_too(shell: Shell) -> None:
     like = Like()
     shell.agent.register("wait", like.wait)

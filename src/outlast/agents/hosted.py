@@ -39,6 +39,7 @@ def is_ours(line: socket.socket) -> bool:
 
 def stand_for(name: str, directory: str) -> int:
     """The exit code that the host says."""
+    asked = _asked()  # first: from the moment that the host hears of us, it is to hear of the end, too
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         line.connect(f"\0{name}")
@@ -46,7 +47,6 @@ def stand_for(name: str, directory: str) -> int:
             raise ConnectionRefusedError
     except OSError:
         return _lost(NEVER_BEGAN, directory)
-    asked = _asked()
     bridge = _Bridge(directory)
     while True:
         poll = select.poll()

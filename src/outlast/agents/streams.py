@@ -7,6 +7,7 @@ is, and no event, however odd, ends the reading.
 from __future__ import annotations
 
 import json
+import math
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class StreamJson(Events):
 
     def understood(self, kind: str, event: Mapping[str, Any]) -> str:
         if kind == "system" and event.get("subtype") == "init":
-            self._tell(agent_session=event.get("session_id"), model=event.get("model"))
+            self._tell(agent_session=_text(event.get("session_id")), model=_text(event.get("model")))
         elif kind == "assistant":
             return self._message(event)
         elif kind == "result":
@@ -104,8 +105,8 @@ class StreamJson(Events):
         usage = event.get("usage")
         used = _claude_usage(usage) if isinstance(usage, dict) and usage else (None, None)
         self._tell(
-            agent_session=event.get("session_id"),
-            turns=event.get("num_turns"),
+            agent_session=_text(event.get("session_id")),
+            turns=turns if isinstance(turns := event.get("num_turns"), int) else None,
             cost_usd=_number(event.get("total_cost_usd")),
             input_tokens=used[0],
             output_tokens=used[1],
@@ -222,8 +223,13 @@ def _sum(usage: Mapping[str, Any], *names: str) -> int:
     return sum(value for name in names if isinstance(value := usage.get(name), int))
 
 
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
 def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    right = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if right else None  # type: ignore[arg-type]
 
 
 def _called_with(given: object) -> str:
