@@ -17,7 +17,7 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.lean import json, signal, socket
 from outlast.model import Exited, Stdin, surroundings, terms
-from outlast.store import bell, launchfile, offspring, output, record, sessionfile, staging, status
+from outlast.store import bell, launchfile, output, record, sessionfile, staging, status
 from outlast.store.home import Home
 from outlast.store.queue import Queue
 from outlast.supervise import ENDED, EXISTS, confine, invoke, request, signals
@@ -558,9 +558,9 @@ class Supervisor:
             self.post.drop_lock()
             process.rename_self("outlast-ender", f"outlast ender of {self.post.task_id}")
             os.read(go, 1)
-            from outlast.supervise.offspring import end_all, end_pending
+            from outlast.supervise.offspring import end_all, end_pending, ends_with
 
-            if is_agent := offspring.ends_with(self.post.task_id):
+            if is_agent := ends_with(self.post.task_id):
                 end_pending(self.post.published, "limit")
             end_trees([lambda: status.guards_of(".")], self.post.terms.grace)
             if is_agent:
