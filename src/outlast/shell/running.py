@@ -25,6 +25,7 @@ from outlast.settings import development_commands
 from outlast.shell.acting import Acting
 from outlast.shell.opened import telling
 from outlast.store.hold import Hold
+from outlast.supervise.request import FOLLOW, HERE
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -224,7 +225,7 @@ class Running(Acting):
         for _ in range(_MOVES):
             grant, launch = self._granted(request, keeps)
             try:
-                task, new = self.executor.start_or_find(launch, hold)
+                task, new = self.executor.start_or_find(launch, hold, self._another(grant, launch))
             except SessionMoved:
                 continue  # it was judged and prepared in a state that is gone
             self._asked, self._asked_before = (grant, launch), self._asked
@@ -268,6 +269,13 @@ class Running(Acting):
                 self.sessions.sweep()
                 self._state = self.sessions.private()
 
+    def _another(self, grant: Grant, launch: Launch) -> str:
+        """Whether its guards should be ready for another one like it, and where that will be."""
+        before = self._asked
+        if not launch.keeps or launch.background or before is None or _how_asked(*before) != _how_asked(grant, launch):
+            return ""
+        return HERE if grant.request.cwd else FOLLOW
+
     def _all_found(self, ids: Sequence[str]) -> Sequence[str]:
         if not ids or isinstance(ids, str):
             return ids
@@ -286,6 +294,8 @@ class Running(Acting):
         if asked is None or before is None or _how_asked(*asked) != _how_asked(*before):
             return
         grant, launch = asked
+        if self.executor.is_warm(launch):
+            return
         try:
             if launch.state and self.sessions.read(launch.state).mark != launch.snapshot:
                 launch = self._prepared(grant, launch.keeps)

@@ -30,14 +30,16 @@ def view(directory: str, launch: Launch, table: Callable[[], Table]) -> Task:
     status, guards, closed = status_of(directory)
     # Of a lost task nobody looks after what is left, so it has to be found.
     left = isinstance(status, Lost) or (isinstance(status, Ended) and not closed)
-    children = _children(launch, guards, table) if left and guards else ()
+    children = _children(launch, guards, table, isinstance(status, Ended)) if left and guards else ()
     waits_for = _unmet(directory, launch) if isinstance(status, Pending) else ()
     how = {"children": children, "closed": closed, "waits_for": waits_for, **_how(status, guards)}
     return _task(directory, launch, guards.command.pid if guards else None, status.since, how)
 
 
-def _children(launch: Launch, guards: Guards, table: Callable[[], Table]) -> tuple[int, ...]:
-    found = look(guards, watches_another, table).members
+def _children(launch: Launch, guards: Guards, table: Callable[[], Table], ended: bool) -> tuple[int, ...]:
+    found = dict(look(guards, watches_another, table).members)
+    if ended:
+        found.pop(guards.command.pid, None)  # its shell is just telling its state
     if launch.sandbox and launch.sandbox.kind == BUBBLEWRAP:
         # What the command left behind has the sandbox's own init as its parent, and that is none of it.
         watching = [who.pid for who in (guards.supervisor, guards.keeper, guards.ender) if who]
