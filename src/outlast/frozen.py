@@ -25,6 +25,9 @@ else:
         wanted = frozenset(names)
 
         def __init__(self, *args, **given):
+            if given.keys() == wanted and not args:
+                self.__dict__.update(given)  # mostly
+                return
             if args:
                 if not given.keys().isdisjoint(names[: len(args)]):
                     raise TypeError(f"{cls.__name__}() was given a value twice")

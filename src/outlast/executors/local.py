@@ -127,13 +127,15 @@ class LocalExecutor:
         return task
 
     def _start(self, start: _Start) -> Task:
-        self._tidy()
         launch = start.launch
+        if not launch.background and not launch.after:
+            task = self._run(start)
+            self._tidy()  # while it runs
+            self.advance()  # the others look at the queue anyway
+            return task
+        self._tidy()
         if launch.after:
             return self._queue_up(start)
-        if not launch.background:
-            self.advance()  # the others look at the queue anyway
-            return self._run(start)
         place = self._queue.claim(launch.session, launch.max_running)
         if place is None:
             return self._queue_up(start)
@@ -312,6 +314,8 @@ class LocalExecutor:
 
     def has_ended(self, task_id: str) -> bool:
         """Whether its end is known: cheaper than `status`."""
+        if self._is_recorded(task_id):
+            return True
         return not isinstance(self._status_moved_on(task_id)[0], (Pending, Running))
 
     def is_over(self, task_id: str) -> bool:
@@ -343,13 +347,27 @@ class LocalExecutor:
         directory = self._directory(task_id)
         try:
             found = status.status_of(directory)
-            if not isinstance(found[0], (Pending, Running)) and (begun := self._begun.pop(task_id, None)):
-                following = begun.next()  # of this one its supervisor has said all that it ever will
-                if following is not None:
-                    self._warm.put(following)
-            return found
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise status.trouble(directory, error) from None
+        if not isinstance(found[0], (Pending, Running)):
+            self._let_go(task_id)
+        return found
+
+    def _is_recorded(self, task_id: str) -> bool:
+        try:
+            found = status.has_outcome(self._directory(task_id))
+        except (OSError, ValueError):
+            return False  # whoever looks longer says what is wrong
+        if found:
+            self._let_go(task_id)
+        return found
+
+    def _let_go(self, task_id: str) -> None:
+        """It has ended: of this one its supervisor has said all that it ever will."""
+        begun = self._begun.pop(task_id, None)
+        following = begun.next() if begun is not None else None
+        if following is not None:
+            self._warm.put(following)
 
     def read(self, task_id: str, stream: str, cursor: int, most: int) -> Slice:
         return self.source(task_id, stream).read(cursor, most)

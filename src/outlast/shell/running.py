@@ -138,27 +138,30 @@ class Running(Acting):
                 if task.status == "pending":
                     patience = self._once_begun(task.task_id, patience, wait)
                 leave = self.leaving(command, auto_background)
-                self._attend(task.task_id, patience, on_output, leave)
+                ended = self._attend(task.task_id, patience, on_output, leave)
             except BaseException:
                 self.release(task.task_id, ours)
                 raise
-            if ours and patience.then_end and not (leave and leave.met) and not self.executor.has_ended(task.task_id):
-                self.end_for_limit(task.task_id)
-            self.release(task.task_id, ours)
+            if not ended:
+                if ours and patience.then_end and not (leave and leave.met):
+                    self.end_for_limit(task.task_id)
+                self.release(task.task_id, ours)
             result = self.read(task.task_id, **(show or {}))
         self.warm_up()
         return result
 
     def _attend(
         self, task_id: str, patience: Patience, on_output: Callable[[Slice], None] | None, leave: UnderWay | None
-    ) -> None:
+    ) -> bool:
+        """Wait for a foreground command; whether it has ended."""
         if on_output is not None:
             for piece in self.follow(task_id, timeout=patience.seconds, to_end_of="command", leave=leave):
                 on_output(piece)
         elif leave is None:
-            self.await_end(task_id, patience.seconds)
+            return self.await_end(task_id, patience.seconds)
         else:
             self._await_condition(task_id, leave, patience.seconds)
+        return self.executor.has_ended(task_id)
 
     def leaving(self, command: str, auto_background: bool | None) -> UnderWay | None:
         """When a foreground command is left alone before its end, if it is."""
