@@ -52,10 +52,11 @@ class Watch:
     def fds(self) -> tuple[int, ...]:
         return (*self._bell.fds, *self._processes) or (self._line,)
 
-    def arm(self) -> None:
+    def arm(self) -> bool:
         """From now on every change is noticed. Look at the task after this."""
         self._told(self._bell.rearm)
         self._told(lambda: self._watch_processes("keeper"))
+        return True
 
     def arm_for_end(self) -> bool:
         """As `arm`, but what the command prints does not wake us. False: it is sure that it has not ended."""
@@ -155,7 +156,7 @@ class Deadline:
 def until(watch: Watch, done: Callable[[], bool], deadline: Deadline, ends_only: bool = False) -> bool:
     """Wait until `done`, or until the deadline; whether it is done."""
     while True:
-        perhaps = watch.arm_for_end() if ends_only else (watch.arm() or True)
+        perhaps = watch.arm_for_end() if ends_only else watch.arm()
         if perhaps and done():
             return True
         in_time = watch.wait(deadline.left())
