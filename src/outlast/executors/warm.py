@@ -45,8 +45,9 @@ class Warm:
         with self._guard:
             self._forget_those_of_our_parent()
             kept = [one for one in self._prepared if one.is_for(prepared.around) or prepared.is_for(one.around)]
-            self._let_go([one for one in self._prepared if one not in kept] + kept[: len(kept) + 1 - _MOST])
-            self._prepared = [*kept[max(0, len(kept) + 1 - _MOST) :], prepared]
+            room = _MOST - 1
+            self._let_go([one for one in self._prepared if one not in kept[-room:]])
+            self._prepared = [*kept[-room:], prepared]
 
     def close(self) -> None:
         with self._guard:

@@ -174,8 +174,8 @@ class Keeper:
 
     def _watch(self, wake: signals.Wake, supervisor: int) -> list[int] | None:
         """Look after the children until the supervisor is gone; or until there is another task, and what it brings."""
-        poll = select.poll()
-        for fd in (wake.fd, self._hand.fileno(), self._post.command_fd, supervisor):
+        poll, hand = select.poll(), self._hand.fileno()
+        for fd in (wake.fd, hand, self._post.command_fd, supervisor):
             poll.register(fd, select.POLLIN)
         while True:
             ready = {fd for fd, _ in poll.poll(self._patience_ms())}
@@ -183,11 +183,11 @@ class Keeper:
             if self._post.command_fd in ready:
                 self._look_at = time.monotonic() + _ALONE_S
                 poll.unregister(self._post.command_fd)
-            another, gone = self._hear() if self._hand.fileno() in ready or supervisor in ready else (None, False)
+            another, more = self._hear() if ready & {hand, supervisor} else (None, True)
             if another is not None:
                 return another
-            if gone:
-                poll.unregister(self._hand.fileno())
+            if not more and hand in ready:
+                poll.unregister(hand)  # at its end it is always ready
             if self._look_at is None or self._noted or time.monotonic() >= self._look_at:
                 self._look()
             if supervisor in ready:
@@ -200,23 +200,23 @@ class Keeper:
         return max(0.0, self._look_at - time.monotonic()) * 1000
 
     def _hear(self) -> tuple[list[int] | None, bool]:
-        """What the supervisor has said by now: what another task brings, and whether it will say no more."""
+        """What the supervisor has said by now: what another task brings, and whether it may say more."""
         while True:
             try:
                 said, fds = socket.recv_fds(self._hand, 16, MOST_DESCRIPTORS, socket.MSG_DONTWAIT)
             except BlockingIOError:
-                return None, False
-            except OSError:
                 return None, True
+            except OSError:
+                return None, False
             if said == AGAIN:
-                return fds, False
+                return fds, True
             if said == DONE:
                 os._exit(0)
             if said == PLACE:
                 self._post.place = fds[0]
             self._noted |= said == NOTED
             if not said:
-                return None, True
+                return None, False
 
     def _look(self) -> None:
         children = self._post.reap()
