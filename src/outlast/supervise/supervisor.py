@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
 _TRY_AGAIN_S = 1.0  # when there is no process or descriptor to be had
 _LOOK_AGAIN_S = 0.02  # while only the command's parent may see how it ended, and has not told yet
-_FREE_S = 0.05  # a task that is over is closed by then, if its command left nothing running
+_FREE_S = 1.0  # a task that is over is closed by then, if its command left nothing running
 
 
 def home_of(published: str) -> str:
