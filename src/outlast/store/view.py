@@ -10,6 +10,7 @@ from outlast.errors import OutlastError
 from outlast.frozen import fields
 from outlast.lean import json
 from outlast.model import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
+from outlast.process import is_alive
 from outlast.store import output
 from outlast.store.status import status_of, watches_another
 from outlast.tree import look
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.model import Guards, Launch, Sandbox, Status
-    from outlast.process import Table
+    from outlast.process import Stat, Table
 
 _BLANK = dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms"))
 
@@ -37,9 +38,7 @@ def view(directory: str, launch: Launch, table: Callable[[], Table]) -> Task:
 
 
 def _children(launch: Launch, guards: Guards, table: Callable[[], Table], ended: bool) -> tuple[int, ...]:
-    found = dict(look(guards, watches_another, table).members)
-    if ended:
-        found.pop(guards.command.pid, None)  # its shell is just telling its state
+    found = _left(guards, table) if ended else look(guards, watches_another, table).members
     if launch.sandbox and launch.sandbox.kind == BUBBLEWRAP:
         # What the command left behind has the sandbox's own init as its parent, and that is none of it.
         watching = [who.pid for who in (guards.supervisor, guards.keeper, guards.ender) if who]
@@ -48,6 +47,15 @@ def _children(launch: Launch, guards: Guards, table: Callable[[], Table], ended:
         wrappers = outer | {pid for pid in inner if found[pid].name == "bwrap"}
         return tuple(sorted(found.keys() - wrappers))
     return tuple(sorted(found))
+
+
+def _left(guards: Guards, table: Callable[[], Table]) -> dict[int, Stat]:
+    """What a command left running. Its shell may still be there for a moment, to tell its state."""
+    while True:
+        there = is_alive(guards.command)
+        found = look(guards, watches_another, table).members
+        if not there or is_alive(guards.command):  # otherwise its children went to its keeper behind our back
+            return {pid: stat for pid, stat in found.items() if pid != guards.command.pid}
 
 
 def _unmet(directory: str, launch: Launch) -> tuple[str, ...]:
