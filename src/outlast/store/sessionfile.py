@@ -62,11 +62,15 @@ class Sessions:
             data = begin()
             _replace(self._of(name), data)
             _replace(self._of(name), data, BEGINNING)
-            return snapshot.read(data)
+            return self._read(name)
 
     def known(self, name: str) -> Snapshot | None:
         """A session's state as it was last read here."""
         return self._known[1] if self._known is not None and self._known[0][0] == name else None
+
+    def glance(self, name: str) -> Snapshot:
+        """A session's state without what commands that just ended may add to it; raises as `read` does."""
+        return self._read(name)
 
     def read(self, name: str) -> Snapshot:
         """A session's state, with all that was told to have ended; raises if there is none, or if it is damaged."""
