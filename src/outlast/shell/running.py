@@ -287,18 +287,23 @@ class Running(Acting):
         except (UnknownTask, AmbiguousTask) as error:
             raise BadInput(f"It cannot wait for that: {error.message}") from None
 
+    @property
+    def is_cold(self) -> bool:
+        """Whether there is reason to prepare the next task, and none is prepared."""
+        asked, before = self._asked, self._asked_before
+        if asked is None or before is None or _how_asked(*asked) != _how_asked(*before):
+            return False
+        return not self.executor.is_warm(asked[1])
+
     def warm_up(self) -> None:
         """Have the next task prepared, if the last two were asked for alike: it then only has to be let go.
 
         So a host that runs one command does not pay for a second one, and a command that is like no
         other is no reason to throw away what was prepared.
         """
-        asked, before = self._asked, self._asked_before
-        if asked is None or before is None or _how_asked(*asked) != _how_asked(*before):
+        if self._asked is None or not self.is_cold:
             return
-        grant, launch = asked
-        if self.executor.is_warm(launch):
-            return
+        grant, launch = self._asked
         try:
             if launch.state and self.sessions.read(launch.state).mark != launch.snapshot:
                 launch = self._prepared(grant, launch.keeps)
