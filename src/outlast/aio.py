@@ -144,32 +144,32 @@ class AsyncShell:
                 if task.status == "pending":
                     patience = await self._once_begun(task.task_id, patience, wait)
                 leave = self._shell.leaving(command, auto_background)
-                await self._attend(task.task_id, patience, on_output, leave)
+                ended = await self._attend(task.task_id, patience, on_output, leave)
             except BaseException:
                 self._shell.release(task.task_id, ours)
                 raise
-            if ours and patience.then_end and not (leave and leave.met):
-                await self._end_if_running(task.task_id)
-            self._shell.release(task.task_id, ours)
+            if not ended:
+                if ours and patience.then_end and not (leave and leave.met):
+                    await asyncio.to_thread(self._shell.end_for_limit, task.task_id)
+                self._shell.release(task.task_id, ours)
             result = await self.read(task.task_id, **(show or {}))
-        await asyncio.to_thread(self._shell.warm_up)
+        if self._shell.is_cold:
+            await asyncio.to_thread(self._shell.warm_up)
         return result
-
-    async def _end_if_running(self, task_id: str) -> None:
-        if not self._shell.executor.has_ended(task_id):
-            await asyncio.to_thread(self._shell.end_for_limit, task_id)
 
     async def _attend(
         self, task_id: str, patience: Patience, on_output: Callable[[Slice], None] | None, leave: UnderWay | None
-    ) -> None:
+    ) -> bool:
+        """Wait for a foreground command; whether it has ended."""
         if on_output is not None:
             pieces = self.follow(task_id, timeout=patience.seconds, to_end_of="command", leave=leave)
             async for piece in pieces:
                 on_output(piece)
         elif leave is None:
-            await self._await_end(task_id, patience.seconds)
+            return await self._await_end(task_id, patience.seconds)
         else:
             await self._await_condition(task_id, leave, Deadline(patience.seconds))
+        return self._shell.executor.has_ended(task_id)
 
     async def _once_begun(self, task_id: str, patience: Patience, wait: float | None) -> Patience:
         """As `Shell` does it."""

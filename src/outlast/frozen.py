@@ -25,15 +25,18 @@ else:
         wanted = frozenset(names)
 
         def __init__(self, *args, **given):
-            if args:
-                if not given.keys().isdisjoint(names[: len(args)]):
-                    raise TypeError(f"{cls.__name__}() was given a value twice")
-                given.update(zip(names, args, strict=False))
-            state = {**defaults, **given}
+            # Mostly there is nothing to find out.
+            state = given if given.keys() == wanted and not args else completed(args, given)
+            self.__dict__.update(state)
+
+        def completed(args, given):
+            if not given.keys().isdisjoint(names[: len(args)]):
+                raise TypeError(f"{cls.__name__}() was given a value twice")
+            state = {**defaults, **dict(zip(names, args, strict=False)), **given}
             if state.keys() != wanted or len(args) > len(names):
                 wrong = sorted(wanted ^ state.keys())
                 raise TypeError(f"{cls.__name__}() takes {', '.join(names)}; missing or unknown: {', '.join(wrong)}")
-            self.__dict__.update(state)
+            return state
 
         def __eq__(self, other):
             return self.__dict__ == other.__dict__ if other.__class__ is self.__class__ else NotImplemented

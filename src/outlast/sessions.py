@@ -62,6 +62,7 @@ _RLIMITS = {
     "file_size": "RLIMIT_FSIZE",
 }
 _AFTER_XCPU_S = 5
+_BASH: dict[str | None, str] = {}  # where it was last found, by PATH
 _LIMITS: dict[str, int] = {}  # what the system has, by name
 _OWN = ("OUTLAST_TASK_ID",)
 _GIVEN = ("OUTLAST_SESSION", *_OWN)  # by us to each command, and in no snapshot
@@ -301,9 +302,12 @@ def _shell(asked: str, environ: Mapping[str, str]) -> str:
 
     if asked in (NO_SHELL, AGENT, BRIDGE):
         return asked
+    path = environ.get("PATH")
     if not asked:
-        return shutil.which("bash", path=environ.get("PATH")) or "/bin/sh"
-    found = shutil.which(os.path.expanduser(asked), path=environ.get("PATH"))
+        if path not in _BASH or not os.access(_BASH[path], os.X_OK):
+            _BASH[path] = shutil.which("bash", path=path) or "/bin/sh"
+        return _BASH[path]
+    found = shutil.which(os.path.expanduser(asked), path=path)
     if not found:
         raise BadInput(f"There is no shell {named(asked)}; give the path of one that is installed.")
     return os.path.abspath(found)

@@ -10,6 +10,7 @@ from outlast.errors import OutlastError
 from outlast.frozen import fields
 from outlast.lean import json
 from outlast.model import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
+from outlast.process import is_alive
 from outlast.store import output
 from outlast.store.status import status_of, watches_another
 from outlast.tree import look
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.model import Guards, Launch, Sandbox, Status
-    from outlast.process import Table
+    from outlast.process import Stat, Table
 
 _BLANK = dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms"))
 
@@ -30,7 +31,7 @@ def view(directory: str, launch: Launch, table: Callable[[], Table]) -> Task:
     status, guards, closed = status_of(directory)
     # Of a lost task nobody looks after what is left, so it has to be found.
     left = isinstance(status, Lost) or (isinstance(status, Ended) and not closed)
-    children = _children(launch, guards, table) if left and guards else ()
+    children = _children(launch, guards, table, isinstance(status, Ended)) if left and guards else ()
     waits_for = _unmet(directory, launch) if isinstance(status, Pending) else ()
     how = {"children": children, "closed": closed, "waits_for": waits_for, **_how(status, guards)}
     if launch.agent:
@@ -51,8 +52,8 @@ def _of_agent(directory: str, launch: Launch, how: dict[str, Any]) -> dict[str, 
     return {**found, "error": str(told["error"])} if told.get("error") else found
 
 
-def _children(launch: Launch, guards: Guards, table: Callable[[], Table]) -> tuple[int, ...]:
-    found = look(guards, watches_another, table).members
+def _children(launch: Launch, guards: Guards, table: Callable[[], Table], ended: bool) -> tuple[int, ...]:
+    found = _left(guards, table) if ended else look(guards, watches_another, table).members
     if launch.sandbox and launch.sandbox.kind == BUBBLEWRAP:
         # What the command left behind has the sandbox's own init as its parent, and that is none of it.
         watching = [who.pid for who in (guards.supervisor, guards.keeper, guards.ender) if who]
@@ -61,6 +62,15 @@ def _children(launch: Launch, guards: Guards, table: Callable[[], Table]) -> tup
         wrappers = outer | {pid for pid in inner if found[pid].name == "bwrap"}
         return tuple(sorted(found.keys() - wrappers))
     return tuple(sorted(found))
+
+
+def _left(guards: Guards, table: Callable[[], Table]) -> dict[int, Stat]:
+    """What a command left running. Its shell may still be there for a moment, to tell its state."""
+    while True:
+        there = is_alive(guards.command)
+        found = look(guards, watches_another, table).members
+        if not there or is_alive(guards.command):  # otherwise its children went to its keeper behind our back
+            return {pid: stat for pid, stat in found.items() if pid != guards.command.pid}
 
 
 def _unmet(directory: str, launch: Launch) -> tuple[str, ...]:

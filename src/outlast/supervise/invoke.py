@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 
 from outlast.model import AGENT, BRIDGE, NO_SHELL
+from outlast.store.sessionfile import TOLD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,6 +132,27 @@ def execute(shell: str, directory: str, state: str, env: Mapping[str, str]) -> N
     with open(os.path.join(directory, "command"), encoding="utf-8", errors="surrogateescape") as file:
         words = split(file.read())
     os.execvpe(words[0], words, env)
+
+
+class Told:
+    """Where a session's shell says how its command ended, before it tells what the command changed."""
+
+    def __init__(self) -> None:
+        try:
+            os.mkfifo(TOLD, 0o600)
+        except FileExistsError:
+            pass  # made by the supervisor before us
+        # For both: then it never hangs up, and its shell never waits for a reader.
+        self.fd = os.open(TOLD, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def code(self) -> int | None:
+        """The exit code that was told; None if that is not what it is."""
+        try:
+            said = os.read(self.fd, 64)
+        except OSError:
+            return None
+        words = said.decode("latin-1").split()
+        return int(words[0]) if len(words) == 1 and _are_codes(words) and said.endswith(b"\n") else None
 
 
 def runner(shell: str, directory: str) -> list[str]:
