@@ -63,6 +63,8 @@ class Running(Acting):
         processes: int | None = None,
         cpu_time: float | None = None,
         file_size: int | None = None,
+        notify: str | Sequence[str] = (),
+        silent_after: float | None = None,
         startup_wait: float | None = None,
         ready: str | None = None,
         hold: Hold | None = None,
@@ -81,6 +83,9 @@ class Running(Acting):
 
         In a `sandbox` it writes to its directory only and reaches no network. `memory` and `file_size` are
         bytes, `cpu_time` is seconds; each holds for every process by itself.
+
+        Subscribers get a notice when a line matches a pattern in `notify`, and when it prints nothing for
+        `silent_after` seconds.
         """
         startup = self.startup(startup_wait, ready)
         task, _ = self.launch(
@@ -101,6 +106,8 @@ class Running(Acting):
             processes=processes,
             cpu_time=cpu_time,
             file_size=file_size,
+            notify=notify,
+            silent_after=silent_after,
             hold=hold,
         )
         self.warm_up()

@@ -18,6 +18,7 @@ from outlast.errors import OutlastError
 from outlast.lean import json, signal, socket
 from outlast.model import Exited, Stdin, surroundings, terms
 from outlast.store import bell, launchfile, output, record, sessionfile, staging, status
+from outlast.store.hold import is_held
 from outlast.store.home import Home
 from outlast.store.queue import Queue
 from outlast.supervise import ENDED, EXISTS, confine, invoke, request, signals
@@ -80,6 +81,7 @@ def start(line: int, what: int, *beside: int) -> NoReturn:
         _answer(caller, {"error": _why(error)})
         os._exit(1)
     _answer(caller, {"pid": supervisor.post.command.pid, "started": supervisor.post.started})
+    bell.ring_house()
     supervisor.run()
 
 
@@ -405,9 +407,12 @@ class Supervisor:
         settling = self._hold_session()
         pipes = self._pipes(outcome, self.post.terms.stages)
         value = {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes}
+        if self.post.place < 0 and not is_held("."):
+            value["unheard"] = True  # a foreground task whose caller died: somebody else is to be told
         record.write("outcome", {**value, **confine.what_the_kernel_did(self.post.around, self.post.task_id)})
         self._tell_caller()
         self._bell.ring()
+        bell.ring_house()
         self._settle_session(settling)
 
     def _hold_session(self) -> sessionfile.Settling | None:
@@ -581,4 +586,5 @@ class Supervisor:
         confine.clear_away(self.post.around, self.post.task_id)
         self.post.release_lock()
         self._bell.ring()
+        bell.ring_house()
         os._exit(0)
