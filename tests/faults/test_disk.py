@@ -24,8 +24,8 @@ from outlast import Shell
 from outlast.errors import OutlastError, StartFailed, StateRefused
 from outlast.frozen import replaced
 from outlast.model import Result, Stdin, Task, surroundings
-from outlast.store.index import New
 from outlast.store import launchfile, record
+from outlast.store.index import New
 from outlast.store.output import Source, bound_of
 from outlast.store.staging import stage
 from outlast.supervise.pump import Pump

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from outlast.errors import BadInput, named
 from outlast.lean import json
 from outlast.model import Event, Notice
 from outlast.notices import words
@@ -57,8 +56,6 @@ class Board:
         return HouseWatch(self.outbox.directory)
 
     def claims(self, name: str, from_now: bool = False) -> Claims:
-        if not name or len(name) > 200 or not name.isprintable():
-            raise BadInput(f"{named(name)} is no name for a subscriber; use up to 200 letters, digits and the like.")
         return Claims(self.outbox, name, self.session, from_now=from_now)
 
     def close(self) -> None:

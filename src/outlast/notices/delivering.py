@@ -1,4 +1,4 @@
-"""Where notices for people and programs go: a command, a web hook, an apprise address, the desktop, the terminal's bell.
+"""Where notices for people and programs go: a command, a web hook, an apprise address, the desktop, the terminal.
 
 What can only be reached by network is told at least once, always with the same number: if we
 die between its answer and our acknowledgement, it is told again.
@@ -82,7 +82,16 @@ def _on_desktop() -> Deliver:
 
     def deliver(notice: Notice) -> None:
         urgent = "normal" if notice.facts.get("status") == "completed" else "critical"
-        _run(["notify-send", "--app-name=Outlast", f"--urgency={urgent}", "--", f"Outlast: {notice.task_id}", notice.text])
+        _run(
+            [
+                "notify-send",
+                "--app-name=Outlast",
+                f"--urgency={urgent}",
+                "--",
+                f"Outlast: {notice.task_id}",
+                notice.text,
+            ]
+        )
 
     return deliver
 
@@ -139,12 +148,12 @@ def _by_apprise(address: str) -> Deliver:
     try:
         import apprise
     except ImportError:
-        raise Unsupported(
-            f"For {_kind(address)}:// the package apprise is needed; install outlast[apprise]."
-        ) from None
+        raise Unsupported(f"For {_kind(address)}:// the package apprise is needed; install outlast[apprise].") from None
     told = apprise.Apprise()
     if not told.add(address):
-        raise BadInput(f"apprise does not understand an address of the kind {_kind(address)}://; see its documentation.")
+        raise BadInput(
+            f"apprise does not understand an address of the kind {_kind(address)}://; see its documentation."
+        )
 
     def deliver(notice: Notice) -> None:
         good = notice.facts.get("status") == "completed" or notice.kind == "matched"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+from outlast.errors import BadInput, named
 from outlast.notices import words
 
 TYPE_CHECKING = False
@@ -117,6 +118,13 @@ class Subscription:
         self._claims.give_back()
         if self._owns:
             self._board.close()
+
+
+def subscriber_name(name: object) -> str:
+    """A name under which notices are claimed."""
+    if not isinstance(name, str) or not name.strip() or len(name) > 200 or not name.isprintable():
+        raise BadInput(f"{named(name)} is no name for a subscriber; use up to 200 letters, digits and the like.")
+    return name
 
 
 class Calling:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from outlast.errors import BadInput
 from outlast.shell.opened import telling
 from outlast.shell.running import Running
+from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,10 +14,10 @@ if TYPE_CHECKING:
 
     from outlast.model import Event, Notice
     from outlast.notices.board import Board
+    from outlast.notices.following import Following
     from outlast.notices.subscription import Calling, Subscription
 
 _BRIEF = "brief"
-_EVENTS_AT_ONCE = 1000
 
 
 class Noticing(Running):
@@ -50,8 +51,9 @@ class Noticing(Running):
 
         A new one begins with the oldest notice that is kept or, `from_now`, with what happens next.
         """
-        from outlast.notices.subscription import Subscription
+        from outlast.notices.subscription import Subscription, subscriber_name
 
+        subscriber_name(name)
         return Subscription(self.new_board(), name, from_now=from_now, close_board=True)
 
     @telling
@@ -97,25 +99,21 @@ class Noticing(Running):
 
     def events(self, *, after: int | None = 0, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
         """What happened behind that number (None: from now on), oldest first; with `follow`, also as it happens."""
-        from outlast.watch import Deadline
-
-        board, deadline = self.new_board(), Deadline(timeout)
-        watch = board.watch() if follow else None
+        deadline, following = Deadline(timeout), self.following(after)
         try:
-            place = after
             while True:
-                if watch is not None:
-                    watch.arm()
-                gathered = board.gather()
-                place = board.outbox.last_event() if place is None else place
-                while some := board.events(place, _EVENTS_AT_ONCE):
-                    yield from some
-                    place = some[-1].number
-                if watch is None or deadline.over:
+                some = following.look()
+                yield from some
+                if not some and (not follow or deadline.over):
                     return
-                watch.found(gathered)
-                watch.wait(deadline.left())
+                if not some:
+                    following.watch.wait(deadline.left())
         finally:
-            if watch is not None:
-                watch.close()
-            board.close()
+            following.close()
+
+    @telling
+    def following(self, after: int | None) -> Following:
+        """For those who wait in an event loop."""
+        from outlast.notices.following import Following
+
+        return Following(self.new_board(), after)

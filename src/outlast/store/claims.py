@@ -99,7 +99,7 @@ class Claims:
         for start in range(0, len(numbers), 500):
             some = numbers[start : start + 500]
             rows = db.execute(_CLAIMED.format(",".join("?" * len(some))), (self._id, *some)).fetchall()
-            found += [Stored(*told, json.loads(facts), times) for *told, facts, times in rows]
+            found += [Stored(one, task, kind, of, at, json.loads(said), n) for one, task, kind, of, at, said, n in rows]
         return sorted(found, key=lambda one: one.number)
 
     def acknowledge(self, numbers: Iterable[int]) -> int:

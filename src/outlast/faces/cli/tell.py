@@ -28,8 +28,8 @@ _LISTED = 100
 def notices_parser() -> Parser:
     made = Parser(
         "notices",
-        "Print what there is to tell (a task ended, a line matched --notify, silence ...) and acknowledge it: each "
-        "notice comes once for each name. Nothing is lost while nobody listens.",
+        "Print what there is to tell (a task ended, a line matched --notify, silence ...)\n"
+        "and acknowledge it: each notice comes once for each name. Nothing is lost while\nnobody listens.",
         "  outlast notices                          what is new for you\n"
         "  outlast notices -f --to bell             as it happens, with the terminal's bell\n"
         "  outlast notices -f --to https://host/hook    to a web hook: a POST of JSON for each\n"
@@ -58,13 +58,13 @@ def notices(words: Sequence[str]) -> int:
                 write(_shown(notice, asked.json))
             return 0
         if asked.for_model:
-            with shell.subscribe(asked.name or _MODEL, from_now=asked.from_now) as subscription:
+            with shell.subscribe(_MODEL if asked.name is None else asked.name, from_now=asked.from_now) as subscription:
                 write(subscription.text(shell.settings.notice_chars))
                 subscription.told()
             return 0
         if asked.to:
             return _deliver_all(shell, asked)
-        with shell.subscribe(asked.name or _NAME, from_now=asked.from_now) as subscription:
+        with shell.subscribe(_NAME if asked.name is None else asked.name, from_now=asked.from_now) as subscription:
             return _each(subscription, asked, lambda notice: write(_shown(notice, asked.json)))
 
 
@@ -72,7 +72,7 @@ def _refuse_contradictions(asked: Namespace) -> None:
     ways = [name for name in ("all", "for_model", "to") if getattr(asked, name)]
     if len(ways) > 1 or (asked.follow and ways and ways != ["to"]):
         raise BadInput("--all, --for-model, --to and -f do not go together, but for -f --to; use one of them.")
-    if asked.name and asked.to:
+    if asked.name is not None and asked.to:
         raise BadInput("Each address of --to has a place of its own; leave out --name.")
     if asked.timeout is not None and not asked.follow:
         raise BadInput("--timeout says when -f stops; add -f, or leave it out.")
@@ -151,8 +151,8 @@ def _each_delivered(subscription: Subscription, asked: Namespace, deliver: Calla
 def brief_parser() -> Parser:
     made = Parser(
         "brief",
-        "One paragraph for a model that has forgotten its tasks: what runs in this session, and what ended since the "
-        "last brief.",
+        "One paragraph for a model that has forgotten its tasks: what runs in this\n"
+        "session, and what ended since the last brief.",
         "  outlast brief\n  outlast brief --session chat-7",
     )
     return made.takes_session()
@@ -168,8 +168,8 @@ def brief(words: Sequence[str]) -> int:
 def verify_parser() -> Parser:
     made = Parser(
         "verify",
-        "Check that a notice is genuine: that Outlast wrote exactly this text under this number. Exits with 1 if not.",
-        "  outlast verify '[outlast notice 7, code x3k2m5qa] bash-1a2b3c4d (\"make\") completed: ...'\n"
+        "Check that a notice is genuine: that Outlast wrote exactly this text under this\nnumber. Exits with 1 if not.",
+        "  outlast verify '[outlast notice 7, code x3k2m5qa] bash-1a2b3c4d (\"make\") ...'\n"
         "  outlast verify '7 x3k2m5qa'              by number and code alone; prints the text",
     )
     made.add_argument("notice", nargs="+", metavar="NOTICE", help="the whole line, or number and code; - reads it")

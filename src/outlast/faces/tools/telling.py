@@ -62,7 +62,8 @@ class Telling:
             return notice.kind == "ended" and notice.task_id == shown
 
         text = self._subscription.text(self._shell.settings.notice_chars, known)
-        return replaced(reply, text=f"{reply.text.rstrip()}\n\n{text}") if text else reply
+        end = "" if reply.text.endswith("\n") else "\n"
+        return replaced(reply, text=f"{reply.text}{end}\n{text}") if text else reply
 
     def close(self) -> None:
         if self._subscription is not None:
