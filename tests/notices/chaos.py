@@ -1,6 +1,6 @@
 """Hosts that start tasks and subscribers that are told of them, all of them killed at random. Prints what came of it.
 
-    python -m tests.notices.chaos HOME TASKS SUBSCRIBERS KILLS SEED
+python -m tests.notices.chaos HOME TASKS SUBSCRIBERS KILLS SEED
 """
 
 from __future__ import annotations

@@ -147,10 +147,9 @@ def test_a_foreground_command_whose_host_died_is_told_of(home: str) -> None:
 
 
 def test_a_lost_task_is_told_of_at_once(shell: Shell) -> None:
-    from tests.faults.support import directory_of
-
     from outlast import process
     from outlast.store import status
+    from tests.faults.support import directory_of
 
     task = shell.start("sleep 60")
     with shell.subscribe("me") as subscription:

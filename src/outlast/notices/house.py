@@ -94,10 +94,10 @@ class HouseWatch:
         both = [one for one in (patience, self._again_in) if one is not None]
         return min(both, default=None)
 
-    def wait(self, patience: float | None) -> None:
-        """Block until something changed, or it is time to look again."""
+    def wait(self, patience: float | None, also: int = -1) -> None:
+        """Block until something changed (or `also` is ready), or it is time to look again."""
         poll = select.poll()
-        for fd in self.fds:
+        for fd in (*self.fds, *((also,) if also >= 0 else ())):
             poll.register(fd, select.POLLIN)
         most = self.patience(patience)
         poll.poll(None if most is None else min(most, 1e6) * 1000 + 1)

@@ -7,6 +7,7 @@ import time
 
 from outlast.errors import BadInput, named
 from outlast.notices import words
+from outlast.notices.leave import Leave
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,15 +67,15 @@ class Subscription:
             self._claimed.pop(number, None)
         return self._claims.acknowledge(numbers)
 
-    def wait(self, timeout: float | None = None) -> list[Notice]:
-        """Claim what there is to tell; if that is nothing, wait until there is, by event."""
+    def wait(self, timeout: float | None = None, leave: Leave | None = None) -> list[Notice]:
+        """Claim what there is to tell; if that is nothing, wait until there is (or `leave` is set), by event."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             taken = self.take()
             left = None if deadline is None else deadline - time.monotonic()
-            if taken or (left is not None and left <= 0):
+            if taken or (left is not None and left <= 0) or (leave is not None and leave.is_set):
                 return taken
-            self.listening.wait(left)
+            self.listening.wait(left, leave.fd if leave is not None else -1)
 
     @property
     def listening(self) -> HouseWatch:
@@ -128,34 +129,37 @@ def subscriber_name(name: object) -> str:
 
 
 class Calling:
-    """A callback for notices, in a thread. What it raises leaves the notice to come again later."""
+    """A callback for notices, in a thread. If it raises something, the thread ends, and the notice comes again."""
 
     def __init__(self, opened: Callable[[], Subscription], callback: Callable[[Notice], object]) -> None:
         self._opened, self._callback = opened, callback
-        self._over = threading.Event()
+        self._over = Leave()
         self._thread = threading.Thread(target=self._run, name="outlast-notices", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         with self._opened() as subscription:
-            while not self._over.is_set():
-                for notice in subscription.wait(_LOOK_WHETHER_OVER_S):
-                    if self._over.is_set():
+            while not self._over.is_set:
+                for notice in subscription.wait(leave=self._over):
+                    if self._over.is_set:
                         return
                     self._callback(notice)
                     subscription.acknowledge(notice)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still calls: not after a call that raised something."""
+        return self._thread.is_alive()
 
     def close(self) -> None:
         """Call no more; a call that is under way is waited for."""
         self._over.set()
         if threading.current_thread() is not self._thread:
             self._thread.join()
+            self._over.close()
 
     def __enter__(self) -> Calling:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-_LOOK_WHETHER_OVER_S = 0.5

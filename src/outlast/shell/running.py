@@ -262,7 +262,7 @@ class Running(Acting):
             if keeps and not self._state:
                 self._begin_own_state()
             place = Place(self.sessions, self._state, keeps) if self._state else None
-            environ = dict(os.environ)
+            environ = {**os.environ, **self.trace()} if self.trace else dict(os.environ)
             secret = self._showing.notice(environ)
             return prepare(grant, self.settings, environ, place, self.executor.registry.home.path, secret)
         except OSError as error:

@@ -46,7 +46,7 @@ class Telling:
             "status": reply.data.get("status"),
             "failed": reply.error,
             "elapsed_ms": round(took * 1000),
-            "trace": os.environ.get("TRACEPARENT", ""),
+            "trace": (self._shell.trace or dict)().get("TRACEPARENT") or os.environ.get("TRACEPARENT", ""),
         }
         self._shell.board.called(self._shell.session, facts)
 
