@@ -123,7 +123,7 @@ class Board:
 
     def called(self, session: str, facts: Mapping[str, Any]) -> None:
         """A tool was called."""
-        self.outbox.put([], [Happened(None, TOOL_CALL, session, time.time(), facts)])
+        self.outbox.add(Happened(None, TOOL_CALL, session, time.time(), facts))
 
 
 _ALWAYS = (

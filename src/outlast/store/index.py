@@ -306,9 +306,9 @@ class Index:
 
     def set_untold(self, task_ids: Iterable[str], untold: int) -> None:
         """Note whether there is something to be told of them."""
-        rows = [(untold, task_id) for task_id in task_ids]
-        if rows:
-            self._note("UPDATE tasks SET untold = ? WHERE id = ?", *rows)
+        ids = list(task_ids)
+        if ids:  # in one statement, which is one transaction
+            self._note(f"UPDATE tasks SET untold = ? WHERE id IN ({', '.join('?' * len(ids))})", (untold, *ids))
 
     def is_untold(self, task_id: str) -> bool:
         """Whether somebody may have to be told of a task; also if that is not known."""

@@ -32,7 +32,7 @@ EVERYBODY = ""  # as a session: the operator's, who is told of every task
 VERSION = 1
 _FILE = "outbox.sqlite"
 _BUSY_S = 30.0
-_WAL_PAGES = 200
+_WAL_PAGES = 1000  # of 4 KiB; then they go into the file itself, and that waits for the disk
 EVENTS_AT_MOST = 100_000
 _SCHEMA = (
     """CREATE TABLE notices (
@@ -50,8 +50,9 @@ _SCHEMA = (
     ) WITHOUT ROWID""",
     """CREATE TABLE events (
         number INTEGER PRIMARY KEY AUTOINCREMENT, task TEXT, type TEXT NOT NULL, session TEXT NOT NULL,
-        at REAL NOT NULL, facts TEXT NOT NULL, UNIQUE (task, type)  -- a call of a tool has no task here: NULL
+        at REAL NOT NULL, facts TEXT NOT NULL
     )""",
+    "CREATE UNIQUE INDEX once ON events (task, type) WHERE task IS NOT NULL",  # a call of a tool has no task here
     # How far a task's output was looked through for its patterns, and what is held back.
     "CREATE TABLE scans (task TEXT PRIMARY KEY, state TEXT NOT NULL) WITHOUT ROWID",
 )
@@ -177,6 +178,12 @@ class Outbox:
             return new
 
         return self.at_once(put)
+
+    def add(self, one: Happened) -> None:
+        """Put in an event that has no task: nobody else does. One statement, because somebody waits."""
+        query = "INSERT INTO events (task, type, session, at, facts) VALUES (NULL, ?, ?, ?, ?)"
+        with self._one_at_a_time:
+            self._db.execute(query, (one.type, one.session, one.at, json.dumps(dict(one.facts))))
 
     def scan_of(self, task: str) -> str:
         """How far a task was looked through, as `move_scan` left it; empty: not at all."""
