@@ -23,7 +23,7 @@ from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
     from types import TracebackType
     from typing import Any, TypeVar
@@ -327,6 +327,32 @@ class AsyncShell:
                     await changed(subscription.listening)
         finally:
             await asyncio.shield(asyncio.to_thread(subscription.close))
+
+    async def latest_notices(self, most: int = 100) -> Sequence[Notice]:
+        """As `Shell.notices`."""
+        return await asyncio.to_thread(self._shell.notices, most)
+
+    async def new_notices(self) -> AsyncIterator[Notice]:
+        """Notices that come from now on, for ever, whoever else is told of them: nothing is claimed."""
+        from outlast.notices.loop import changed
+
+        board = self._shell.new_board()
+        watch = board.watch()
+        try:
+            await asyncio.to_thread(board.gather)
+            last = board.outbox.last_notice()
+            while True:
+                watch.arm()
+                watch.found(await asyncio.to_thread(board.gather))
+                new = await asyncio.to_thread(board.behind, last)
+                for notice in new:
+                    last = notice.number
+                    yield notice
+                if not new:
+                    await changed(watch)
+        finally:
+            watch.close()
+            board.close()
 
     async def events(self, *, after: int | None = 0, follow: bool = False) -> AsyncIterator[Event]:
         """As `Shell.events`."""

@@ -90,6 +90,10 @@ class Board:
     def newest(self, most: int) -> list[Notice]:
         return [self.shown(one) for one in self.outbox.newest(self.session, most)]
 
+    def behind(self, number: int) -> list[Notice]:
+        """The notices behind that number, in order."""
+        return [self.shown(one) for one in self.outbox.behind(self.session, number)]
+
     def verify(self, said: str) -> Notice | None:
         """The notice that somebody quotes, if it is genuine: its number, its code and, if given, its text fit."""
         found = parsed(said)

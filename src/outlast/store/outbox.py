@@ -219,6 +219,14 @@ class Outbox:
         query = f"SELECT {_COLUMNS} FROM notices WHERE {_REACHED} ORDER BY number DESC LIMIT ?"
         return [_stored(row) for row in reversed(self.found(query, session, session, most))]
 
+    def behind(self, session: str, number: int) -> list[Stored]:
+        """The notices behind that number, in order."""
+        query = f"SELECT {_COLUMNS} FROM notices WHERE number > ? AND {_REACHED} ORDER BY number"
+        return [_stored(row) for row in self.found(query, number, session, session)]
+
+    def last_notice(self) -> int:
+        return int(self.found("SELECT coalesce(max(number), 0) FROM notices")[0][0])
+
     def events(self, session: str, after: int = 0, most: int = -1) -> list[Stored]:
         """What happened behind that number, in order."""
         query = (
