@@ -39,7 +39,11 @@ def strangers(modules: set[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [["ps"], ["ps", "--all", "--json"], ["tasks"], ["show", "ID"], ["wait", "ID"], ["logs", "ID"]]
+    "words",
+    [
+        *(["ps"], ["ps", "--all", "--json"], ["tasks"], ["show", "ID"], ["wait", "ID"], ["logs", "ID"]),
+        *(["notices"], ["brief"], ["events", "--json"]),
+    ],
 )
 def test_looking_loads_nothing_heavy(cli: Cli, words: list[str]) -> None:
     task_id = ran(cli, "echo hi")["task_id"]

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from outlast import Shell
+from outlast.store.outbox import Outbox
 from tests.conftest import eventually
 from tests.notices.chaos import contradictions
 
@@ -91,6 +94,24 @@ def test_what_was_removed_before_anybody_listened_is_still_told(shell: Shell) ->
         assert subscription.take() == []
 
 
+def test_a_full_disk_does_not_keep_a_task_from_being_removed(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = shell.start("exit 7")
+    shell.wait(task.task_id, timeout=30)
+    put, tried = Outbox.put, []
+
+    def refused(self: Outbox, *what: Any) -> int:
+        tried.append(what)
+        if os.path.isdir(os.path.dirname(task.output_file)):
+            raise sqlite3.OperationalError("database or disk is full")
+        return put(self, *what)
+
+    monkeypatch.setattr(Outbox, "put", refused)
+    eventually(lambda: shell.clean(all_finished=True) == 1)
+    assert len(tried) == 2
+    with shell.subscribe("me") as subscription:
+        assert [one.task_id for one in subscription.take()] == [task.task_id]
+
+
 def test_what_is_given_back_comes_again_with_its_number(shell: Shell) -> None:
     for _ in range(3):
         shell.wait(shell.start("true").task_id, timeout=30)
@@ -160,6 +181,8 @@ def test_a_lost_task_is_told_of_at_once(shell: Shell) -> None:
             process.send(who, 19)  # both stopped, so that neither replaces the other
         for who in (guards.supervisor, guards.keeper):
             process.send(who, 9)
+        died = time.monotonic()
         (notice,) = subscription.wait(30)
+        assert time.monotonic() - died < 15  # nobody rang for it
         assert notice.facts["reason"] == "lost"
     process.send(guards.command, 9)

@@ -8,6 +8,7 @@ command pays nothing, no process has to live for it, and nothing is lost while n
 from __future__ import annotations
 
 import os
+import sqlite3
 import time
 
 from outlast.errors import DamagedTask, OutlastError, UnknownTask
@@ -143,16 +144,32 @@ def _glance(directory: str, launch: Launch) -> tuple[Task, Launch, Status]:
     return task, launch, status
 
 
-def gather_before_removal(registry: Registry, task_id: str) -> None:
-    """A task is about to be removed: what nobody has been told of it stays in the outbox."""
+def gather_before_removal(registry: Registry, task_id: str) -> Callable[[], object] | None:
+    """A task is about to be removed: what nobody has been told of it stays in the outbox.
+
+    On a full disk that works only when the task is gone: then what is returned does it.
+    """
     seen = look(registry, task_id)
     if seen is None or not is_told(seen):
-        return
-    outbox = Outbox(registry.home.path)
+        return None
+    notices, events = list(ended(seen)), list(happened(seen))
+
+    def put() -> None:
+        outbox = Outbox(registry.home.path)
+        try:
+            outbox.put(notices, events)
+        finally:
+            outbox.close()
+
+    return None if _done(put) else lambda: _done(put)
+
+
+def _done(put: Callable[[], None]) -> bool:
     try:
-        outbox.put(ended(seen), happened(seen))
-    finally:
-        outbox.close()
+        put()
+    except (OSError, OutlastError, sqlite3.Error):
+        return False
+    return True
 
 
 def is_told(seen: Seen) -> bool:

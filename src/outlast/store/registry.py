@@ -332,10 +332,11 @@ class Registry:
             if isinstance(error, OSError) and not is_damage(error):
                 raise trouble(directory, error) from None
             # Not a whole task: remove what there is.
+        later = None
         if self.index.is_untold(task_id):
             from outlast.store.gathering import gather_before_removal  # hardly any task that is removed
 
-            gather_before_removal(self, task_id)
+            later = gather_before_removal(self, task_id)
         # Renamed first: nobody ever sees half a task.
         aside = os.path.join(self.home.staging, f"{task_id}.{token()}")
         try:
@@ -345,6 +346,8 @@ class Registry:
         finally:
             self.index.forget(task_id)
         _remove_tree(aside)
+        if later is not None:
+            later()
         return True
 
     def prune(self, older_than_s: float, most: int = PRUNE_AT_ONCE, session: str | None = None) -> int:

@@ -276,7 +276,9 @@ class Supervisor:
         for pump in self._pumps.values():
             pump.rehearse()
         self._pipes(Exited(0), True)
+        self._is_unheard()
         self._bell.ring()
+        bell.ring_house()
         json.dumps({"pid": self.post.command.pid, "started": self.post.started})
         self._patience_ms()
         self._wake.clear()
@@ -407,13 +409,20 @@ class Supervisor:
         settling = self._hold_session()
         pipes = self._pipes(outcome, self.post.terms.stages)
         value = {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes}
-        if self.post.place < 0 and not is_held("."):
-            value["unheard"] = True  # a foreground task whose caller died: somebody else is to be told
+        if self._is_unheard():
+            value["unheard"] = True  # somebody else is to be told
         record.write("outcome", {**value, **confine.what_the_kernel_did(self.post.around, self.post.task_id)})
         self._tell_caller()
         self._bell.ring()
         bell.ring_house()
         self._settle_session(settling)
+
+    def _is_unheard(self) -> bool:
+        """Whether this is a foreground task whose caller is not there any more."""
+        try:
+            return self.post.place < 0 and not is_held(".")
+        except OSError:
+            return False
 
     def _hold_session(self) -> sessionfile.Settling | None:
         """Before the end is known: whoever learns of it and goes on in the session waits for its state."""
