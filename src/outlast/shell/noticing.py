@@ -32,11 +32,12 @@ class Noticing(Running):
             self._board = self.new_board()
         return self._board
 
-    def new_board(self) -> Board:
-        """One of its own, for another thread."""
+    def new_board(self, scope: str = "") -> Board:
+        """One of its own, for another thread; as this shell sees it, or for one session."""
         from outlast.notices.board import Board
 
-        return Board(self.executor.registry, self._scope, lambda: self.mask, self.settings.notice_days * 86400)
+        seen = scope or self._scope
+        return Board(self.executor.registry, seen, lambda: self.mask, self.settings.notice_days * 86400)
 
     def close(self) -> None:
         """Let go of everything. Tasks go on."""
@@ -87,12 +88,11 @@ class Noticing(Running):
         from outlast.notices.subscription import Subscription
 
         running = [task for task in self.list(session=self.session) if not task.finished]
-        with Subscription(self.board, f"{_BRIEF} {self.session}") as subscription:
+        with Subscription(self.new_board(self.session), _BRIEF, close_board=True) as subscription:
             ended = []
             while taken := subscription.take():
                 ended += taken
-            own = [one for one in ended if one.session == self.session]
-            text = words.brief(running, own, self.settings.notice_chars)
+            text = words.brief(running, ended, self.settings.notice_chars)
             if ended:
                 subscription.acknowledge()
         return text

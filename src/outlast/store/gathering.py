@@ -14,7 +14,7 @@ import time
 from outlast.errors import DamagedTask, OutlastError, UnknownTask
 from outlast.frozen import frozen
 from outlast.model import Ended, Lost, Pending, Running
-from outlast.store import sessionfile, view
+from outlast.store import launchfile, sessionfile, view
 from outlast.store.outbox import Found, Happened, Outbox
 
 TYPE_CHECKING = False
@@ -200,7 +200,7 @@ def happened(seen: Seen) -> Iterator[Happened]:
     """Everything that has happened to a task so far."""
     task, facts = seen.task, {**facts_of(seen.task), "trace": seen.launch.trace, "background": is_told(seen)}
     if seen.launch.after or isinstance(seen.status, Pending) or task.pid is None:
-        created = _created(seen.directory)
+        created = launchfile.made_at(seen.directory)
         yield Happened(task.task_id, QUEUED, task.session, created, {**facts, "status": "pending", **_NOT_YET})
     if task.pid is not None:
         yield Happened(task.task_id, STARTED, task.session, task.started_at, {**facts, "status": "running", **_NOT_YET})
@@ -208,10 +208,6 @@ def happened(seen: Seen) -> Iterator[Happened]:
         yield Happened(task.task_id, MOVED, task.session, moved, {**facts, "status": "running", **_NOT_YET})
     if isinstance(seen.status, (Ended, Lost)):
         yield Happened(task.task_id, OVER, task.session, task.ended_at or time.time(), facts)
-
-
-def _created(directory: str) -> float:
-    return os.stat(os.path.join(directory, "command")).st_mtime
 
 
 _NOT_YET: dict[str, Any] = {
