@@ -60,6 +60,18 @@ def test_a_reply_carries_them_once(place: str, mode: str) -> None:
     play(scene())
 
 
+def test_the_next_server_does_not_repeat_what_the_last_one_told(place: str) -> None:
+    async def scene() -> None:
+        async with connected(place) as client:
+            task_id = await ended(client, place)
+            assert f'{task_id} ("read go; exit 3")' in (await said(client, "echo hi"))[0]
+        async with connected(place) as client:
+            assert task_id in await read(client)  # it is the same session
+            assert "[outlast notice" not in (await said(client, "echo hi"))[0]
+
+    play(scene())
+
+
 def test_a_handshake_client_is_told_that_there_is_one(place: str) -> None:
     updated: list[str] = []
 

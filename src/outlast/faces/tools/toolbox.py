@@ -99,8 +99,12 @@ class Toolbox:
 
     def close(self) -> None:
         """Let go of the shell. Tasks go on."""
-        self._telling.close()
+        self.say_goodbye()
         self.shell.close()
+
+    def say_goodbye(self) -> None:
+        """No more calls will come, and the replies have arrived: for those who close the shell themselves."""
+        self._telling.close()
 
     # --- what there is -------------------------------------------------------------------
 
