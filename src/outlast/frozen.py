@@ -25,6 +25,9 @@ else:
         wanted = frozenset(names)
 
         def __init__(self, *args, **given):
+            if not given and len(args) == len(names):
+                self.__dict__.update(zip(names, args, strict=True))
+                return
             if args:
                 if not given.keys().isdisjoint(names[: len(args)]):
                     raise TypeError(f"{cls.__name__}() was given a value twice")

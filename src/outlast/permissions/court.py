@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 
 from outlast.permissions import builtins, git
 from outlast.permissions.interpreters import reads_program
 from outlast.permissions.judge import Known, Part, Rules, Verdict
 from outlast.permissions.options import offences, spelled
-from outlast.permissions.patterns import UNKNOWN, compiled, could_match, matches
+from outlast.permissions.patterns import UNKNOWN, Index
 from outlast.permissions.quoting import quoted
 from outlast.permissions.scan import DEEPEST
 from outlast.permissions.secondopinion import bash_reads, disagreement
@@ -54,15 +55,17 @@ class Court:
     def __init__(self, rules: Rules, known: Known) -> None:
         self.rules = rules
         self.known = known
-        self.allow = [compiled(pattern) for pattern in rules.allow]
-        self.deny = [compiled(pattern) for pattern in rules.deny]
+        self.allow = Index(rules.allow)
+        self.deny = Index(rules.deny)
         self.lenient = rules.otherwise == "allow"
         self.parts: list[Part] = []
         self.texts: list[Text] = []
         self.depth = 0
         self.inside = ""
         self.budget = _MOST_WORK
-        self.seen: dict[tuple[str, bool], Part] = {}  # plain commands that were judged before
+        # What was said of a command, by how it is written and where it stands.
+        self.seen: dict[tuple[str, bool, int, str], list[Part]] = {}
+        self.suspected: dict[tuple[str, bool, int, str], list[Part]] = {}
 
     # --- what is said about a part -------------------------------------------------------------
 
@@ -119,7 +122,8 @@ class Court:
             self.doubt("", f"{shell} may read it in another way than bash", hides=False)
         outer = (self.depth, self.inside)
         items: list[Command | Problem] = [*text.commands, *text.problems]
-        for item in sorted(items, key=lambda one: one.at):
+        items.sort(key=attrgetter("at"))
+        for item in items:
             self.depth, self.inside = item.depth, item.inside
             if isinstance(item, Command):
                 self.command(item)
@@ -142,10 +146,13 @@ class Court:
     # --- simple commands ---------------------------------------------------------------------------
 
     def command(self, command: Command) -> None:
+        # Long lists hold the same command again and again.
+        written = (command.source, command.fed, self.depth, self.inside)
+        if command.source and (said := self.seen.get(written)):
+            self.parts += said
+            return
         before = len(self.parts)
         text = shown(command.words)
-        if self._again(text, command):
-            return
         if command.words:
             self.simple(command.words, text, command.bodies, command.fed)
         for one in command.assignments:
@@ -154,19 +161,8 @@ class Court:
             self.redirection(redirection, text)
         if len(self.parts) == before and (command.assignments or command.redirections):
             self.say("allow", text, "it needs no rule")
-        if len(self.parts) == before + 1 and _is_plain(command):
-            self.seen[text, command.fed] = self.parts[-1]
-
-    def _again(self, text: str, command: Command) -> bool:
-        """The same command once more, as in a long list of them."""
-        part = self.seen.get((text, command.fed))
-        if part is None or not _is_plain(command):
-            return False
-        if part.depth == self.depth and part.inside == self.inside:
-            self.parts.append(part)
-        else:
-            self.say(part.verdict, text, part.why, part.rule)
-        return True
+        if command.source:
+            self.seen[written] = self.parts[before:]
 
     def assignment(self, assignment: Assignment, text: str) -> None:
         name = assignment.name
@@ -228,8 +224,10 @@ class Court:
 
     def _suspect(self, code: Code, label: str) -> None:
         """A text that may be run: only what is denied in it counts."""
-        before, texts = len(self.parts), len(self.texts)
+        before, texts, seen = len(self.parts), len(self.texts), self.seen
+        self.seen = self.suspected  # apart: what is said here is not followed by a second opinion on the texts inside
         self.enclosed(code, label)
+        self.seen = seen
         del self.texts[texts:]
         self.parts[before:] = [part for part in self.parts[before:] if part.verdict == "deny"]
         self._spend(0)  # asks if it was too much
@@ -255,10 +253,9 @@ class Court:
 
     def denied(self, words: list[Word], text: str) -> bool:
         for candidate in _deny_candidates(words):
-            for pattern in self.deny:
-                if matches(pattern, candidate):
-                    self.say("deny", text, f"denied by {pattern.text}", pattern.text)
-                    return True
+            for pattern in self.deny.matching(candidate):
+                self.say("deny", text, f"denied by {pattern.text}", pattern.text)
+                return True
         if self.rules.hazard and (why := self.rules.hazard(tuple(map(_expected, words)))):
             self.say("deny", text, why)
             return True
@@ -304,8 +301,7 @@ class Court:
 
     def _may_be_denied(self, words: list[Word]) -> bool:
         open_ended = [words[0], *map(_open_ended, words[1:])]
-        candidates = _deny_candidates(open_ended)
-        return any(could_match(pattern, candidate) for candidate in candidates for pattern in self.deny)
+        return any(map(self.deny.could_match, _deny_candidates(open_ended)))
 
     def _redefined(self, name: str) -> str:
         known = self.known
@@ -321,8 +317,7 @@ class Court:
         return f"the session has set {steering[0]}" if steering else ""
 
     def _by_rule(self, words: list[Word], text: str) -> None:
-        candidate = canonical(words)
-        fitting = [pattern for pattern in self.allow if matches(pattern, candidate)]
+        fitting = list(self.allow.matching(canonical(words)))
         if not fitting:
             why = "no rule forbids it" if self.lenient else "no rule allows it"
             self.say(self.rules.otherwise, text, why)
@@ -342,13 +337,6 @@ def _open_ended(word: Word) -> Word:
     changed = Word(word.lead.rstrip("~") + UNKNOWN, word.at, word.end)
     changed.unknown = True
     return changed
-
-
-def _is_plain(command: Command) -> bool:
-    """Whether its text says all: nothing in it is expanded, set or redirected."""
-    if command.assignments or command.redirections:
-        return False
-    return not any(word.unknown or word.glob for word in command.words)
 
 
 def _is_plain_name(name: str) -> bool:

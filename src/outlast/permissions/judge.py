@@ -77,7 +77,7 @@ def judge(line: str, rules: Rules, known: Known = UNCHANGED, *, shell: str = "ba
     else:
         court.hear(line, shell)
     parts = tuple(court.parts)
-    verdict: Verdict = max((part.verdict for part in parts), key=_RANK.index, default="allow")
+    verdict: Verdict = max({part.verdict for part in parts}, key=_RANK.index, default="allow")
     if verdict == "allow" and not (rules.allow or rules.deny or rules.hazard) and rules.otherwise != "allow":
         verdict = rules.otherwise
     return Judgement(verdict, parts)

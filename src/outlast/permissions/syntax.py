@@ -16,6 +16,7 @@ from outlast.permissions.words import Problem, Unreadable, Word
 _RESERVED_AT = re.compile(r"(?:\[\[|[!{}]|[a-z]+)(?=[ \t\n;&|()<>]|\Z)")
 # A command of plain words and nothing else: most of them are like this, and they need no further reading.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NO_SEPARATOR = frozenset(["", "\n", ")"])
 _EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
 _NUMERIC = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge"])
 _NUMBER = re.compile(r"[-+]?[0-9]+")
@@ -59,39 +60,45 @@ class Reader(SimpleReader):
         reader = Reader(text, self.depth, self.inside, at)
         if inside != "here-document":
             reader.enter(inside)
-        reader.found = []
+        reader.plain_words = self.plain_words
         return reader
 
     # --- between commands --------------------------------------------------------------------
 
     def statements(self) -> str:
         """Commands up to what closes them, which stays unread: a parenthesis, `;;` or a reserved word."""
+        text = self.text
         while True:
+            if not self.documents and self.listed():
+                self._next_in_pipeline()
+                self._rest_of_pipeline()
+                self._separator()
+                continue
             self.lines()
-            char = self.peek()
+            char = text[self.at : self.at + 1]
             if not char or char == ")":
                 return char
-            if char == ";" and self.peek(2) in (";;", ";&"):
+            if char == ";" and text.startswith((";;", ";&"), self.at):
                 return ";;"
             if not self.plain(fed=False):
                 if (word := self.reserved()) in CLOSING:
                     return word
                 self._pipeline()
-            elif self.peek() == "|" and self.peek(2) != "||":
+            else:
                 self._rest_of_pipeline()
             self._separator()
 
     def _separator(self) -> None:
         self.blanks()
-        char = self.peek()
-        if char in ("", "\n", ")") or (char == ";" and self.peek(2) in (";;", ";&")):
+        text = self.text
+        char = text[self.at : self.at + 1]
+        if char in _NO_SEPARATOR or (char == ";" and text.startswith((";;", ";&"), self.at)):
             return
         if char not in ";&|":
             if self.reserved() in CLOSING:
                 return  # behind a compound command no separator is needed: `if (ls) then`
             raise Unreadable(f"{char} stands where a command should have ended")
-        length = 2 if self.peek(2) in ("&&", "||") else 1
-        self.at += length
+        self.at += 2 if text.startswith(("&&", "||"), self.at) else 1
         self.not_continued()
 
     def reserved(self) -> str:
@@ -117,16 +124,19 @@ class Reader(SimpleReader):
     def _rest_of_pipeline(self) -> None:
         while True:
             self.blanks()
-            if self.peek() != "|" or self.peek(2) == "||":
+            if not self.text.startswith("|", self.at) or self.text.startswith("||", self.at):
                 return
-            if self.peek(2) == "|&":
+            if self.text.startswith("|&", self.at):
                 self.bashisms = True
                 self.at += 1
             self.at += 1
             self.not_continued()
-            self.lines()
-            if not self.plain(fed=True):
-                self._command(fed=True)
+            self._next_in_pipeline()
+
+    def _next_in_pipeline(self) -> None:
+        self.lines()
+        if not self.plain(fed=True):
+            self._command(fed=True)
 
     def _before(self) -> None:
         """`!` and `time`, which stand before a pipeline."""
