@@ -28,6 +28,7 @@ _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
 _MOST_SUFFIXES = 64
 _AT_HOME = re.compile(r"(?:\$HOME|\$\{HOME(?::?\?[^}]*)?\}|/home/\$(?:USER|\{USER\}))(?:/[^$`]*)?")
 _MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
+_MOST_COMMANDS = 10_000  # in a line that is allowed: all are judged, but two more readers take long over so many
 _BOTH = frozenset(["bash", "sh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "/bin/dash", "ash"])
 
 
@@ -94,6 +95,9 @@ class Court:
 
     def last_word(self) -> None:
         """Nothing stands against it: the other readers are heard."""
+        if sum(len(text.commands) for text in self.texts) > _MOST_COMMANDS:
+            self.ask("", f"it has more than {_MOST_COMMANDS} commands")
+            return
         for text in self.texts:
             if _PLAIN_WORDS.fullmatch(text.source):
                 continue  # words and blanks: there is nothing to read in another way

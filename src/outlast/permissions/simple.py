@@ -23,12 +23,14 @@ _LISTED = re.compile(
 )
 _NEXT_WORD = re.compile(r"[ \t]*+([A-Za-z0-9_./:,+@%^=-]++)(?=[ \t\n;|)]|&(?!>)|\Z)")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
+_EXPANDS = re.compile(r"[\\$`]")
 _DOCUMENTS = ("<<", "<<-")
 _ENDS_COMMAND = frozenset(["", "\n", ";", "|", ")"])
 _BLANK_OR_COMMENT = frozenset(" \t\\#")
 _EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
 CLOSING = frozenset(["then", "elif", "else", "fi", "do", "done", "esac", "}"])
 RESERVED = CLOSING | names("if while until for case select function { [[ ! time coproc in")
+_MOST_STAGES = 3000  # bash itself reads about 3,300, and tree-sitter takes long over them
 _DECLARING = frozenset(["declare", "typeset", "local", "export", "readonly"])
 
 
@@ -100,7 +102,7 @@ class SimpleReader(WordReader):
             begin = self.at
             line = self._line(joined=not raw)
             if (line.lstrip("\t") if tabs else line) == delimiter:
-                if not raw:
+                if not raw and _EXPANDS.search(self.text, start, begin):
                     self._within(self.text[start:begin], "here-document", start, document=True)
                 return self.text[start:begin]
         raise Unreadable(f"the here-document up to {delimiter} is not closed")
@@ -134,14 +136,21 @@ class SimpleReader(WordReader):
         self.at = match.end()
         return True
 
-    def listed(self) -> bool:
-        """Plain commands with what separates them, as many as follow each other; whether a pipe is open behind them."""
-        text, at, fed = self.text, self.at, False
+    def listed(self) -> int:
+        """Plain commands with what separates them, as many as there are; how many feed a pipe that is open behind them."""
+        text, at, stages = self.text, self.at, 0
         while (match := _LISTED.match(text, at)) and match[2] not in RESERVED:
-            self._found_plain(match[1], match.start(1), fed)
-            at, fed = match.end(), match[3] is not None
+            self._found_plain(match[1], match.start(1), stages > 0)
+            at = match.end()
+            stages = self.piped(stages) if match[3] else 0
         self.at = at
-        return fed
+        return stages
+
+    def piped(self, stages: int) -> int:
+        """One more command feeds a pipe."""
+        if stages == _MOST_STAGES:
+            self.problem(f"a pipeline has more than {_MOST_STAGES} commands", hides=True)
+        return stages + 1
 
     def _found_plain(self, source: str, at: int, fed: bool) -> None:
         # Those that are written alike share their words: nobody asks a plain word for its place.

@@ -16,6 +16,8 @@ from outlast.permissions.words import Problem, Unreadable, Word
 _RESERVED_AT = re.compile(r"(?:\[\[|[!{}]|[a-z]+)(?=[ \t\n;&|()<>]|\Z)")
 # A command of plain words and nothing else: most of them are like this, and they need no further reading.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LONGEST_CONDITION = 1000  # words between [[ and ]]: over more of them tree-sitter takes long
+_ENDS_COMPOUND = frozenset(["", "\n", ")", ";", "|"])
 _NO_SEPARATOR = frozenset(["", "\n", ")"])
 _EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
 _NUMERIC = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge"])
@@ -69,9 +71,9 @@ class Reader(SimpleReader):
         """Commands up to what closes them, which stays unread: a parenthesis, `;;` or a reserved word."""
         text = self.text
         while True:
-            if not self.documents and self.listed():
+            if not self.documents and (stages := self.listed()):
                 self._next_in_pipeline()
-                self._rest_of_pipeline()
+                self._rest_of_pipeline(stages)
                 self._separator()
                 continue
             self.lines()
@@ -121,7 +123,7 @@ class Reader(SimpleReader):
         self._command(fed=False)
         self._rest_of_pipeline()
 
-    def _rest_of_pipeline(self) -> None:
+    def _rest_of_pipeline(self, stages: int = 0) -> None:
         while True:
             self.blanks()
             if not self.text.startswith("|", self.at) or self.text.startswith("||", self.at):
@@ -131,6 +133,7 @@ class Reader(SimpleReader):
                 self.at += 1
             self.at += 1
             self.not_continued()
+            stages = self.piped(stages)
             self._next_in_pipeline()
 
     def _next_in_pipeline(self) -> None:
@@ -177,6 +180,8 @@ class Reader(SimpleReader):
             self._after_compound(fed)
 
     def _after_compound(self, fed: bool) -> None:
+        if self.text[self.at : self.at + 1] in _ENDS_COMPOUND:
+            return
         command = Command(self.base + self.at, self.depth, self.inside, fed)
         while True:
             self.blanks()
@@ -320,6 +325,8 @@ class Reader(SimpleReader):
             # On the right side of these, parentheses belong to a pattern.
             loose = word.text in ("=~", "==", "=", "!=") and not word.quoted
             words.append(word)
+        if len(words) > _LONGEST_CONDITION:
+            self.problem(f"a condition has more than {_LONGEST_CONDITION} words", hides=True)
         self._judge_condition(words)
 
     def _judge_condition(self, words: list[Word]) -> None:
