@@ -22,6 +22,7 @@ from outlast.permissions.wrapping import Code, Run, Wrapped, base
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@%^= -]*")
+_UNSEEN = re.compile(r"[\s\x00-\x1f]")
 _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
@@ -321,7 +322,7 @@ class Court:
         return f"the session has set {steering[0]}" if steering else ""
 
     def _by_rule(self, words: list[Word], text: str) -> None:
-        fitting = list(self.allow.matching(canonical(words)))
+        fitting = self.allow.matching(canonical(words))
         if not fitting:
             why = "no rule forbids it" if self.lenient else "no rule allows it"
             self.say(self.rules.otherwise, text, why)
@@ -349,7 +350,7 @@ def _is_plain_name(name: str) -> bool:
         and bool(name)
         and not name.startswith("%")
         and "!" not in name
-        and not re.search(r"[\s\x00-\x1f]", name)
+        and not _UNSEEN.search(name)
     )
 
 

@@ -37,7 +37,7 @@ def hazard(home: str) -> Callable[[tuple[str | None, ...]], str | None]:
     homes = frozenset({_normal(home)} if home not in ("", "/") else ())
 
     def look(words: tuple[str | None, ...]) -> str | None:
-        name = os.path.basename(words[0]) if words and words[0] else ""
+        name = words[0].rpartition("/")[2] if words and words[0] else ""
         if name.startswith("mkfs"):
             return "it makes a new file system over what is there"
         found = _HAZARDS.get(name)

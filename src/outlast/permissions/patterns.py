@@ -9,10 +9,6 @@ from __future__ import annotations
 
 from outlast.frozen import frozen
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 UNKNOWN = "\0"  # in no command line: a line with NUL is not judged any further
 
 
@@ -68,10 +64,10 @@ class Index:
     def _beginning(self, words: list[str | None], wanted: str) -> list[Pattern]:
         return [one for one, word in zip(self.patterns, words, strict=True) if word is None or word == wanted]
 
-    def matching(self, text: str) -> Iterator[Pattern]:
+    def matching(self, text: str) -> list[Pattern]:
         """Those that match, in their order."""
         candidates = self._by_word.get(text.partition(" ")[0], self._open)
-        return (pattern for pattern in candidates if matches(pattern, text))
+        return [pattern for pattern in candidates if matches(pattern, text)] if candidates else []
 
     def could_match(self, text: str) -> bool:
         """Whether a text with unknown parts might turn out to match any of them."""

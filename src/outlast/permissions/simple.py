@@ -23,6 +23,7 @@ _LISTED = re.compile(
 )
 _NEXT_WORD = re.compile(r"[ \t]*+([A-Za-z0-9_./:,+@%^=-]++)(?=[ \t\n;|)]|&(?!>)|\Z)")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
+_REDIRECTS = frozenset("<>&{0123456789")
 _EXPANDS = re.compile(r"[\\$`]")
 _DOCUMENTS = ("<<", "<<-")
 _ENDS_COMMAND = frozenset(["", "\n", ";", "|", ")"])
@@ -174,14 +175,18 @@ class SimpleReader(WordReader):
                 words.append(Word(match[1], match.start(1), match.end()))
                 self.at = match.end()
                 continue
-            self.blanks()
             char = text[self.at : self.at + 1]
+            if char in _BLANK_OR_COMMENT:
+                self.blanks()
+                char = text[self.at : self.at + 1]
             if char in _ENDS_COMMAND or (char == "&" and not text.startswith("&>", self.at)):
                 break
             if char == "(":
                 if self._opens(command):
                     return
-            elif not (self.redirection(command) or self._assignment(command)):
+            elif char in _REDIRECTS and self.redirection(command):
+                continue
+            elif words or not self._assignment(command):
                 words.append(self._next_word(command))
         if self.at == start:
             raise Unreadable(f"{self.peek()} stands where a command should begin")
@@ -195,6 +200,8 @@ class SimpleReader(WordReader):
         word = self.word()
         if self.at == start:
             raise Unreadable(f"{self.peek()} stands where a word should be")
+        if command.words and not self.documents:
+            return word
         source = self.text[start : self.at]
         if self.documents and "\n" in source:
             raise Unreadable("a here-document begins inside a word")
@@ -227,8 +234,6 @@ class SimpleReader(WordReader):
         del self.found[at]
 
     def _assignment(self, command: Command) -> bool:
-        if command.words:
-            return False
         match = _ASSIGNMENT.match(self.text, self.at)
         if match:
             self.at = match.end()

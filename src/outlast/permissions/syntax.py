@@ -17,6 +17,7 @@ _RESERVED_AT = re.compile(r"(?:\[\[|[!{}]|[a-z]+)(?=[ \t\n;&|()<>]|\Z)")
 # A command of plain words and nothing else: most of them are like this, and they need no further reading.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST_CONDITION = 1000  # words between [[ and ]]: over more of them tree-sitter takes long
+_BETWEEN = frozenset(" \t\n\\#")
 _ENDS_COMPOUND = frozenset(["", "\n", ")", ";", "|"])
 _NO_SEPARATOR = frozenset(["", "\n", ")"])
 _EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
@@ -56,7 +57,7 @@ def read(source: str, depth: int = 0, inside: str = "") -> Text:
 class Reader(SimpleReader):
     """Recursive descent over one text."""
 
-    found: list[object]
+    looked, stands = -1, ""  # where a reserved word was looked for last, and which one stands there
 
     def inner(self, text: str, inside: str, at: int) -> Reader:
         reader = Reader(text, self.depth, self.inside, at)
@@ -76,8 +77,10 @@ class Reader(SimpleReader):
                 self._rest_of_pipeline(stages)
                 self._separator()
                 continue
-            self.lines()
             char = text[self.at : self.at + 1]
+            if char in _BETWEEN:
+                self.lines()
+                char = text[self.at : self.at + 1]
             if not char or char == ")":
                 return char
             if char == ";" and text.startswith((";;", ";&"), self.at):
@@ -91,9 +94,11 @@ class Reader(SimpleReader):
             self._separator()
 
     def _separator(self) -> None:
-        self.blanks()
         text = self.text
         char = text[self.at : self.at + 1]
+        if char in _BETWEEN:
+            self.blanks()
+            char = text[self.at : self.at + 1]
         if char in _NO_SEPARATOR or (char == ";" and text.startswith((";;", ";&"), self.at)):
             return
         if char not in ";&|":
@@ -105,8 +110,11 @@ class Reader(SimpleReader):
 
     def reserved(self) -> str:
         """The reserved word that stands here, unread."""
-        match = _RESERVED_AT.match(self.text, self.at)
-        return match[0] if match and match[0] in RESERVED else ""
+        if self.looked != self.at:
+            match = _RESERVED_AT.match(self.text, self.at)
+            self.looked = self.at
+            self.stands = match[0] if match and match[0] in RESERVED else ""
+        return self.stands
 
     def take(self, word: str) -> None:
         if self.reserved() != word:
@@ -125,7 +133,8 @@ class Reader(SimpleReader):
 
     def _rest_of_pipeline(self, stages: int = 0) -> None:
         while True:
-            self.blanks()
+            if self.text[self.at : self.at + 1] in _BETWEEN:
+                self.blanks()
             if not self.text.startswith("|", self.at) or self.text.startswith("||", self.at):
                 return
             if self.text.startswith("|&", self.at):
