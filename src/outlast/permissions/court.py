@@ -18,10 +18,11 @@ from outlast.permissions.syntax import Text, read
 from outlast.permissions.variables import is_harmless, steers
 from outlast.permissions.words import Problem, Word
 from outlast.permissions.wrappers import LOOSE, unwrap
-from outlast.permissions.wrapping import Code, Run, Wrapped, base
+from outlast.permissions.wrapping import Code, Run, Wrapped, base, is_static
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@%^= -]*")
+_ORDINARY_NAME = re.compile(r"[A-Za-z0-9_./+-]+")
 _UNSEEN = re.compile(r"[\s\x00-\x1f]")
 _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
@@ -65,9 +66,9 @@ class Court:
         self.depth = 0
         self.inside = ""
         self.budget = _MOST_WORK
-        # What was said of a command, by how it is written and where it stands.
-        self.seen: dict[tuple[str, bool, int, str], list[Part]] = {}
-        self.suspected: dict[tuple[str, bool, int, str], list[Part]] = {}
+        # What was said of a command or a text, by how it is written and where it stands.
+        self.seen: dict[object, list[Part]] = {}
+        self.suspected: dict[object, list[Part]] = {}
 
     # --- what is said about a part -------------------------------------------------------------
 
@@ -143,10 +144,18 @@ class Court:
         if self.depth > DEEPEST:
             self.ask("", f"it is nested deeper than {DEEPEST}")
         else:
-            if not code.known:
-                self.doubt("", "the text that it runs is not known", hides=True)
-            self.text(code.text.replace(UNKNOWN, "$_"), code.shell)
+            self._enclosed(code, (code.text, code.shell, code.known, self.depth, label))
         self.depth, self.inside = outer
+
+    def _enclosed(self, code: Code, written: object) -> None:
+        if said := self.seen.get(written):
+            self.parts += said
+            return
+        before = len(self.parts)
+        if not code.known:
+            self.doubt("", "the text that it runs is not known", hides=True)
+        self.text(code.text.replace(UNKNOWN, "$_"), code.shell)
+        self.seen[written] = self.parts[before:]
 
     # --- simple commands ---------------------------------------------------------------------------
 
@@ -261,7 +270,9 @@ class Court:
             for pattern in self.deny.matching(candidate):
                 self.say("deny", text, f"denied by {pattern.text}", pattern.text)
                 return True
-        if self.rules.hazard and (why := self.rules.hazard(tuple(map(_expected, words)))):
+        if self.rules.hazard and (
+            why := self.rules.hazard(tuple([_expected(word) if word.unknown else word.text for word in words]))
+        ):
             self.say("deny", text, why)
             return True
         return False
@@ -274,7 +285,7 @@ class Court:
             if hides or not self.lenient:
                 self.ask(text, why)
                 return
-        if any(word.unknown or word.glob for word in words) and self._may_be_denied(words):
+        if self.deny.patterns and not is_static(words) and self._may_be_denied(words):
             self.ask(text, "it could turn out to be denied")
             return
         redefined = "" if self.lenient else self._redefined(words[0].text)
@@ -305,7 +316,10 @@ class Court:
         return None
 
     def _may_be_denied(self, words: list[Word]) -> bool:
-        open_ended = [words[0], *map(_open_ended, words[1:])]
+        name = words[0]
+        if not (self.deny.beginning_as(name.canonical) or self.deny.beginning_as(quoted(base(name.text)))):
+            return False
+        open_ended = [name, *map(_open_ended, words[1:])]
         return any(map(self.deny.could_match, _deny_candidates(open_ended)))
 
     def _redefined(self, name: str) -> str:
@@ -345,7 +359,7 @@ def _open_ended(word: Word) -> Word:
 
 
 def _is_plain_name(name: str) -> bool:
-    return (
+    return _ORDINARY_NAME.fullmatch(name) is not None or (
         name.isascii()
         and bool(name)
         and not name.startswith("%")

@@ -85,6 +85,8 @@ class Expansions(Scanner):
 
     def _within(self, text: str, inside: str, at: int, *, document: bool = False) -> None:
         """Read a text that stands inside this one, and keep what it holds."""
+        if not document and self.plain_inside(text, inside, at):
+            return
         scanner = self.inner(text, inside, self.base + at)
         try:
             if document:

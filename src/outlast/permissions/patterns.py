@@ -71,12 +71,16 @@ class Index:
 
     def could_match(self, text: str) -> bool:
         """Whether a text with unknown parts might turn out to match any of them."""
+        return any(could_match(pattern, text) for pattern in self.beginning_as(text))
+
+    def beginning_as(self, text: str) -> list[Pattern]:
+        """Those that begin with the same letter, or with any."""
         letter = text[:1]
         if not letter or letter == UNKNOWN:
-            return any(could_match(pattern, text) for pattern in self.patterns)
+            return self.patterns
         if letter not in self._by_letter:
             self._by_letter[letter] = [one for one in self.patterns if one.pieces[0][:1] in ("", letter)]
-        return any(could_match(pattern, text) for pattern in self._by_letter[letter])
+        return self._by_letter[letter]
 
 
 def _first_word(pattern: Pattern) -> str | None:

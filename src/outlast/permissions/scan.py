@@ -36,6 +36,9 @@ class Scanner:
     def document(self) -> None:
         raise NotImplementedError
 
+    def plain_inside(self, text: str, inside: str, at: int) -> bool:
+        raise NotImplementedError
+
     def problem(self, why: str, *, hides: bool = False, at: int = -1) -> None:
         self.found.append(Problem(why, self.base + (self.at if at < 0 else at), self.depth, self.inside, hides))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from outlast.permissions.scan import DEEPEST
 from outlast.permissions.wordreader import WordReader
 from outlast.permissions.words import Unreadable, Word, names
 
@@ -11,7 +12,6 @@ _REDIRECTION = re.compile(r"([0-9]+|\{[A-Za-z_][A-Za-z0-9_]*\})?(<<<|<<-|<<|<>|<
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
 _ELEMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\[")
 _ELEMENT_SET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[.*?\]\+?=", re.DOTALL)
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:,+@%^=-]+")
 # Nothing is tried in two ways (`++`, `*+`): what does not fit is known after one look.
 _PLAIN_COMMAND = re.compile(
     r"(([A-Za-z0-9_./:,+@%^-]++)(?:[ \t]++[A-Za-z0-9_./:,+@%^=-]++)*+)[ \t]*+(?=[;\n|)]|&(?!>)|\Z)"
@@ -31,6 +31,7 @@ _BLANK_OR_COMMENT = frozenset(" \t\\#")
 _EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
 CLOSING = frozenset(["then", "elif", "else", "fi", "do", "done", "esac", "}"])
 RESERVED = CLOSING | names("if while until for case select function { [[ ! time coproc in")
+_MOST_DOCUMENTS = 100  # over more of them tree-sitter takes long
 _MOST_STAGES = 3000  # bash itself reads about 3,300, and tree-sitter takes long over them
 _DECLARING = frozenset(["declare", "typeset", "local", "export", "readonly"])
 
@@ -137,6 +138,17 @@ class SimpleReader(WordReader):
         self.at = match.end()
         return True
 
+    def plain_inside(self, text: str, inside: str, at: int) -> bool:
+        """The same for a whole text that stands inside this one."""
+        match = _PLAIN_COMMAND.fullmatch(text)
+        if not match or match[2] in RESERVED or self.depth >= DEEPEST:
+            return False
+        outer = (self.depth, self.inside)
+        self.enter(inside)
+        self._found_plain(match[1], at, False)
+        self.depth, self.inside = outer
+        return True
+
     def listed(self) -> int:
         """Plain commands with what separates them, as many as there are; how many feed a pipe that is open behind them."""
         text, at, stages = self.text, self.at, 0
@@ -157,7 +169,9 @@ class SimpleReader(WordReader):
         # Those that are written alike share their words: nobody asks a plain word for its place.
         words = self.plain_words.get(source)
         if words is None:
-            words = [Word(word[0], at + word.start(), at + word.end()) for word in _PLAIN_WORD.finditer(source)]
+            words = [Word(word, at, at + len(word)) for word in source.split()]
+            for word in words:
+                word.shape = word.text  # plain words need no quotes
             self.plain_words[source] = words
         command = Command(self.base + at, self.depth, self.inside, fed, words)
         command.source = source
@@ -285,9 +299,8 @@ class SimpleReader(WordReader):
         self.at = match.end()
         self.not_continued()
         self.bashisms = self.bashisms or operator in ("<<<", "&>", "&>>")
-        _BLANKS_AT = _BLANKS.match(self.text, self.at)
-        if _BLANKS_AT:
-            self.at = _BLANKS_AT.end()
+        if blanks := _BLANKS.match(self.text, self.at):
+            self.at = blanks.end()
         start = self.at
         target = self.word()
         if self.at == start:
@@ -306,6 +319,8 @@ class SimpleReader(WordReader):
         source = self.text[start : self.at]
         if any(char in source for char in "$`\n") or target.unknown:
             raise Unreadable("the delimiter of a here-document cannot be read")
+        if len(self.documents) == _MOST_DOCUMENTS:
+            self.problem(f"a line begins more than {_MOST_DOCUMENTS} here-documents", hides=True)
         self.documents.append((target.text, operator == "<<-", target.quoted, command.bodies))
 
     def define(self, name: Word, fed: bool) -> None:

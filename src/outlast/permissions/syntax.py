@@ -41,6 +41,11 @@ class Text:
 def read(source: str, depth: int = 0, inside: str = "") -> Text:
     """All commands and problems of a text. It never raises."""
     reader = Reader(source, depth, inside, 0)
+    if reader.plain(fed=False):
+        if reader.at == len(source):
+            return Text(source, reader)
+        reader.at = 0
+        reader.found.clear()
     try:
         closer = reader.statements()
         if closer:
