@@ -19,24 +19,26 @@ if TYPE_CHECKING:
 
 else:
 
+    def _completed(cls, names, defaults, args, given):
+        if args:
+            if not given.keys().isdisjoint(names[: len(args)]):
+                raise TypeError(f"{cls.__name__}() was given a value twice")
+            given.update(zip(names, args, strict=False))
+        state = {**defaults, **given}
+        if state.keys() != set(names) or len(args) > len(names):
+            wrong = sorted(set(names) ^ state.keys())
+            raise TypeError(f"{cls.__name__}() takes {', '.join(names)}; missing or unknown: {', '.join(wrong)}")
+        return state
+
     def frozen(cls):
         names = tuple(dict.fromkeys(name for base in reversed(cls.__mro__[:-1]) for name in base.__annotations__))
         defaults = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
-        wanted = frozenset(names)
 
         def __init__(self, *args, **given):
-            if not given and len(args) == len(names):
+            if given or len(args) != len(names):
+                self.__dict__.update(_completed(cls, names, defaults, args, given))
+            else:
                 self.__dict__.update(zip(names, args, strict=True))
-                return
-            if args:
-                if not given.keys().isdisjoint(names[: len(args)]):
-                    raise TypeError(f"{cls.__name__}() was given a value twice")
-                given.update(zip(names, args, strict=False))
-            state = {**defaults, **given}
-            if state.keys() != wanted or len(args) > len(names):
-                wrong = sorted(wanted ^ state.keys())
-                raise TypeError(f"{cls.__name__}() takes {', '.join(names)}; missing or unknown: {', '.join(wrong)}")
-            self.__dict__.update(state)
 
         def __eq__(self, other):
             return self.__dict__ == other.__dict__ if other.__class__ is self.__class__ else NotImplemented

@@ -360,11 +360,7 @@ def _open_ended(word: Word) -> Word:
 
 def _is_plain_name(name: str) -> bool:
     return _ORDINARY_NAME.fullmatch(name) is not None or (
-        name.isascii()
-        and bool(name)
-        and not name.startswith("%")
-        and "!" not in name
-        and not _UNSEEN.search(name)
+        name.isascii() and bool(name) and not name.startswith("%") and "!" not in name and not _UNSEEN.search(name)
     )
 
 

@@ -73,7 +73,7 @@ UNCHANGED = Known()
 
 
 def _heard(court: Court, line: str, shell: str) -> None:
-    """Hear a line. A long one makes many objects and no cycle of them: to look for cycles would take a third of the time."""
+    """Hear a line. A long one makes many objects and no cycles of them: to look for some takes a third of the time."""
     pauses = len(line) > _LONG and gc.isenabled()
     if pauses:
         gc.disable()

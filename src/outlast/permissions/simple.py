@@ -150,7 +150,7 @@ class SimpleReader(WordReader):
         return True
 
     def listed(self) -> int:
-        """Plain commands with what separates them, as many as there are; how many feed a pipe that is open behind them."""
+        """Plain commands with what separates them, as many as there are; how many of them feed an open pipe."""
         text, at, stages = self.text, self.at, 0
         while (match := _LISTED.match(text, at)) and match[2] not in RESERVED:
             self._found_plain(match[1], match.start(1), stages > 0)
@@ -182,6 +182,17 @@ class SimpleReader(WordReader):
         command.keyword, self.keyword = self.keyword, False
         start = self.at
         self.found.append(command)
+        if self._read_into(command):
+            return
+        if self.at == start:
+            raise Unreadable(f"{self.peek()} stands where a command should begin")
+        if command.words:
+            command.at = self.base + command.words[0].at
+        if not self.documents and not any(one.operator in _DOCUMENTS for one in command.redirections):
+            command.source = self.text[start : self.at]
+
+    def _read_into(self, command: Command) -> bool:
+        """The words of a command and what stands between them; True if it turned out to be a function."""
         words, text = command.words, self.text
         while True:
             match = _NEXT_WORD.match(text, self.at)
@@ -194,20 +205,12 @@ class SimpleReader(WordReader):
                 self.blanks()
                 char = text[self.at : self.at + 1]
             if char in _ENDS_COMMAND or (char == "&" and not text.startswith("&>", self.at)):
-                break
+                return False
             if char == "(":
                 if self._opens(command):
-                    return
-            elif char in _REDIRECTS and self.redirection(command):
-                continue
-            elif words or not self._assignment(command):
+                    return True
+            elif not ((char in _REDIRECTS and self.redirection(command)) or (not words and self._assignment(command))):
                 words.append(self._next_word(command))
-        if self.at == start:
-            raise Unreadable(f"{self.peek()} stands where a command should begin")
-        if words:
-            command.at = self.base + words[0].at
-        if not self.documents and not any(one.operator in _DOCUMENTS for one in command.redirections):
-            command.source = text[start : self.at]
 
     def _next_word(self, command: Command) -> Word:
         start = self.at

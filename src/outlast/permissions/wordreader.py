@@ -27,7 +27,7 @@ STRANGE = re.compile(
 def _whole(match: re.Match[str], start: int) -> Word:
     """A word that is one string in quotes, or one variable."""
     kind = match.lastgroup
-    if kind == "variable" or kind == "quoted_variable":
+    if kind in ("variable", "quoted_variable"):
         word = Word(UNKNOWN, start, match.end())
         word.unknown, word.lead, word.source = True, "", match[0]
         word.quoted = kind == "quoted_variable"
