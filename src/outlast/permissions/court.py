@@ -68,6 +68,7 @@ class Court:
         self.budget = _MOST_WORK
         # What was said of a command or a text, by how it is written and where it stands.
         self.seen: dict[object, list[Part]] = {}
+        self.noted: dict[tuple[str, bool, int, str], list[Part]] = {}  # and of problems
         self.suspected: dict[object, list[Part]] = {}
 
     # --- what is said about a part -------------------------------------------------------------
@@ -134,8 +135,17 @@ class Court:
             if isinstance(item, Command):
                 self.command(item)
             else:
-                self.doubt("", item.why, hides=item.hides)
+                self._problem(item)
         self.depth, self.inside = outer
+
+    def _problem(self, problem: Problem) -> None:
+        written = (problem.why, problem.hides, self.depth, self.inside)
+        if written not in self.noted:
+            before = len(self.parts)
+            self.doubt("", problem.why, hides=problem.hides)
+            self.noted[written] = self.parts[before:]
+        else:
+            self.parts += self.noted[written]
 
     def enclosed(self, code: Code, label: str) -> None:
         """A text inside an argument."""

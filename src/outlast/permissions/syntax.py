@@ -17,6 +17,7 @@ _RESERVED_AT = re.compile(r"(?:\[\[|[!{}]|[a-z]+)(?=[ \t\n;&|()<>]|\Z)")
 # A command of plain words and nothing else: most of them are like this, and they need no further reading.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST_CONDITION = 1000  # words between [[ and ]]: over more of them tree-sitter takes long
+_MAY_BE_RESERVED = frozenset("abcdefghijklmnopqrstuvwxyz!{}[(")  # what begins a compound command, or closes one
 _BETWEEN = frozenset(" \t\n\\#")
 _ENDS_COMPOUND = frozenset(["", "\n", ")", ";", "|"])
 _NO_SEPARATOR = frozenset(["", "\n", ")"])
@@ -90,12 +91,16 @@ class Reader(SimpleReader):
                 return char
             if char == ";" and text.startswith((";;", ";&"), self.at):
                 return ";;"
-            if not self.plain(fed=False):
-                if (word := self.reserved()) in CLOSING:
-                    return word
-                self._pipeline()
-            else:
+            if char not in _MAY_BE_RESERVED:
+                self.keyword = False
+                self.simple(fed=False)
                 self._rest_of_pipeline()
+            elif self.plain(fed=False):
+                self._rest_of_pipeline()
+            elif (word := self.reserved()) in CLOSING:
+                return word
+            else:
+                self._pipeline()
             self._separator()
 
     def _separator(self) -> None:

@@ -14,8 +14,11 @@ _RUN = re.compile(r"[^\\'\"$`<>|&;() \t\n*?\[{},~.]+")
 # Most words that are not plain are one of these as a whole.
 _WHOLE = re.compile(
     r"""(?:'(?P<single>[^']*+)'|"(?P<double>[^"\\$`]*+)"|(?P<variable>\$[A-Za-z_][A-Za-z0-9_]*+)"""
-    r"""|(?P<quoted_variable>"\$[A-Za-z_][A-Za-z0-9_]*+"))(?=[ \t\n;&|()]|\Z)"""
+    r"""|(?P<quoted_variable>"\$[A-Za-z_][A-Za-z0-9_]*+")"""
+    r"""|(?P<run>[^\\'"$`<>|&;() \t\n*?\[{~]++)"""
+    r"""|(?P<glob>[^\\'"$`<>|&;() \t\n*?\[{~]*+[*?\[][^\\'"$`<>|&;() \t\n{~]*+))(?=[ \t\n;&|()]|\Z)"""
 )
+_GLOB = re.compile(r"[*?\[]")
 _IN_DOCUMENT = re.compile(r"[^\\$`]+")
 # Spaces that are none for bash, and characters that are not seen or turn the direction of what is seen.
 STRANGE = re.compile(
@@ -24,8 +27,8 @@ STRANGE = re.compile(
 )
 
 
-def _whole(match: re.Match[str], start: int) -> Word:
-    """A word that is one string in quotes, or one variable."""
+def _whole(match: re.Match[str], start: int) -> Word | None:
+    """A word that is one string, one variable, or has nothing but globs in it; None if it needs a closer look."""
     kind = match.lastgroup
     if kind in ("variable", "quoted_variable"):
         word = Word(UNKNOWN, start, match.end())
@@ -33,8 +36,16 @@ def _whole(match: re.Match[str], start: int) -> Word:
         word.quoted = kind == "quoted_variable"
         word.splits = not word.quoted
         return word
-    word = Word(match[kind or 0], start, match.end())
-    word.quoted = True
+    text = match[kind or 0]
+    word = Word(text, start, match.end())
+    if kind in ("single", "double"):
+        word.quoted = True
+        return word
+    if not text.isascii() and STRANGE.search(text):
+        return None
+    if kind == "glob" and text != "[":
+        word.glob = word.splits = True
+        word.lead = _GLOB.split(text, maxsplit=1)[0]
     return word
 
 
@@ -50,9 +61,9 @@ class WordReader(Expansions):
             if text[end : end + 2] not in ("<(", ">("):
                 self.at = end
                 return Word(match[0], start, end)
-        if not loose and (match := _WHOLE.match(text, start)):
+        if not loose and (match := _WHOLE.match(text, start)) and (word := _whole(match, start)):
             self.at = match.end()
-            return _whole(match, start)
+            return word
         pieces = Pieces()
         while self.at < len(text):
             char = text[self.at]
