@@ -69,12 +69,16 @@ def _by_layer(line: str, layer: Layer, known: Known, shell: str) -> Judgement:
 def _all_asked(judgement: Judgement, rules: Rules) -> Judgement:
     """What needs no rule (`true`, `[ -e x ]`) is asked about as well."""
 
+    allowed = frozenset(rules.allow)
+
     def asked(part: Part) -> Part:
-        unasked = part.verdict == "allow" and not part.rule and part.command not in rules.allow
+        unasked = part.verdict == "allow" and not part.rule and part.command not in allowed
         return replaced(part, verdict="ask", why="everything is asked about") if unasked else part
 
-    parts = tuple(asked(part) for part in judgement.parts)
-    verdict = max((judgement.verdict, *(part.verdict for part in parts)), key=STRICTNESS.__getitem__)
+    each = {id(part): part for part in judgement.parts}  # long lists hold the same part again and again
+    said = {number: asked(part) for number, part in each.items()}
+    parts = tuple(said[id(part)] for part in judgement.parts)
+    verdict = max({judgement.verdict, *(part.verdict for part in parts)}, key=STRICTNESS.__getitem__)
     if not parts and verdict == "allow":
         verdict = "ask"
     return Judgement(verdict, parts)
