@@ -57,7 +57,7 @@ def test_a_background_run_and_a_long_wait_are_held(place: str) -> None:
             name, given = shell("echo begun; read go; echo done; exit 3", background=True, stdin_open=True)
             await client.call_tool(name, given)
             [held] = holds.held
-            assert re.fullmatch(r"[0-9a-f]{48}", held.task_id)
+            assert re.fullmatch(r"bash-[0-9a-f]{8}-[0-9a-f]{48}", held.task_id)
             assert held.status == "working"
             with Shell.open(home=place, operator=True) as opened:
                 [task] = opened.list()
@@ -125,6 +125,29 @@ def test_cancelling_ends_what_was_launched_and_leaves_what_is_only_waited_for(pl
                 await client.session.send_request(Cancel(params=TaskParams(task_id=run.task_id)), wire.EmptyResult)
                 assert (await state_of(client, run.task_id)).status == "cancelled"
                 assert opened.show(task.task_id).status == "killed"
+
+    play(scene())
+
+
+def test_the_token_names_the_task(place: str) -> None:
+    """It is all that some clients show their model."""
+
+    async def scene() -> None:
+        holds = Holding()
+        who = {"extensions": [holds], "client_info": wire.Implementation(name="claude-code", version="1")}
+        async with connected(place, mode=MODERN, how=who) as client:
+            await client.call_tool(*shell("echo up; read go; echo done", background=True, stdin_open=True))
+            [held] = holds.held
+            task_id = held.task_id.rpartition("-")[0]
+            assert f"{task_id} running" in text(await client.call_tool("bash_output", {"task_id": task_id}))
+            waits = asyncio.create_task(
+                client.call_tool("bash_output", {"id": held.task_id, "wait": 30, "until": "done"})
+            )
+            await client.call_tool("bash_input", {"task_id": held.task_id, "text": "go"})
+            assert "A line matches." in text(await waits)
+            state = await ended(client, held.task_id)
+            assert "up\ndone\n" in text(final(state))
+            assert final(state).structured_content is None  # this client would show nothing else
 
     play(scene())
 

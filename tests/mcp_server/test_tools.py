@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import mcp_types as wire
 import pytest
 from mcp.shared.exceptions import MCPError
 
@@ -268,3 +269,23 @@ def test_a_person_at_a_terminal_is_told_and_can_leave(place: str) -> None:
     running.send_signal(signal.SIGINT)
     assert running.wait(PATIENCE_S) in (-signal.SIGINT, 130)
     os.close(terminal)
+
+
+@pytest.mark.parametrize(("client", "both"), [("claude-code", False), ("codex-mcp-client", False), ("mine", True)])
+def test_a_client_that_shows_models_only_what_is_structured_gets_the_text(place: str, client: str, both: bool) -> None:
+    async def scene() -> None:
+        who = {"client_info": wire.Implementation(name=client, version="1")}
+        async with connected(place, how=who) as opened:
+            ran = await opened.call_tool(*shell("echo hi"))
+            assert "```\nhi\n```" in text(ran)
+            assert (ran.structured_content is not None) == both
+
+    play(scene())
+
+
+def test_structured_content_can_be_switched_off(place: str) -> None:
+    async def scene() -> None:
+        async with connected(place, OUTLAST_MCP_STRUCTURED="no") as client:
+            assert (await client.call_tool(*shell("echo hi"))).structured_content is None
+
+    play(scene())
