@@ -43,7 +43,7 @@ class Request:
     @property
     def ours(self) -> list[dict[str, Any]]:
         """Our tools as this request offers them."""
-        found = []
+        found: list[dict[str, Any]] = []
         for tool in self.body.get("tools", ()):
             if tool.get("name", "").startswith(OURS):
                 found += tool.get("tools") or [tool]
@@ -73,6 +73,7 @@ class Model:
     aside: list[Request] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
     """Paths that were asked for and that we do not know."""
+    played: list[Say | Call] = field(default_factory=list)
     _turn: threading.Condition = field(default_factory=threading.Condition)
 
     def next_line(self, body: dict[str, Any]) -> Say | Call:
@@ -82,14 +83,20 @@ class Model:
                 self.aside.append(request)
                 return Say("ok")
             line = self.script[len(self.requests)]
+            said = line if isinstance(line, Say | Call) else line(request)
             self.requests.append(request)
+            self.played.append(said)
             self._turn.notify_all()
-        return line if isinstance(line, Say | Call) else line(request)
+            return said
 
     def heard(self, count: int, patience: float) -> bool:
         """Whether so many lines were asked for within that time."""
         with self._turn:
             return self._turn.wait_for(lambda: len(self.requests) >= count, patience)
+
+    def ended(self, patience: float) -> bool:
+        """Whether the whole script was played within that time."""
+        return self.heard(len(self.script), patience)
 
 
 @contextmanager
@@ -169,7 +176,7 @@ def _of_anthropic(body: dict[str, Any], line: Say | Call) -> tuple[int, str] | t
         whole = {**block, "text": line.text}
     if not body.get("stream"):
         return 200, json.dumps({**message, "content": [whole], **stop, "usage": _USAGE})
-    begun = {**message, "content": [], "stop_reason": None, "stop_sequence": None, "usage": _USAGE}
+    begun: dict[str, Any] = {**message, "content": [], "stop_reason": None, "stop_sequence": None, "usage": _USAGE}
     return _events(
         ("message_start", {"message": begun}),
         ("content_block_start", {"index": 0, "content_block": block}),

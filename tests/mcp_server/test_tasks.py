@@ -13,7 +13,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from outlast import Shell
-from outlast.faces.mcp.tasks import TaskParams, UpdateParams
+from outlast.faces.mcp.tasks import TaskParams, UpdateParams, poll_interval_ms
 from tests.conftest import eventually as until
 from tests.mcp_server import (
     MODERN,
@@ -59,6 +59,8 @@ def test_a_background_run_and_a_long_wait_are_held(place: str) -> None:
             [held] = holds.held
             assert re.fullmatch(r"bash-[0-9a-f]{8}-[0-9a-f]{48}", held.task_id)
             assert held.status == "working"
+            assert held.model_extra is not None
+            assert held.model_extra["pollIntervalMs"] == 250
             with Shell.open(home=place, operator=True) as opened:
                 [task] = opened.list()
                 opened.wait(task.task_id, timeout=20, until="begun")
@@ -82,6 +84,10 @@ def test_a_background_run_and_a_long_wait_are_held(place: str) -> None:
             assert "A line matches." in text(final(await ended(client, waits.task_id)))
 
     play(scene())
+
+
+def test_what_has_run_for_long_need_not_be_asked_for_often() -> None:
+    assert [poll_interval_ms(age) for age in (0, 4, 10, 3600)] == [250, 250, 500, 1000]
 
 
 def test_a_failed_command_is_an_error_in_every_profile(place: str) -> None:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from outlast.store.handles import Claim, Handles
 
 EXTENSION = "io.modelcontextprotocol/tasks"
-_POLL_MS = 1000
+_SOONEST_MS, _LATEST_MS = 250, 1000  # how often a client is to ask
+_OF_ITS_AGE = 20  # and in between: it hears of the end late by a twentieth of the time that it took
 _ROUTED_BY = "mcp-name"  # over HTTP, the task's token for whoever stands between
 
 
@@ -63,7 +64,7 @@ class TaskState(wire.Result):
     created_at: str
     last_updated_at: str
     ttl_ms: int
-    poll_interval_ms: int = _POLL_MS
+    poll_interval_ms: int
     result: dict[str, Any] | None = None
 
 
@@ -149,9 +150,7 @@ class Tasks:
 
     # --- how it stands -------------------------------------------------------------------
 
-    async def _state(
-        self, desk: Desk, handle: Handle, both: bool = True, result_type: str = "complete"
-    ) -> TaskState:
+    async def _state(self, desk: Desk, handle: Handle, both: bool = True, result_type: str = "complete") -> TaskState:
         ending = await asyncio.to_thread(self._handles.ending, handle.token)
         if ending is None:
             await self._take_over(desk, handle)
@@ -165,6 +164,7 @@ class Tasks:
             created_at=_iso(handle.created_at),
             last_updated_at=_iso(moment),
             ttl_ms=round(kept_s * 1000),
+            poll_interval_ms=poll_interval_ms(moment - handle.created_at),
             result=_shown(ending.result, both) if ending and ending.result else None,
             _meta={"outlast/taskId": handle.task_id},
         )
@@ -218,6 +218,11 @@ async def _again(desk: Desk, handle: Handle) -> Reply:
 
 def _resumed(desk: Desk, handle: Handle) -> Toolbox:
     return desk.box_over(Resumed(desk.shell, handle.task_id), desk.settings.max_wait_s)
+
+
+def poll_interval_ms(age_s: float) -> int:
+    """How soon to ask again about a call of that age."""
+    return min(_LATEST_MS, max(_SOONEST_MS, round(age_s * 1000 / _OF_ITS_AGE)))
 
 
 def _shown(result: Mapping[str, Any], both: bool) -> dict[str, Any]:
