@@ -101,7 +101,7 @@ class Calls:
             return question.result()
         finally:
             if ongoing.noted.launched:
-                await self._resources.added(desk)
+                self._resources.added(desk)
 
     async def _held(
         self, ctx: Context, desk: Desk, ongoing: Ongoing, params: wire.CallToolRequestParams
