@@ -22,6 +22,7 @@ from tests.mcp_server import (
     Update,
     connected,
     ended,
+    inside,
     play,
     server_pid,
     shell,
@@ -30,8 +31,10 @@ from tests.mcp_server import (
 )
 
 
-def holding(place: str, holds: Holding, *words: str, **variables: str) -> Any:
-    return connected(place, *words, mode=MODERN, how={"extensions": [holds]}, **variables)
+def holding(place: str, holds: Holding, *words: str, apart: bool = False, **variables: str) -> Any:
+    """A client that holds tasks; `apart`: of a server that is a process of its own."""
+    reached = connected if apart else inside
+    return reached(place, *words, mode=MODERN, how={"extensions": [holds]}, **variables)
 
 
 def final(state: Any) -> wire.CallToolResult:
@@ -61,7 +64,7 @@ def test_a_background_run_and_a_long_wait_are_held(place: str) -> None:
             assert held.status == "working"
             assert held.model_extra is not None
             assert held.model_extra["pollIntervalMs"] == 250
-            with Shell.open(home=place, operator=True) as opened:
+            with Shell.open(home=place, operator=True, early=False) as opened:
                 [task] = opened.list()
                 opened.wait(task.task_id, timeout=20, until="begun")
             state = await state_of(client, held.task_id)
@@ -121,7 +124,7 @@ def test_cancelling_ends_what_was_launched_and_leaves_what_is_only_waited_for(pl
         holds = Holding()
         async with holding(place, holds) as client:
             await client.call_tool(*shell("sleep 60", background=True))
-            with Shell.open(home=place, operator=True) as opened:
+            with Shell.open(home=place, operator=True, early=False) as opened:
                 [task] = opened.list()
                 await client.call_tool("bash_output", {"task_id": task.task_id, "wait": 60})
                 run, waits = holds.held
@@ -141,7 +144,7 @@ def test_the_token_names_the_task(place: str) -> None:
     async def scene() -> None:
         holds = Holding()
         who = {"extensions": [holds], "client_info": wire.Implementation(name="claude-code", version="1")}
-        async with connected(place, mode=MODERN, how=who) as client:
+        async with inside(place, mode=MODERN, how=who) as client:
             await client.call_tool(*shell("echo up; read go; echo done", background=True, stdin_open=True))
             [held] = holds.held
             task_id = held.task_id.rpartition("-")[0]
@@ -168,7 +171,7 @@ def test_who_may_ask(place: str) -> None:
                 with pytest.raises(MCPError) as refused:
                     await state_of(client, wrong)
                 assert refused.value.error.code == wire.INVALID_PARAMS
-        async with connected(place, "--session", "one", mode=MODERN) as client:  # does not say that it knows tasks
+        async with inside(place, "--session", "one", mode=MODERN) as client:  # does not say that it knows tasks
             with pytest.raises(MCPError) as refused:
                 await state_of(client, token)
             assert refused.value.error.code == wire.MISSING_REQUIRED_CLIENT_CAPABILITY
@@ -199,7 +202,7 @@ def test_the_end_of_the_server_loses_nothing(place: str, how: str) -> None:
     seen: dict[str, Any] = {}
 
     async def before() -> None:
-        async with holding(place, holds) as client:
+        async with holding(place, holds, apart=True) as client:
             await client.call_tool(*shell("export SEEN=1; cd /usr"))
             began = await client.call_tool(
                 *shell("echo one; read go; echo two; sleep 60", ready="one", stdin_open=True)
@@ -213,7 +216,7 @@ def test_the_end_of_the_server_loses_nothing(place: str, how: str) -> None:
                 os.kill(seen["pid"], signal.SIGKILL)
 
     async def after() -> None:
-        async with holding(place, holds) as client:
+        async with holding(place, holds, apart=True) as client:
             assert "1 /usr" in text(await client.call_tool(*shell("echo $SEEN $PWD")))
             background, foreground, waits = holds.held
             state = await ended(client, background.task_id)
