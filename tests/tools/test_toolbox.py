@@ -303,11 +303,12 @@ def test_jido_has_no_shell_in_between(open_box: Any, tmp_path: Path) -> None:
 
 
 def test_jido_runs_only_what_is_listed(open_box: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = open_box("jido").call("run_command", {"command": "dd", "args": ["if=/dev/null"]})
+    given = {"command": "dd", "args": ["if=/dev/null"]}
+    refused = open_box("jido").call("run_command", given)
     assert refused.error
     assert "needs a yes under the policy allowlist (no rule allows it)" in json.loads(refused.text)["error"]
     monkeypatch.setenv("OUTLAST_ALLOWED_PROGRAMS", "+dd")
-    assert json.loads(open_box("jido").call("run_command", {"command": "dd", "args": ["if=/dev/null"]}).text)["exit_code"] == 0
+    assert json.loads(open_box("jido").call("run_command", given).text)["exit_code"] == 0
 
 
 def test_mycode_says_that_not_all_is_shown(open_box: Any) -> None:
