@@ -56,6 +56,7 @@ class AsyncShell:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._rings: dict[tuple[str, bool], _Ring] = {}
+        self._warming: asyncio.Future[None] | None = None
         self._questions: _Questions | None = None
 
     @classmethod
@@ -91,6 +92,8 @@ class AsyncShell:
         """Let go of everything. Tasks go on."""
         while self._rings:
             self._rings.popitem()[1].close()
+        if self._warming is not None:
+            await asyncio.wait({self._warming})
         await asyncio.to_thread(self._shell.close)
 
     @property
@@ -142,7 +145,8 @@ class AsyncShell:
                 self._shell.release(task.task_id, ours)
             result = await self.read(task.task_id, **(show or {}))
         if self._shell.is_cold:
-            await asyncio.to_thread(self._shell.warm_up)
+            # Aside: whoever asked has the answer meanwhile, and the next command takes what is prepared by then.
+            self._warming = asyncio.get_running_loop().run_in_executor(None, self._shell.warm_up)
         return result
 
     async def _attend(

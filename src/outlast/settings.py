@@ -78,6 +78,9 @@ class Settings:
     mcp_tasks: bool = True
     """Whether a client that knows MCP tasks gets one for a background run or a long wait."""
 
+    mcp_structured: bool = True
+    """Whether MCP clients get replies as structured content too; those that would show a model only that never do."""
+
     shell: str = ""
     """The shell that runs commands; empty means bash, or /bin/sh where there is none."""
 

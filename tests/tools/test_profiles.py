@@ -32,13 +32,13 @@ def place(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setenv("OUTLAST_HOME", home)
     monkeypatch.delenv("OUTLAST_SESSION", raising=False)
     yield home
-    with Shell.open(home=home, operator=True) as shell:
+    with Shell.open(home=home, operator=True, early=False) as shell:
         end_all(shell)
 
 
 def await_it(home: str, given: dict[str, Any], after: str) -> None:
     task_id = next(value for key, value in given.items() if key.endswith("id"))
-    with Shell.open(home=home, operator=True) as shell:
+    with Shell.open(home=home, operator=True, early=False) as shell:
         shell.wait(task_id, timeout=30, until=None if after == "end" else after)
 
 
