@@ -78,7 +78,18 @@ def test_the_plain_shell_needs_no_event_loop(cli: Cli) -> None:
 
 def test_the_public_names_are_exactly_these(cli: Cli) -> None:
     names = [
-        *("Approval", "AsyncShell", "Cursor", "OutlastError", "Policy", "Receipt", "Result", "Sandbox"),
+        *(
+            "Approval",
+            "AsyncShell",
+            "Cursor",
+            "Event",
+            "Notice",
+            "OutlastError",
+            "Policy",
+            "Receipt",
+            "Result",
+            "Sandbox",
+        ),
         *("Shell", "Slice", "Stdin", "Task", "Waited"),
     ]
     assert outlast.__all__ == names

@@ -16,6 +16,7 @@ import pytest
 
 from outlast import Shell
 from outlast.faces.cli.main import main
+from outlast.notices.words import HEADER as NOTICES
 from outlast.tools import PROFILES, Toolbox
 from tests.cli import agreed
 from tests.conftest import end_all
@@ -51,6 +52,7 @@ def played(home: str, steps: list[Step], call: Callable[[str, Any], tuple[str, b
             await_it(home, asked, after)
         said, error = call(tool, asked)
         ids.look()
+        said, _, _ = said.partition(f"\n{NOTICES[:30]}")  # they come when they come
         told = normalised(said, {os.path.dirname(home): "{state}", os.getcwd(): "{here}"})
         head = f"> {tool} {json.dumps(asked)}{'   (error)' if error else ''}"
         text += f"\n{ids.numbered(head)}\n{ids.numbered(told)}"

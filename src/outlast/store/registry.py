@@ -13,7 +13,7 @@ from outlast.frozen import replaced
 from outlast.model import Usual
 from outlast.store import launchfile, output, view
 from outlast.store.hold import is_held
-from outlast.store.index import Index
+from outlast.store.index import Index, New
 from outlast.store.staging import token
 from outlast.store.status import is_damage, is_pending, is_watched, trouble
 
@@ -92,7 +92,9 @@ class Registry:
             fits = max(least, min(wanted, total - total // SPARE_PART - taken - beside))
             return fits if taken + fits + beside <= total else 0
 
-        found = self.index.reserve(task_id, launch.session, created, share, beside)
+        # Who waits for a foreground task gets its result, so nobody has to be told of it.
+        new = New(task_id, launch.session, created, untold=1 if launch.background or launch.notify else 2)
+        found = self.index.reserve(new, share, beside)
         if not found:
             raise StartFailed(
                 f"The tasks in {self.home.path} take all of the {total} bytes that they may, and none of them is over; "
@@ -330,6 +332,10 @@ class Registry:
             if isinstance(error, OSError) and not is_damage(error):
                 raise trouble(directory, error) from None
             # Not a whole task: remove what there is.
+        if self.index.is_untold(task_id):
+            from outlast.store.gathering import gather_before_removal  # hardly any task that is removed
+
+            gather_before_removal(self, task_id)
         # Renamed first: nobody ever sees half a task.
         aside = os.path.join(self.home.staging, f"{task_id}.{token()}")
         try:

@@ -37,6 +37,13 @@ def view(directory: str, launch: Launch, table: Callable[[], Table]) -> Task:
     return _task(directory, launch, guards.command.pid if guards else None, status.since, how)
 
 
+def glance(directory: str, launch: Launch) -> tuple[Task, Status]:
+    """As `view`, but what is left of it is not looked for: that takes a look at every process there is."""
+    status, guards, closed = status_of(directory)
+    how = {"children": (), "closed": closed, "waits_for": (), **_how(status, guards)}
+    return _task(directory, launch, guards.command.pid if guards else None, status.since, how), status
+
+
 def _children(launch: Launch, guards: Guards, table: Callable[[], Table], ended: bool) -> tuple[int, ...]:
     found = _left(guards, table) if ended else look(guards, watches_another, table).members
     if launch.sandbox and launch.sandbox.kind == BUBBLEWRAP:

@@ -16,6 +16,7 @@ from outlast.frozen import replaced
 from outlast.lean import json, socket
 from outlast.model import Exited
 from outlast.store import bell, launchfile, output, record, sessionfile, status
+from outlast.store.hold import is_held
 from outlast.store.queue import Queue
 from outlast.supervise import ENDED, confine, invoke, request
 from outlast.supervise.ending import end_trees
@@ -236,9 +237,12 @@ class Supervisor:
         self._settling = self._hold_session()
         pipes = self._pipes(outcome, self.post.terms.stages)
         value = {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes}
+        if self.post.place < 0 and not is_held("."):
+            value["unheard"] = True  # a foreground task whose caller died: somebody else is to be told
         record.write("outcome", {**value, **confine.what_the_kernel_did(self.post.around, self.post.task_id)})
         self._tell_caller()
         self._bell.ring()
+        bell.ring_house()
 
     def _settle(self) -> None:
         """Its shell is gone too: its session gets the state, the keeper looks after what was left behind."""
@@ -476,4 +480,5 @@ class Supervisor:
         confine.clear_away(self.post.around, self.post.task_id)
         self.post.release_lock()
         self._bell.ring()
+        bell.ring_house()
         os._exit(0)

@@ -10,6 +10,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 
 from outlast.errors import OutlastError
+from outlast.faces.mcp import notices
 from outlast.faces.mcp.tasks import refuse_undeclared
 from outlast.faces.tools.words import harmless
 from outlast.text import inline
@@ -67,6 +68,8 @@ class Resources:
 
     async def read(self, ctx: Context, params: wire.ReadResourceRequestParams) -> wire.ReadResourceResult:
         desk = await self._clients.desk(ctx)
+        if params.uri == notices.URI:
+            return await notices.read(desk)
         try:
             result = await desk.shell.read(_task_in(params.uri))
         except OutlastError as error:
@@ -139,6 +142,8 @@ class Resources:
         return self._buses[desk.session]
 
     async def _watched(self, desk: Desk, uri: str) -> str:
+        if uri == notices.URI:
+            return uri
         try:
             return (await desk.shell.show(_task_in(uri))).task_id
         except OutlastError as error:
@@ -146,7 +151,10 @@ class Resources:
 
 
 async def _tell(desk: Desk, task_id: str, tell: Callable[[], Awaitable[None]]) -> None:
-    """Tell of each change of a task's output, and of its end."""
+    """Tell of each change of a task's output, and of its end; or of each new notice."""
+    if task_id == notices.URI:
+        await notices.tell(desk, tell)
+        return
     with suppress(OutlastError):
         async for _ in desk.shell.follow(task_id, cursor=(await desk.shell.read(task_id, tail=1)).cursor):
             await tell()
