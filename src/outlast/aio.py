@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar
 
+    from outlast.aioagents import AsyncAgents
     from outlast.conditions import Condition, UnderWay
     from outlast.gate import Ask
     from outlast.model import Cursor, Event, Notice, Receipt, Result, Sandbox, Slice, Task, Waited
@@ -105,12 +106,23 @@ class AsyncShell:
     def session(self) -> str:
         return self._shell.session
 
+    @property
+    def agent(self) -> AsyncAgents:
+        """As `Shell.agent`."""
+        from outlast.aioagents import AsyncAgents  # most shells run none
+
+        return AsyncAgents(self._shell.agent, self._asking, _note)
+
     async def start(self, command: str, **how: Any) -> Task:
         """As `Shell.start`."""
         startup = self._shell.startup(how.pop("startup_wait", None), how.pop("ready", None))
         task = await self._asking(self._shell.start, command, **how)
         _note(launched=task.task_id)
         return task if startup is None else await self._await(task.task_id, startup.condition, startup.seconds)
+
+    async def start_agent(self, type: str, prompt: str, description: str = "", **how: Any) -> Task:
+        """As `agent.start`; a coroutine runs in an event loop of its own, so that it outlasts this one."""
+        return await self.agent.start(type, prompt, description, here=False, **how)
 
     async def run(
         self,

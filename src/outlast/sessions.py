@@ -11,9 +11,10 @@ import os
 import stat
 import time
 
+from outlast import within
 from outlast.errors import BadInput, Unsupported, named
 from outlast.frozen import frozen
-from outlast.model import NO_SHELL, Grant, Launch
+from outlast.model import AGENT, BRIDGE, NO_SHELL, Grant, Launch
 from outlast.secrets import apart
 from outlast.store import snapshot
 
@@ -115,7 +116,7 @@ def prepare(
     resources = _resources(request, settings)
     groups = _groups(resources) if resources else {}
     return Launch(
-        kind="bash",
+        kind="agent" if request.agent else "bash",
         command=request.command,
         session=request.session,
         cwd=cwd,
@@ -145,6 +146,8 @@ def prepare(
         groups=groups,
         notify=_notify(request, settings),
         trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
+        agent=request.agent,
+        parent=within.task(environ),
     )
 
 
@@ -325,7 +328,7 @@ def _directory(asked: str) -> str:
 def _shell(asked: str, environ: Mapping[str, str]) -> str:
     import shutil
 
-    if asked == NO_SHELL:
+    if asked in (NO_SHELL, AGENT, BRIDGE):
         return asked
     path = environ.get("PATH")
     if not asked:

@@ -22,10 +22,11 @@ from outlast import Shell, __version__
 from outlast.faces.tools import forms
 from outlast.faces.tools.profiles import profile_named
 from outlast.tools import PROFILES
+from tests.agent_tasks import settings
 from tests.cli import GOLDEN
 from tests.mcp_server import LEGACY, MODERN, PATIENCE_S, Raw, connected, eventually, inside, play, server, shell, text
 from tests.tools import test_profiles
-from tests.tools.scenarios import SCENARIOS
+from tests.tools.scenarios import SCENARIOS, TELLER
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -79,6 +80,7 @@ def test_a_day_with_the_tools(place: str, mode: str) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_each_profile_answers_as_everywhere(place: str, profile: str) -> None:
     """The agreed texts, through MCP. What is no object cannot be sent; whether it is an error MCP says otherwise."""
+    settings(place, teller=TELLER)
     raw = Raw(place, "--profile", profile, "--session", "default", "--yolo")
     raw.ask("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "t", "version": "1"})
     raw.tell("notifications/initialized")

@@ -10,6 +10,11 @@ from typing import Any
 
 Step = tuple[str, dict[str, Any] | Any]
 
+# An agent that speaks plain text, and does what its prompt says.
+TELLER = (
+    """bash -c 'read -r said; case "$said" in fail) echo oops; exit 3;; wait) echo waiting; sleep 60;; """
+    """*) echo "$said";; esac'"""
+)
 BAD_FILTER = "(unclosed"
 SCENARIOS: dict[str, list[Step]] = {
     "default": [
@@ -161,7 +166,16 @@ SCENARIOS: dict[str, list[Step]] = {
         ("Bash", {"command": "mkfs /dev/sda"}),
         ("Bash", {"command": "sleep 60", "timeout": 300, "run_in_background": True}),
         ("TaskOutput", {"task_id": "{6}"}),
-        ("Task", {"description": "d", "prompt": "p", "subagent_type": "t"}),
+        ("Task", {"description": "count", "prompt": "to three", "subagent_type": "teller"}),
+        ("Task", {"description": "fail", "prompt": "fail", "subagent_type": "teller"}),
+        ("Task", {"description": "w", "prompt": "wait", "subagent_type": "teller", "run_in_background": True}),
+        ("TaskOutput", {"task_id": "{9}", "block": False, "AFTER": "waiting"}),
+        ("KillShell", {"task_id": "{9}"}),
+        ("KillShell", {"task_id": "{9}"}),
+        ("TaskOutput", {"task_id": "{9}"}),
+        ("Task", {"description": "d", "prompt": "p", "subagent_type": "nobody"}),
+        ("Task", {"description": "d", "prompt": "", "subagent_type": "teller"}),
+        ("Task", {"prompt": "p", "subagent_type": "teller"}),
     ],
     "spec": [
         ("Bash", {"command": "echo out; echo err >&2"}),

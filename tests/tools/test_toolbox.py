@@ -29,7 +29,7 @@ NAMES = {
     "neovate": ["bash", "bash_output", "kill_bash"],
     "jido": ["bash_background", "bash_output", "kill_shell"],
     "registry": ["run_command", "bash_output", "kill_shell", "list_shells"],
-    "mycode": ["Bash", "TaskOutput", "KillShell"],
+    "mycode": ["Bash", "Task", "TaskOutput", "KillShell"],
     "spec": ["Bash", "BashOutput", "KillBash"],
 }
 READ_ONLY = {

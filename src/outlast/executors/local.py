@@ -14,7 +14,7 @@ from outlast.executors.warm import Warm
 from outlast.frozen import fields, frozen
 from outlast.lean import signal
 from outlast.model import Ended, Exited, Pending, Receipt, Running, surroundings, terms
-from outlast.store import launchfile, output, record, sessionfile, status
+from outlast.store import launchfile, offspring, output, record, sessionfile, status
 from outlast.store.hold import Hold
 from outlast.store.home import open_home
 from outlast.store.queue import Queue
@@ -198,6 +198,9 @@ class LocalExecutor:
         entered = self.registry.enter(staged, published, start.launch, self._settings.state_limit_bytes)
         if entered is not None:
             invoke.make_room(start.launch.command, staged)
+            if start.launch.parent:
+                # Before there is a task: who ends the parent must not miss it.
+                offspring.note(self._directory(start.launch.parent), os.path.basename(published))
             if start.hold is not None:
                 start.hold.take(staged)
             if start.give_name_to:
@@ -495,7 +498,13 @@ class LocalExecutor:
             self.advance()  # what was to follow them need not wait
         receipts = {one: self._unrun(one) for one in map(os.path.basename, unrun)}
         begun = [one for one in task_ids if one not in receipts]
+        from outlast.supervise.offspring import end_offspring, end_pending
+
+        agents = [one for one in begun if offspring.ends_with(one)]
+        for one in agents:
+            end_pending(self._directory(one), by)
         receipts.update(zip(begun, self._end_running(begun, grace, by, rule), strict=True))
+        receipts.update({one: end_offspring(self._directory(one), receipts[one], grace, by) for one in agents})
         return [receipts[one] for one in task_ids]
 
     def _runs_or_ran(self, task_id: str, by: str, rule: str) -> bool:

@@ -19,6 +19,7 @@ from outlast.errors import (
     UnknownTask,
     named,
 )
+from outlast.model import BRIDGE
 from outlast.permissions import YOLO, decide
 from outlast.sessions import Place, prepare
 from outlast.settings import development_commands
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from outlast.conditions import UnderWay
     from outlast.model import Grant, Launch, Request, Result, Sandbox, Slice, Stdin, Task
+    from outlast.shell.agents import Agents
 
 
 _MOVES = 100  # a session may change so often while one command of it is prepared
@@ -42,6 +44,8 @@ _MOVES = 100  # a session may change so often while one command of it is prepare
 
 class Running(Acting):
     """New tasks."""
+
+    _agents: Agents | None = None
 
     @telling
     def start(
@@ -232,6 +236,10 @@ class Running(Acting):
             sandbox=self._sandbox_for(sandbox, how.get("cwd")),
             **how,
         )
+        return self.launch_request(request, keeps, hold)
+
+    def launch_request(self, request: Request, keeps: bool = False, hold: Hold | None = None) -> tuple[Task, bool]:
+        """As `launch`, of what was checked."""
         for _ in range(_MOVES):
             grant, launch = self._granted(request, keeps)
             try:
@@ -247,7 +255,8 @@ class Running(Acting):
 
     def _granted(self, request: Request, keeps: bool) -> tuple[Grant, Launch]:
         """Whether it may run, and exactly what does."""
-        gate = self._gate(request.cwd)
+        # A bridge runs no command: there is nothing to judge.
+        gate = self._gate(request.cwd) if request.shell != BRIDGE else None
         if gate is None:
             grant = decide(request, YOLO)
             return grant, self._prepared(grant, keeps)
@@ -294,6 +303,24 @@ class Running(Acting):
         except (UnknownTask, AmbiguousTask) as error:
             raise BadInput(f"It cannot wait for that: {error.message}") from None
 
+    # --- agents ------------------------------------------------------------------------------
+
+    @property
+    def agent(self) -> Agents:
+        """Agents as tasks: start one, or follow one that somebody else started."""
+        if self._agents is None:
+            from outlast.shell.agents import Agents  # most shells run none
+
+            self._agents = Agents(self)
+        return self._agents
+
+    def close(self) -> None:
+        """Let go of everything. Tasks go on, but for agents that run in this process."""
+        if self._agents is not None:
+            self._agents.close()
+        super().close()
+
+    # --- the next one ------------------------------------------------------------------------
     @property
     def is_cold(self) -> bool:
         """Whether there is reason to prepare the next task, and none is prepared."""

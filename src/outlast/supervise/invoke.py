@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.model import NO_SHELL
+from outlast.model import AGENT, BRIDGE, NO_SHELL
 from outlast.store.sessionfile import TOLD
 
 TYPE_CHECKING = False
@@ -60,6 +60,8 @@ _EVAL = (
 SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.bash")
 # Before there is a task its directory has another name, so what it begins with comes as descriptors.
 BEFORE, START = 4, 5
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_RUNNER = os.path.join(PACKAGE, "agents", "run.py")
 _RESTORE = (
     f"__outlast_dir=$1; __outlast_before=/dev/fd/{BEFORE}; __outlast_start=/dev/fd/{START}; "
     'builtin . "$2"; builtin shift 2; { builtin . "$__outlast_before"; } 2>/dev/null; '
@@ -120,6 +122,9 @@ def _bash(directory: str, state: str, wait: str) -> list[str]:
 
 def execute(shell: str, directory: str, state: str, env: Mapping[str, str]) -> NoReturn:
     """Turn into the command."""
+    if shell in (AGENT, BRIDGE):
+        words = runner(shell, directory)
+        os.execve(words[0], words, env)
     if shell != NO_SHELL:
         os.execve(shell, arguments(shell, directory, state), env)
     from shlex import split
@@ -127,6 +132,14 @@ def execute(shell: str, directory: str, state: str, env: Mapping[str, str]) -> N
     with open(os.path.join(directory, "command"), encoding="utf-8", errors="surrogateescape") as file:
         words = split(file.read())
     os.execvpe(words[0], words, env)
+
+
+def runner(shell: str, directory: str) -> list[str]:
+    """The argument list of what runs an agent, or stands for one that runs elsewhere; its path first."""
+    import sys
+
+    # Isolated: neither a variable of the session nor a file in the working directory decides what it imports.
+    return [sys.executable, "-I", _RUNNER, shell, directory]
 
 
 class Told:
