@@ -447,6 +447,8 @@ class Event:
     task_id: str
     traceparent: str
     facts: Mapping[str, Any]
+
+
 @frozen
 class Agent(Task):
     """An agent, as those see it who know only running, completed and failed: what was stopped shows as failed."""
