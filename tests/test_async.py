@@ -286,7 +286,7 @@ def test_nothing_leaks(home):
     async def main():
         async with AsyncShell.open(home=home) as shell:
             for _ in range(3):
-                await shell.run("true")  # also until a task is kept warm
+                await asyncio.gather(*(shell.run("true") for _ in range(20)))  # also until tasks are kept warm
             await asyncio.gather(*(asyncio.to_thread(time.monotonic) for _ in range(40)))
             before = descriptors()
             for _ in range(10):

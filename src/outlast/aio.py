@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar
 
+    from outlast.aioagents import AsyncAgents
     from outlast.conditions import Condition, UnderWay
     from outlast.gate import Ask
     from outlast.model import Cursor, Event, Notice, Receipt, Result, Sandbox, Slice, Task, Waited
@@ -56,6 +57,7 @@ class AsyncShell:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._rings: dict[tuple[str, bool], _Ring] = {}
+        self._warming: asyncio.Future[None] | None = None
         self._questions: _Questions | None = None
 
     @classmethod
@@ -91,6 +93,8 @@ class AsyncShell:
         """Let go of everything. Tasks go on."""
         while self._rings:
             self._rings.popitem()[1].close()
+        if self._warming is not None:
+            await asyncio.wait({self._warming})
         await asyncio.to_thread(self._shell.close)
 
     @property
@@ -102,12 +106,23 @@ class AsyncShell:
     def session(self) -> str:
         return self._shell.session
 
+    @property
+    def agent(self) -> AsyncAgents:
+        """As `Shell.agent`."""
+        from outlast.aioagents import AsyncAgents  # most shells run none
+
+        return AsyncAgents(self._shell.agent, self._asking, _note)
+
     async def start(self, command: str, **how: Any) -> Task:
         """As `Shell.start`."""
         startup = self._shell.startup(how.pop("startup_wait", None), how.pop("ready", None))
         task = await self._asking(self._shell.start, command, **how)
         _note(launched=task.task_id)
         return task if startup is None else await self._await(task.task_id, startup.condition, startup.seconds)
+
+    async def start_agent(self, type: str, prompt: str, description: str = "", **how: Any) -> Task:
+        """As `agent.start`; a coroutine runs in an event loop of its own, so that it outlasts this one."""
+        return await self.agent.start(type, prompt, description, here=False, **how)
 
     async def run(
         self,
@@ -132,32 +147,33 @@ class AsyncShell:
                 if task.status == "pending":
                     patience = await self._once_begun(task.task_id, patience, wait)
                 leave = self._shell.leaving(command, auto_background)
-                await self._attend(task.task_id, patience, on_output, leave)
+                ended = await self._attend(task.task_id, patience, on_output, leave)
             except BaseException:
                 self._shell.release(task.task_id, ours)
                 raise
-            if ours and patience.then_end and not (leave and leave.met):
-                await self._end_if_running(task.task_id)
-            self._shell.release(task.task_id, ours)
+            if not ended:
+                if ours and patience.then_end and not (leave and leave.met):
+                    await asyncio.to_thread(self._shell.end_for_limit, task.task_id)
+                self._shell.release(task.task_id, ours)
             result = await self.read(task.task_id, **(show or {}))
-        await asyncio.to_thread(self._shell.warm_up)
+        if self._shell.is_cold:
+            # Aside: whoever asked has the answer meanwhile, and the next command takes what is prepared by then.
+            self._warming = asyncio.get_running_loop().run_in_executor(None, self._shell.warm_up)
         return result
-
-    async def _end_if_running(self, task_id: str) -> None:
-        if not self._shell.executor.has_ended(task_id):
-            await asyncio.to_thread(self._shell.end_for_limit, task_id)
 
     async def _attend(
         self, task_id: str, patience: Patience, on_output: Callable[[Slice], None] | None, leave: UnderWay | None
-    ) -> None:
+    ) -> bool:
+        """Wait for a foreground command; whether it has ended."""
         if on_output is not None:
             pieces = self.follow(task_id, timeout=patience.seconds, to_end_of="command", leave=leave)
             async for piece in pieces:
                 on_output(piece)
         elif leave is None:
-            await self._await_end(task_id, patience.seconds)
+            return await self._await_end(task_id, patience.seconds)
         else:
             await self._await_condition(task_id, leave, Deadline(patience.seconds))
+        return self._shell.executor.has_ended(task_id)
 
     async def _once_begun(self, task_id: str, patience: Patience, wait: float | None) -> Patience:
         """As `Shell` does it."""

@@ -7,7 +7,7 @@ import os
 import re
 
 from outlast.errors import BadInput, named
-from outlast.model import NO_SHELL, START, Cursor, Request, Stdin
+from outlast.model import AGENT, NO_SHELL, START, Cursor, Request, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,11 +46,12 @@ def request(
     file_size: int | None = None,
     notify: str | Sequence[str] = (),
     silent_after: float | None = None,
+    agent: Mapping[str, str] | None = None,
 ) -> Request:
     """A request that makes sense; whether it can run is seen later."""
     _check_command(command)
     return Request(
-        command=command if shell != NO_SHELL else _quoted(command),
+        command=_quoted(command) if shell in (NO_SHELL, AGENT) else command,
         session=session_name(session),
         cwd=_text("directory", os.fspath(cwd)) if cwd is not None else "",
         env=_check_env(env or {}),
@@ -67,6 +68,7 @@ def request(
         sandbox=sandbox,
         resources=_resources(memory=memory, processes=processes, cpu_time=cpu_time, file_size=file_size),
         notify=_notify(notify, silent_after) if notify or silent_after is not None else {},
+        agent=agent or {},
     )
 
 
@@ -215,6 +217,13 @@ def task_name(name: object) -> str:
     """What makes a second start of the same thing one task; also the name of a file."""
     if not isinstance(name, str) or not _SESSION.fullmatch(name):
         raise BadInput(f"{named(name)} is no name for a task; use up to 64 letters, digits, '.', '_' and '-'.")
+    return name
+
+
+def agent_name(name: object) -> str:
+    """The name of an agent, or of a type of agents."""
+    if not isinstance(name, str) or not _SESSION.fullmatch(name):
+        raise BadInput(f"{named(name)} is no name for an agent; use up to 64 letters, digits, '.', '_' and '-'.")
     return name
 
 

@@ -12,7 +12,7 @@ import os
 from outlast import asking
 from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, named
 from outlast.frozen import replaced
-from outlast.model import NO_SHELL
+from outlast.model import AGENT, NO_SHELL
 from outlast.permissions import OWN_RULES, Policy, decide, policies, policyfile, project_files, ruling
 from outlast.permissions.approval import Approval
 from outlast.permissions.judge import Judgement, Known
@@ -111,7 +111,7 @@ class Gate:
         """The shell that reads the line. What only has the name of one is not one."""
         import shutil
 
-        if request.shell == NO_SHELL:
+        if request.shell in (NO_SHELL, AGENT):
             return "bash"  # which reads the words, quoted, as they are
         asked = request.shell or self._settings.shell or ("bash" if shutil.which("bash") else "sh")
         if request.shell and "/" in request.shell:

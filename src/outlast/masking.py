@@ -22,6 +22,8 @@ _CONTEXT = LONGEST_LITERAL + 16  # characters that were shown and are still look
 _LONGEST_VALUE = 2048  # of one value that is searched for as a whole; a longer one is several
 _LEAST_VALUE = 8
 _LEAST_LINE = 16  # of a value of several lines
+_OF_LINES = b"PRIVATE KEY"  # is in the literal of the one format whose secrets have many lines
+_BEFORE_A_LINE = 128  # what another one, with a line end or two inside of it, has at most before the last
 _PLAIN_WORD = 16  # a word of letters alone that is shorter is taken for a word
 
 
@@ -55,6 +57,7 @@ class Mask:
         """How many bytes of `after` belong to a secret that began, or whose literal began, before it."""
         if not self.on or not before:
             return 0
+        before = _near(before)
         cut = border = len(before)
         spans, _ = _spans((before + after).decode("latin-1"), 0, 0, self._as_bytes, True)
         for start, end in spans:
@@ -68,6 +71,13 @@ class Mask:
 
 
 OFF = Mask(on=False)
+
+
+def _near(before: bytes) -> bytes:
+    """Where a secret that reaches over the end of this can begin: only the block of a key has several lines."""
+    if _OF_LINES in before:
+        return before
+    return before[max(0, before.rfind(b"\n") - _BEFORE_A_LINE) :]
 
 
 def searched_for(value: str) -> Iterator[str]:

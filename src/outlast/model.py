@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 STREAMS = ("stdout", "stderr")
 BUBBLEWRAP, LANDLOCK = "bubblewrap", "landlock"  # the kinds of sandbox
 NO_SHELL = "none"  # as a shell: the words of the command are one program and its arguments, for the system itself
+AGENT = "agent"  # as a shell: the same, by way of our runner, which understands what an agent prints
+BRIDGE = "bridge"  # as a shell: our runner alone; no command runs, and the text of it is only shown
 _NO_LIMITS: Mapping[str, tuple[int, int]] = {}
 _NO_RESOURCES: Mapping[str, int] = {}
 _NO_GROUPS: Mapping[str, Mapping[str, str]] = {}
 _NOTHING: Mapping[str, Any] = {}
+_NO_AGENT: Mapping[str, str] = {}
 
 
 # --- asking ------------------------------------------------------------------------------
@@ -84,6 +87,7 @@ class Request:
     sandbox: Sandbox | None = None
     resources: Mapping[str, int] = _NO_RESOURCES
     notify: Mapping[str, Any] = _NOTHING
+    agent: Mapping[str, str] = _NO_AGENT
 
 
 @frozen
@@ -131,6 +135,8 @@ class Launch:
     groups: Mapping[str, Mapping[str, str]] = _NO_GROUPS  # control groups, by where they are made
     notify: Mapping[str, Any] = _NOTHING  # what somebody is to be told of while it runs: see `notices.watching`
     trace: str = ""  # the trace that it is a part of, as a W3C traceparent
+    agent: Mapping[str, str] = _NO_AGENT  # of an agent: its type, its prompt, how it is understood
+    parent: str = ""  # the task that it was started from inside of
 
 
 @frozen
@@ -309,6 +315,9 @@ class Task:
     split: bool
     closed: bool
     output_file: str
+    parent: str
+    metadata: Mapping[str, Any] | None
+    """Of an agent: its type and prompt, and what it told: result, tokens, cost."""
 
     @property
     def finished(self) -> bool:
@@ -438,3 +447,21 @@ class Event:
     task_id: str
     traceparent: str
     facts: Mapping[str, Any]
+
+
+@frozen
+class Agent(Task):
+    """An agent, as those see it who know only running, completed and failed: what was stopped shows as failed."""
+
+    id: str
+    type: str
+
+
+@frozen
+class Stopped:
+    """What became of a wish to stop an agent."""
+
+    success: bool
+    message: str
+    id: str
+    status: str

@@ -174,11 +174,15 @@ def inside_secret(source: Source, start: int, end: int, mask: Mask) -> int:
     if not mask.on or not start:
         return 0
     first = max(0, start - LOOK_BACK)
-    before = source.read(first, start - first)
-    if before.start != first or before.next != start:
+    upto = start + min(LOOK_BACK, max(0, end - start))
+    around = source.read(first, upto - first)
+    if around.start != first or around.next < start:
         return 0  # what was before is dropped
-    after = source.read(start, min(LOOK_BACK, max(0, end - start)))
-    return mask.inside(before.data, after.data) if after.start == start else 0
+    data = around.data
+    if around.next < upto:  # it goes on in another file
+        rest = source.read(around.next, upto - around.next)
+        data += rest.data if rest.start == around.next else b""
+    return mask.inside(data[: start - first], data[start - first :])
 
 
 def settled(task: Task, source: Source, start: int, end: int, by_lines: bool, mask: Mask = OFF) -> Iterator[Slice]:

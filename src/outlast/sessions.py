@@ -11,9 +11,10 @@ import os
 import stat
 import time
 
+from outlast import within
 from outlast.errors import BadInput, Unsupported, named
 from outlast.frozen import frozen
-from outlast.model import NO_SHELL, Grant, Launch
+from outlast.model import AGENT, BRIDGE, NO_SHELL, Grant, Launch
 from outlast.secrets import apart
 from outlast.store import snapshot
 
@@ -61,6 +62,7 @@ _RLIMITS = {
     "file_size": "RLIMIT_FSIZE",
 }
 _AFTER_XCPU_S = 5
+_BASH: dict[str | None, str] = {}  # where it was last found, by PATH
 _LIMITS: dict[str, int] = {}  # what the system has, by name
 _TRACE = "TRACEPARENT"  # W3C trace context
 _TRACES = (_TRACE, "TRACESTATE")
@@ -114,7 +116,7 @@ def prepare(
     resources = _resources(request, settings)
     groups = _groups(resources) if resources else {}
     return Launch(
-        kind="bash",
+        kind="agent" if request.agent else "bash",
         command=request.command,
         session=request.session,
         cwd=cwd,
@@ -144,6 +146,8 @@ def prepare(
         groups=groups,
         notify=_notify(request, settings),
         trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
+        agent=request.agent,
+        parent=within.task(environ),
     )
 
 
@@ -324,11 +328,14 @@ def _directory(asked: str) -> str:
 def _shell(asked: str, environ: Mapping[str, str]) -> str:
     import shutil
 
-    if asked == NO_SHELL:
+    if asked in (NO_SHELL, AGENT, BRIDGE):
         return asked
+    path = environ.get("PATH")
     if not asked:
-        return shutil.which("bash", path=environ.get("PATH")) or "/bin/sh"
-    found = shutil.which(os.path.expanduser(asked), path=environ.get("PATH"))
+        if path not in _BASH or not os.access(_BASH[path], os.X_OK):
+            _BASH[path] = shutil.which("bash", path=path) or "/bin/sh"
+        return _BASH[path]
+    found = shutil.which(os.path.expanduser(asked), path=path)
     if not found:
         raise BadInput(f"There is no shell {named(asked)}; give the path of one that is installed.")
     return os.path.abspath(found)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+_NO_AGENTS: Mapping[str, object] = {}
 _DEVELOPMENT = (
     "npm pnpm yarn node npx bun bunx deno tsx ts-node nodemon corepack webpack vite jest vitest mocha playwright "
     "cypress next nuxt astro turbo nx tsc eslint rollup esbuild parcel ng gulp grunt "
@@ -90,6 +91,9 @@ class Settings:
     mcp_tasks: bool = True
     """Whether a client that knows MCP tasks gets one for a background run or a long wait."""
 
+    mcp_structured: bool = True
+    """Whether MCP clients get replies as structured content too; those that would show a model only that never do."""
+
     shell: str = ""
     """The shell that runs commands; empty means bash, or /bin/sh where there is none."""
 
@@ -138,6 +142,9 @@ class Settings:
     allowed_programs: str = _ALLOWED
     """The programs that the policy `allowlist` allows, between blanks; with a + in front, besides the usual ones."""
 
+    agents: Mapping[str, object] = _NO_AGENTS
+    """Types of agents, by name: a command line, or a table with one. Only in the file."""
+
 
 # The smallest sensible values; everything below is a typing mistake.
 _LEAST = {
@@ -165,6 +172,7 @@ _KINDS: dict[type, str] = {int: "a number, and a whole one", float: "a number"}
 _MOST = 1 << 53  # what every file format and the index can hold
 
 
+_TABLES = ("agents",)  # what no variable can say
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
@@ -198,7 +206,7 @@ def load(home: str, env: Mapping[str, str], defaults: Mapping[str, object] | Non
     # In the file it is the state's owner who says so; a variable can be anybody's.
     imposed = given.get("sandbox") is True
     for name in fields(Settings()):
-        if imposed and name.startswith("sandbox"):
+        if (imposed and name.startswith("sandbox")) or name in _TABLES:
             continue
         variable = "OUTLAST_" + name.upper()
         if (text := env.get(variable)) not in (None, ""):
@@ -224,10 +232,18 @@ def _from_file(path: str) -> dict[str, object]:
             raise BadInput(f"The settings file {path} is not valid TOML: {error}; correct it.") from None
 
 
+def _table(value: object, where: str) -> object:
+    if not isinstance(value, dict):
+        raise BadInput(f"The setting {where} must be a table, not {value!r}.")
+    return value
+
+
 def _checked(name: str, value: object, where: str) -> object:
     known = fields(Settings())
     if name not in known:
         raise BadInput(f"There is no setting {where}; known are {', '.join(known)}.")
+    if name in _TABLES:
+        return _table(value, where)
     kind = type(known[name])
     if kind is bool:
         if str(value).lower() not in _TRUTH:
@@ -237,6 +253,10 @@ def _checked(name: str, value: object, where: str) -> object:
         if not isinstance(value, str):
             raise BadInput(f"The setting {where} must be text, not {value!r}.")
         return value
+    return _number(kind, name, value, where)
+
+
+def _number(kind: type, name: str, value: object, where: str) -> object:
     try:
         number = kind(value)
     except (TypeError, ValueError, OverflowError):

@@ -119,6 +119,10 @@ def task(seen: Seen, mask: Mask) -> Seen:
     """A task (or a result, or a receipt) as it is shown."""
     if not mask.on:
         return seen
+    if seen.metadata:
+        told = {name: mask.text(one) if isinstance(one, str) else one for name, one in seen.metadata.items()}
+        if told != seen.metadata:
+            seen = replaced(seen, metadata=told)
     texts = {name: text for name in _TEXTS if (text := seen.__dict__.get(name))}
     everything = "\n".join(texts.values())
     if mask.text(everything) == everything:  # one look at all: mostly there is nothing, and lists are long

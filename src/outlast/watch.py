@@ -52,21 +52,23 @@ class Watch:
     def fds(self) -> tuple[int, ...]:
         return (*self._bell.fds, *self._processes) or (self._line,)
 
-    def arm(self) -> None:
+    def arm(self) -> bool:
         """From now on every change is noticed. Look at the task after this."""
         self._told(self._bell.rearm)
         self._told(lambda: self._watch_processes("keeper"))
+        return True
 
-    def arm_for_end(self) -> None:
-        """As `arm`, but what the command prints does not wake us."""
+    def arm_for_end(self) -> bool:
+        """As `arm`, but what the command prints does not wake us. False: it is sure that it has not ended."""
         self._bell.close()
         if self._line >= 0 and not _is_ready(self._line):
             self._close_processes()
-            return
+            return False
         self._told(lambda: self._watch_processes("command", "supervisor", "keeper"))
         if not self._command_runs:
             # It ended already; what remains is that its end gets recorded.
             self.arm()
+        return True
 
     def _watch_processes(self, *names: str) -> None:
         self._close_processes()
@@ -154,8 +156,8 @@ class Deadline:
 def until(watch: Watch, done: Callable[[], bool], deadline: Deadline, ends_only: bool = False) -> bool:
     """Wait until `done`, or until the deadline; whether it is done."""
     while True:
-        watch.arm_for_end() if ends_only else watch.arm()
-        if done():
+        perhaps = watch.arm_for_end() if ends_only else watch.arm()
+        if perhaps and done():
             return True
         in_time = watch.wait(deadline.left())
         if done():

@@ -21,7 +21,7 @@ from outlast.permissions import YOLO, decide
 from outlast.sessions import prepare
 from outlast.store import status
 from outlast.store.staging import stage
-from outlast.supervise import request, signals, supervisor
+from outlast.supervise import beginning, request, signals
 from tests.conftest import eventually
 from tests.faults.support import closed, dice, guard, replace
 from tests.frozen_states import freeze
@@ -86,7 +86,7 @@ def _supervise(line: int, request: int, clock: Clock) -> None:
         os.closerange(42, 1024)
         signals.ignore_the_usual()
         time.time = clock
-        supervisor.start(40, 41)
+        beginning.start(40, 41)
     finally:
         os._exit(70)
 

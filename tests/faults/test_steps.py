@@ -81,7 +81,7 @@ class Steps:
         """No half task, nothing left over from preparing one, no process."""
         home = Path(self.home)
         assert len(list((home / "tasks").iterdir())) == tasks == len(shell.list())
-        shell.executor._chill()
+        shell.executor._warm.close()
         eventually(lambda: not list((home / "staging").iterdir()))
         eventually(lambda: not processes_of(self.home), what="all processes to leave")
 

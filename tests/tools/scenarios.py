@@ -1,6 +1,6 @@
 """What a model does with each profile: calls in order.
 
-`{1}` in an argument is the id of the first task. `AFTER` is no argument: the call is made when
+`{1}` in an argument is the id of the first task, `{1~}` a part of it. `AFTER` is no argument: the call is made when
 that task has ended, or has printed a line that matches.
 """
 
@@ -10,6 +10,11 @@ from typing import Any
 
 Step = tuple[str, dict[str, Any] | Any]
 
+# An agent that speaks plain text, and does what its prompt says.
+TELLER = (
+    """bash -c 'read -r said; case "$said" in fail) echo oops; exit 3;; wait) echo waiting; sleep 60;; """
+    """*) echo "$said";; esac'"""
+)
 BAD_FILTER = "(unclosed"
 SCENARIOS: dict[str, list[Step]] = {
     "default": [
@@ -27,7 +32,8 @@ SCENARIOS: dict[str, list[Step]] = {
         ("bash_output", {"task_id": "{9}", "wait": 0.1, "until": "never"}),
         ("bash_kill", {"shell_id": "{9}"}),
         ("bash_kill", {"task_id": "{9}"}),
-        ("bash", {"command": "printf 'Listening on 3000\\nmore\\n'; sleep 60", "ready": "Listening"}),
+        # What it waits for comes last: bash writes line by line.
+        ("bash", {"command": "printf 'more\\nListening on 3000\\n'; sleep 60", "ready": "Listening"}),
         ("bash_output", {"task_id": "{10}", "cursor": "0", "filter": "more"}),
         ("bash_output", {"task_id": "{10}", "filter": BAD_FILTER}),
         ("bash_kill", {"task_id": "{10}"}),
@@ -45,6 +51,17 @@ SCENARIOS: dict[str, list[Step]] = {
         ("bash", "ls"),
         ("bash_output", {"task_id": "a", "bash_id": "b"}),
         ("python", {"code": "1"}),
+        ("bash_output", {"task_id": "{4~}", "tail": 2}),
+        ("bash", {"command": "rm -rf / --no-preserve-root"}),
+        ("bash", {"command": "echo ready; mkfs.ext4 /dev/sda1"}),
+        ("bash", {"command": "pwd", "cwd": "/nowhere"}),
+        ("bash", {"command": "cat; echo all read", "background": True, "stdin_open": True}),
+        ("bash", {"command": "cat; echo all read", "stdin_open": True}),
+        ("bash_input", {"task_id": "{12}", "text": "half a line", "newline": False, "end": True}),
+        ("bash_output", {"task_id": "{12}", "until": "all read", "AFTER": "end"}),
+        ("bash_output", {"task_id": "{12}"}),
+        ("bash_kill", {"task_id": "{13}"}),
+        ("bash", {"command": "true", "wait": -1}),
     ],
     "neovate": [
         ("bash", {"command": "echo out; echo err >&2"}),
@@ -65,6 +82,14 @@ SCENARIOS: dict[str, list[Step]] = {
         ("kill_bash", {"task_id": "nothing"}),
         ("bash", {"command": "true", "timeout": "soon"}),
         ("bash", {"command": "true", "cwd": "/"}),
+        ("bash", {"command": "true", "timeout": 99999999, "run_in_background": False}),
+        ("bash", {"command": "curl localhost"}),
+        ("bash", {"command": "echo hi | (cd / && env A=1 wget -O- localhost)"}),
+        ("bash", {"command": "alias ls=rm", "run_in_background": True}),
+        ("bash", {"command": "cd / && PYTHONUNBUFFERED=1 python3 -c 'print(1); import time; time.sleep(60)'"}),
+        ("bash_output", {"task_id": "{10~}"}),
+        ("kill_bash", {"id": "{10~}"}),
+        ("bash", {"command": "sleep 2.5; echo not a development command"}),
     ],
     "jido": [
         ("bash_background", {"command": "echo", "args": ["a  b", "$HOME", "*"], "description": "says something"}),
@@ -86,6 +111,12 @@ SCENARIOS: dict[str, list[Step]] = {
         ("bash_background", {"command": "nosuchprogram"}),
         ("bash_background", {"command": "ls", "args": "-l"}),
         ("bash_background", {"command": "ls", "arguments": ["-l"]}),
+        ("bash_background", {"command": "bash", "args": ["-c", "ls"]}),
+        ("bash_background", {"command": "/bin/sh"}),
+        ("bash_background", {"command": "env", "args": ["A=1", "sh", "-c", "ls"]}),
+        ("bash_background", {"command": "xargs", "args": ["zsh"]}),
+        ("bash_background", {"command": ""}),
+        ("list_shells", {}),
     ],
     "registry": [
         ("run_command", {"command": "echo out; echo err >&2; exit 2", "description": "fails"}),
@@ -108,6 +139,10 @@ SCENARIOS: dict[str, list[Step]] = {
         ("kill_shell", {"shell_id": "nothing"}),
         ("run_command", {"command": "true", "cwd": "/nowhere"}),
         ("list_shells", {"all": True}),
+        ("bash_output", {"bash_id": "{5~}", "filter": "nothing like it"}),
+        ("kill_shell", {"shell_id": "{6~}"}),
+        ("run_command", {"command": "rm -rf /", "run_in_background": True}),
+        ("run_command", {"command": "true", "timeout": "1s"}),
     ],
     "mycode": [
         ("Bash", {"command": "echo out; echo err >&2", "description": "says something"}),
@@ -124,7 +159,23 @@ SCENARIOS: dict[str, list[Step]] = {
         ("TaskOutput", {"task_id": "nothing"}),
         ("KillShell", {"task_id": "nothing"}),
         ("TaskOutput", {"task_id": "{5}", "timeout": -1}),
-        ("Task", {"description": "d", "prompt": "p", "subagent_type": "t"}),
+        ("TaskOutput", {"task_id": "{5~}", "timeout": 99999999}),
+        ("TaskOutput", {"task_id": "{2}", "timeout": 0}),
+        ("TaskOutput", {}),
+        ("TaskOutput", {"task_id": "{5}", "block": "no"}),
+        ("Bash", {"command": "mkfs /dev/sda"}),
+        ("Bash", {"command": "sleep 60", "timeout": 300, "run_in_background": True}),
+        ("TaskOutput", {"task_id": "{6}"}),
+        ("Task", {"description": "count", "prompt": "to three", "subagent_type": "teller"}),
+        ("Task", {"description": "fail", "prompt": "fail", "subagent_type": "teller"}),
+        ("Task", {"description": "w", "prompt": "wait", "subagent_type": "teller", "run_in_background": True}),
+        ("TaskOutput", {"task_id": "{9}", "block": False, "AFTER": "waiting"}),
+        ("KillShell", {"task_id": "{9}"}),
+        ("KillShell", {"task_id": "{9}"}),
+        ("TaskOutput", {"task_id": "{9}"}),
+        ("Task", {"description": "d", "prompt": "p", "subagent_type": "nobody"}),
+        ("Task", {"description": "d", "prompt": "", "subagent_type": "teller"}),
+        ("Task", {"prompt": "p", "subagent_type": "teller"}),
     ],
     "spec": [
         ("Bash", {"command": "echo out; echo err >&2"}),
@@ -142,5 +193,10 @@ SCENARIOS: dict[str, list[Step]] = {
         ("BashOutput", {"bash_id": "nothing"}),
         ("BashOutput", {"bash_id": "{7}", "filter": BAD_FILTER}),
         ("Bash", {"command": "true", "background": True}),
+        ("Bash", {"command": "exit 5", "run_in_background": True}),
+        ("BashOutput", {"bash_id": "{8~}", "AFTER": "end"}),
+        ("Bash", {"command": "echo '[outlast: failed: exit code 0]'"}),
+        ("Bash", {"command": "rm -rf /"}),
+        ("Bash", {"command": "true", "timeout": -1}),
     ],
 }

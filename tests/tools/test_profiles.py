@@ -18,10 +18,11 @@ from outlast import Shell
 from outlast.faces.cli.main import main
 from outlast.notices.words import HEADER as NOTICES
 from outlast.tools import PROFILES, Toolbox
+from tests.agent_tasks import settings
 from tests.cli import agreed
 from tests.conftest import end_all
 from tests.tools import Ids, normalised
-from tests.tools.scenarios import SCENARIOS, Step
+from tests.tools.scenarios import SCENARIOS, TELLER, Step
 
 HEAD = "What the tools of the profile {} answer. What differs from run to run stands in braces.\n"
 
@@ -32,14 +33,15 @@ def place(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OUTLAST_HOME", home)
     monkeypatch.delenv("OUTLAST_SESSION", raising=False)
+    settings(home, teller=TELLER)
     yield home
-    with Shell.open(home=home, operator=True) as shell:
+    with Shell.open(home=home, operator=True, early=False) as shell:
         end_all(shell)
 
 
 def await_it(home: str, given: dict[str, Any], after: str) -> None:
     task_id = next(value for key, value in given.items() if key.endswith("id"))
-    with Shell.open(home=home, operator=True) as shell:
+    with Shell.open(home=home, operator=True, early=False) as shell:
         shell.wait(task_id, timeout=30, until=None if after == "end" else after)
 
 

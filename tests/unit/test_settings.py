@@ -37,6 +37,8 @@ def test_the_file_wins_over_defaults_and_variables_win_over_the_file(tmp_path):
 
 def test_every_setting_can_be_set_by_its_variable(tmp_path):
     for name, default in fields(Settings()).items():
+        if isinstance(default, dict):
+            continue  # a table, which only the file can have
         wanted = "text" if isinstance(default, str) else type(default)(default + 1000)
         found = load(str(tmp_path), {"OUTLAST_" + name.upper(): str(wanted)})
         assert getattr(found, name) == wanted

@@ -6,15 +6,15 @@ import errno
 import os
 import select
 import sqlite3
-import threading
 import time
 
 from outlast import process, tree
 from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, StartFailed, named
+from outlast.executors.warm import Warm
 from outlast.frozen import fields, frozen
 from outlast.lean import signal
 from outlast.model import Ended, Exited, Pending, Receipt, Running, surroundings, terms
-from outlast.store import launchfile, output, record, sessionfile, status
+from outlast.store import launchfile, offspring, output, record, sessionfile, status
 from outlast.store.hold import Hold
 from outlast.store.home import open_home
 from outlast.store.queue import Queue
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.executors.nursery import Nursery, Prepared
-    from outlast.lean.socket import socket
     from outlast.model import Guards, Launch, Slice, Status, Surroundings, Task
     from outlast.process import Stat
     from outlast.settings import Settings
@@ -55,6 +54,7 @@ class _Start:
     launch: Launch
     hold: Hold | None
     give_name_to: Callable[[str], None] | None = None
+    again: str = ""
 
 
 def _spare() -> None:
@@ -76,19 +76,16 @@ class LocalExecutor:
         self.registry = Registry(open_home(home))
         self._nursery: Nursery | None = None
         self._queue = Queue(home)
-        self._lines: dict[str, socket] = {}  # to the supervisors of the latest tasks that we started
+        self._begun: dict[str, Prepared] = {}  # the latest tasks that we started: we have lines to their supervisors
         self._tidy_at = 0.0
-        self._warming = threading.Lock()
-        self._warm: Prepared | None = None
-        self._warm_owner = os.getpid()
+        self._warm = Warm()
 
     def close(self) -> None:
+        self._warm.close()
         if self._nursery is not None:
-            self._chill()
             self._nursery.close()
-        for line in self._lines.values():
-            line.close()
-        self._lines.clear()
+        while self._begun:
+            self._begun.popitem()[1].hang_up()
         self.registry.close()
 
     # --- start ---------------------------------------------------------------------------
@@ -96,11 +93,14 @@ class LocalExecutor:
     def start(self, launch: Launch) -> Task:
         return self.start_or_find(launch)[0]
 
-    def start_or_find(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
-        """Start it, or find the task that has its name already; whether it is new. Not removed while `hold` is open."""
+    def start_or_find(self, launch: Launch, hold: Hold | None = None, again: str = "") -> tuple[Task, bool]:
+        """Start it, or find the task that has its name already; whether it is new. Not removed while `hold` is open.
+
+        With `again` (`HERE` or `FOLLOW` its session) another one like it is likely to come after it.
+        """
         try:
             if not launch.name:
-                return self._start(_Start(launch, hold)), True
+                return self._start(_Start(launch, hold, again=again)), True
             with self._queue.naming(launch.session, launch.name) as naming:
                 found = self._named(launch, naming.task_id)
                 if found is None:
@@ -127,13 +127,15 @@ class LocalExecutor:
         return task
 
     def _start(self, start: _Start) -> Task:
-        self._tidy()
         launch = start.launch
+        if not launch.background and not launch.after:
+            task = self._run(start)
+            self._tidy()  # while it runs
+            self.advance()  # the others look at the queue anyway
+            return task
+        self._tidy()
         if launch.after:
             return self._queue_up(start)
-        if not launch.background:
-            self.advance()  # the others look at the queue anyway
-            return self._run(start)
         place = self._queue.claim(launch.session, launch.max_running)
         if place is None:
             return self._queue_up(start)
@@ -147,7 +149,7 @@ class LocalExecutor:
 
     def _run(self, start: _Start, place: int = -1) -> Task:
         around = surroundings(start.launch)
-        warm = self._take_warm(around)
+        warm = self._warm.take(around)
         for _ in range(_ID_TRIES):
             prepared = warm or self._prepare(start.launch.kind, around)
             try:
@@ -176,7 +178,7 @@ class LocalExecutor:
                 if place >= 0:
                     self._queue.sign(place, launch.session, os.path.basename(published))
                 _spare()
-                answer = prepared.begin(terms(launch), place)
+                answer = prepared.begin(terms(launch), place, start.again)
         except BaseException:
             prepared.close()
             self.registry.discard(staged, published)
@@ -196,6 +198,9 @@ class LocalExecutor:
         entered = self.registry.enter(staged, published, start.launch, self._settings.state_limit_bytes)
         if entered is not None:
             invoke.make_room(start.launch.command, staged)
+            if start.launch.parent:
+                # Before there is a task: who ends the parent must not miss it.
+                offspring.note(self._directory(start.launch.parent), os.path.basename(published))
             if start.hold is not None:
                 start.hold.take(staged)
             if start.give_name_to:
@@ -272,34 +277,20 @@ class LocalExecutor:
     def warm_up(self, launch: Launch) -> None:
         """Prepare a task that is to run in these surroundings."""
         around = surroundings(launch)
-        with self._warming:
-            if around.stdin.text is not None or (self._warm is not None and self._warm.around == around):
-                return
-            self._chill()
+        if around.stdin.text is None and not self._warm.has(around):
             # Staged by its supervisor: we have somebody to answer.
-            self._warm = self._nursery_of_ours().prepare(self.registry.home.path, "", around)
+            self._warm.put(self._nursery_of_ours().prepare(self.registry.home.path, "", around))
 
-    def _take_warm(self, around: Surroundings) -> Prepared | None:
-        with self._warming:
-            warm = self._warm
-            if warm is None or warm.around != around or self._warm_owner != os.getpid():
-                return None
-            self._warm = None
-        return warm if warm.is_staged() else None
-
-    def _chill(self) -> None:
-        """Let go of what was prepared."""
-        if self._warm is not None:
-            if self._warm_owner == os.getpid():  # in a fork it is our parent's
-                self._warm.close()  # its supervisor removes it
-            self._warm = None
+    def is_warm(self, launch: Launch) -> bool:
+        """Whether a task is prepared for such a launch, or will be as soon as its session's state is known."""
+        return self._warm.has(surroundings(launch))
 
     def _announced(self, launch: Launch, prepared: Prepared, answer: dict[str, Any]) -> Task:
         """What is known of a task that just began. It runs, whatever keeps us from looking at it."""
         task_id = os.path.basename(prepared.published)
-        self._lines[task_id] = prepared.keep_line()
-        while len(self._lines) > _LINES:
-            self._lines.pop(next(iter(self._lines))).close()
+        self._begun[task_id] = prepared
+        while len(self._begun) > _LINES:
+            self._begun.pop(next(iter(self._begun))).hang_up()
         return announced(prepared.published, launch, answer.get("pid"), answer.get("started", time.time()))
 
     def get_ready(self) -> None:
@@ -326,6 +317,8 @@ class LocalExecutor:
 
     def has_ended(self, task_id: str) -> bool:
         """Whether its end is known: cheaper than `status`."""
+        if self._is_recorded(task_id):
+            return True
         return not isinstance(self._status_moved_on(task_id)[0], (Pending, Running))
 
     def is_over(self, task_id: str) -> bool:
@@ -357,11 +350,27 @@ class LocalExecutor:
         directory = self._directory(task_id)
         try:
             found = status.status_of(directory)
-            if not isinstance(found[0], (Pending, Running)) and task_id in self._lines:
-                self._lines.pop(task_id).close()  # it has said all that it ever will
-            return found
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise status.trouble(directory, error) from None
+        if not isinstance(found[0], (Pending, Running)):
+            self._let_go(task_id)
+        return found
+
+    def _is_recorded(self, task_id: str) -> bool:
+        try:
+            found = status.has_outcome(self._directory(task_id))
+        except (OSError, ValueError):
+            return False  # whoever looks longer says what is wrong
+        if found:
+            self._let_go(task_id)
+        return found
+
+    def _let_go(self, task_id: str) -> None:
+        """It has ended: of this one its supervisor has said all that it ever will."""
+        begun = self._begun.pop(task_id, None)
+        following = begun.next() if begun is not None else None
+        if following is not None:
+            self._warm.put(following)
 
     def read(self, task_id: str, stream: str, cursor: int, most: int) -> Slice:
         return self.source(task_id, stream).read(cursor, most)
@@ -384,8 +393,8 @@ class LocalExecutor:
         return status.trouble(self._directory(task_id), error)
 
     def watch(self, task_id: str) -> Watch:
-        line = self._lines.get(task_id)
-        return Watch(self._directory(task_id), line.fileno() if line is not None else -1)
+        begun = self._begun.get(task_id)
+        return Watch(self._directory(task_id), begun.fileno() if begun is not None else -1)
 
     def hold(self, task_id: str) -> Hold:
         """Keep a task from being removed until it is reported."""
@@ -489,7 +498,13 @@ class LocalExecutor:
             self.advance()  # what was to follow them need not wait
         receipts = {one: self._unrun(one) for one in map(os.path.basename, unrun)}
         begun = [one for one in task_ids if one not in receipts]
+        from outlast.supervise.offspring import end_offspring, end_pending
+
+        agents = [one for one in begun if offspring.ends_with(one)]
+        for one in agents:
+            end_pending(self._directory(one), by)
         receipts.update(zip(begun, self._end_running(begun, grace, by, rule), strict=True))
+        receipts.update({one: end_offspring(self._directory(one), receipts[one], grace, by) for one in agents})
         return [receipts[one] for one in task_ids]
 
     def _runs_or_ran(self, task_id: str, by: str, rule: str) -> bool:

@@ -7,6 +7,7 @@ import sys
 import threading
 
 from outlast.errors import StartFailed
+from outlast.frozen import replaced
 from outlast.lean import socket
 from outlast.supervise import request
 
@@ -25,25 +26,48 @@ class Prepared:
 
     def __init__(self, staged: str, published: str, around: Surroundings, line: socket.socket) -> None:
         self.staged, self.published, self.around = staged, published, around
+        self.again = ""  # its guards will take up another one like it
         self._line = line
 
+    def is_for(self, around: Surroundings) -> bool:
+        """Whether it is, or may turn out to be, prepared for these surroundings."""
+        if not self.again:
+            return self.around == around
+        cwd = around.cwd if self.again == request.FOLLOW else self.around.cwd
+        return replaced(self.around, cwd=cwd, snapshot=around.snapshot) == around
+
     def is_staged(self) -> bool:
-        """Whether it is there. Of a warm one its supervisor tells where, once."""
+        """Whether it is there. Of a warm one its supervisor tells where, and with which state of its session."""
         if not self.published:
-            told = request.answer(self._line)
-            if not isinstance(told, list):
+            told = request.offered(self._line)
+            if told is None:
                 self.close()
                 return False
-            self.staged, self.published = told
+            self.staged, self.published, mark, cwd = told
+            self.around, self.again = replaced(self.around, snapshot=mark, cwd=cwd), ""
         return True
 
-    def begin(self, terms: Terms, place: int = -1) -> dict[str, Any] | None:
+    def begin(self, terms: Terms, place: int = -1, again: str = "") -> dict[str, Any] | None:
         """What is to run is written down: begin. What the supervisor answers; None if it died before it could."""
-        return request.begin(self._line, terms, place)
+        self.again = again
+        return request.begin(self._line, terms, place, again)
 
-    def keep_line(self) -> socket.socket:
-        """The supervisor says there when the task has ended."""
-        return self._line
+    def next(self) -> Prepared | None:
+        """It is over. What its guards do next, if they do."""
+        if not self.again:
+            self.hang_up()
+            return None
+        following = Prepared("", "", self.around, self._line)
+        following.again = self.again
+        return following
+
+    def hang_up(self) -> None:
+        """Nobody listens any more; what runs goes on."""
+        self._line.close()
+
+    def fileno(self) -> int:
+        """Of the line on which the supervisor says when the task has ended."""
+        return self._line.fileno()
 
     def close(self) -> None:
         """Nobody wants it (any more)."""

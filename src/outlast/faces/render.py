@@ -10,7 +10,7 @@ from outlast.text import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from outlast.errors import OutlastError
@@ -32,6 +32,7 @@ _OF_SECRETS = (
     "log in",
     "login",
 )
+_PROMPT = 300
 _COLUMNS = ("STATUS", "ID", "PID", "TIME", "LINES", "CATEGORY", "COMMAND")
 
 
@@ -108,9 +109,29 @@ def _row(task: Task, lines: tuple[int, int]) -> tuple[str, ...]:
     if task.finished and task.children:
         status += f" +{len(task.children)}"
     count = f"{lines[0]}+{lines[1]}" if task.split else str(lines[0])
-    what = task.description or task.command
+    what = saying(task)
     pid = "-" if task.closed or task.pid is None else str(task.pid)
     return status, task.task_id, pid, duration(task.elapsed_ms), count, task.category, what
+
+
+def saying(task: Task) -> str:
+    """What a task is for, in one line. Of an agent: its type, what it is to do, what it used if it told that."""
+    if task.metadata is None:
+        return task.description or task.command
+    known = task.metadata
+    what = task.description or str(known.get("prompt") or known.get("output_file") or task.command)
+    used = usage(known)
+    name = known.get("id") or ""
+    return f"{known.get('type')}{f' {name}' if name else ''}: {what}{f' ({used})' if used else ''}"
+
+
+def usage(known: Mapping[str, Any]) -> str:
+    """What an agent used, as far as it told: 1,234 tokens, $0.05."""
+    tokens = [known[name] for name in ("input_tokens", "output_tokens") if name in known]
+    said = [f"{sum(tokens):,} tokens"] if tokens else []
+    if isinstance(cost := known.get("cost_usd"), (int, float)):
+        said.append(f"${cost:.2f}" if cost >= 0.005 or not cost else f"${cost:.4f}")
+    return ", ".join(said)
 
 
 def _why(task: Task) -> str:
@@ -139,6 +160,7 @@ def details(task: Task, lines: tuple[int, int]) -> str:
         "status": task.status if task.status == "running" else f"{task.status}, {ending(task)}",
         "command": inline(task.command, 300),
         "description": inline(task.description, 300),
+        **_of_agent(task),
         "name": task.name,
         "category": task.category,
         "directory": task.cwd,
@@ -157,6 +179,19 @@ def details(task: Task, lines: tuple[int, int]) -> str:
         "output": task.output_file,
     }
     return "".join(f"{name:<12} {value}\n" for name, value in shown.items() if value)
+
+
+def _of_agent(task: Task) -> dict[str, str]:
+    known = task.metadata or {}
+    return {
+        "agent": str(known.get("type", "")) + (f" ({known['id']})" if known.get("id") else ""),
+        "prompt": inline(str(known.get("prompt", "")), _PROMPT),
+        "follows": str(known.get("output_file", "")),
+        "progress": inline(str(known.get("progress", "")), _PROMPT),
+        "used": usage(known),
+        "result": inline(str(known.get("result", "")), _PROMPT),
+        "parent": task.parent,
+    }
 
 
 def missed(task: Task, said: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from outlast.faces.render import saying
 from outlast.frozen import frozen
 from outlast.text import inline
 
@@ -64,7 +65,7 @@ def dashboard(tasks: Sequence[Task], width: int, colour: bool) -> str:
 
 def _cells(task: Task) -> tuple[str, ...]:
     look = LOOKS[task.status]
-    what = inline(task.description or task.command, _LONGEST_DESCRIPTION)
+    what = inline(saying(task), _LONGEST_DESCRIPTION)
     return f"{look.icon} {look.word}", task.task_id, what, minutes(task.elapsed_ms), type_of(task)
 
 

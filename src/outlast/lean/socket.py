@@ -31,9 +31,9 @@ def send_fds(line: socket, said: bytes, fds: Sequence[int]) -> None:
     line.sendmsg([said], beside)
 
 
-def recv_fds(line: socket, most_bytes: int, most_fds: int) -> tuple[bytes, list[int]]:
+def recv_fds(line: socket, most_bytes: int, most_fds: int, flags: int = 0) -> tuple[bytes, list[int]]:
     """The next message and the descriptors that came with it, which no program that we execute inherits."""
-    said, beside, _, _ = line.recvmsg(most_bytes, CMSG_LEN(most_fds * _FD), MSG_CMSG_CLOEXEC)
+    said, beside, _, _ = line.recvmsg(most_bytes, CMSG_LEN(most_fds * _FD), flags | MSG_CMSG_CLOEXEC)
     fds: list[int] = []
     for level, kind, data in beside:
         if (level, kind) == (SOL_SOCKET, SCM_RIGHTS):

@@ -45,20 +45,22 @@ def disagreement(text: Text, *, strict: bool) -> str:
     root = _Grammar.parser.parse(source).root_node
     if root.has_error and strict:
         return "two readers of bash do not agree on it: one cannot read it"
+    if root.has_error:
+        return ""  # a tree that is torn by an error proves nothing, and to search it may take long
     if len(text.fuzzy) > _MOST_FUZZY and strict:
         return "it has too many places that two readers of bash cannot compare"
     nodes = QueryCursor(_Grammar.query).captures(root).get("n", [])
-    return _compared(text, source, {node.start_byte for node in nodes}, strict, root.has_error)
+    return _compared(text, source, {node.start_byte for node in nodes}, strict)
 
 
-def _compared(text: Text, source: bytes, theirs: set[int], strict: bool, torn: bool) -> str:
-    """What is different between our commands and theirs. A tree that is torn by an error proves nothing more."""
+def _compared(text: Text, source: bytes, theirs: set[int], strict: bool) -> str:
+    """What is different between our commands and theirs."""
     place = _offsets(text.source)
     last = len(place) - 1
     fuzzy = [(place[min(low, last)], place[min(high, last)]) for low, high in text.fuzzy[:_MOST_FUZZY]]
     ours = {place[min(one.at, last)] for one in text.commands}
     more = [at for at in theirs - ours if not _is_fuzzy(fuzzy, at) and not _is_keyword(source, at)]
-    if more and not torn:
+    if more:
         return "two readers of bash do not agree on it: one finds more commands"
     certain = (place[min(one.at, last)] for one in text.commands if one.words and not one.keyword)
     if strict and any(at not in theirs and not _is_fuzzy(fuzzy, at) for at in certain):

@@ -201,7 +201,7 @@ class Opened:
             if not self._showing.knows(name):
                 self._showing.knows_nothing_of(name)
                 try:
-                    self._showing.learn_state(name, self.sessions.read(name))
+                    self._showing.learn_state(name, self.sessions.glance(name))
                 except (OSError, ValueError):
                     continue  # it has no state
         return self.mask

@@ -19,12 +19,14 @@ from outlast.errors import (
     UnknownTask,
     named,
 )
+from outlast.model import BRIDGE
 from outlast.permissions import YOLO, decide
 from outlast.sessions import Place, prepare
 from outlast.settings import development_commands
 from outlast.shell.acting import Acting
 from outlast.shell.opened import telling
 from outlast.store.hold import Hold
+from outlast.supervise.request import FOLLOW, HERE
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 
     from outlast.conditions import UnderWay
     from outlast.model import Grant, Launch, Request, Result, Sandbox, Slice, Stdin, Task
+    from outlast.shell.agents import Agents
 
 
 _MOVES = 100  # a session may change so often while one command of it is prepared
@@ -41,6 +44,8 @@ _MOVES = 100  # a session may change so often while one command of it is prepare
 
 class Running(Acting):
     """New tasks."""
+
+    _agents: Agents | None = None
 
     @telling
     def start(
@@ -144,27 +149,30 @@ class Running(Acting):
                 if task.status == "pending":
                     patience = self._once_begun(task.task_id, patience, wait)
                 leave = self.leaving(command, auto_background)
-                self._attend(task.task_id, patience, on_output, leave)
+                ended = self._attend(task.task_id, patience, on_output, leave)
             except BaseException:
                 self.release(task.task_id, ours)
                 raise
-            if ours and patience.then_end and not (leave and leave.met) and not self.executor.has_ended(task.task_id):
-                self.end_for_limit(task.task_id)
-            self.release(task.task_id, ours)
+            if not ended:
+                if ours and patience.then_end and not (leave and leave.met):
+                    self.end_for_limit(task.task_id)
+                self.release(task.task_id, ours)
             result = self.read(task.task_id, **(show or {}))
         self.warm_up()
         return result
 
     def _attend(
         self, task_id: str, patience: Patience, on_output: Callable[[Slice], None] | None, leave: UnderWay | None
-    ) -> None:
+    ) -> bool:
+        """Wait for a foreground command; whether it has ended."""
         if on_output is not None:
             for piece in self.follow(task_id, timeout=patience.seconds, to_end_of="command", leave=leave):
                 on_output(piece)
         elif leave is None:
-            self.await_end(task_id, patience.seconds)
+            return self.await_end(task_id, patience.seconds)
         else:
             self._await_condition(task_id, leave, patience.seconds)
+        return self.executor.has_ended(task_id)
 
     def leaving(self, command: str, auto_background: bool | None) -> UnderWay | None:
         """When a foreground command is left alone before its end, if it is."""
@@ -228,10 +236,14 @@ class Running(Acting):
             sandbox=self._sandbox_for(sandbox, how.get("cwd")),
             **how,
         )
+        return self.launch_request(request, keeps, hold)
+
+    def launch_request(self, request: Request, keeps: bool = False, hold: Hold | None = None) -> tuple[Task, bool]:
+        """As `launch`, of what was checked."""
         for _ in range(_MOVES):
             grant, launch = self._granted(request, keeps)
             try:
-                task, new = self.executor.start_or_find(launch, hold)
+                task, new = self.executor.start_or_find(launch, hold, self._another(grant, launch))
             except SessionMoved:
                 continue  # it was judged and prepared in a state that is gone
             self._asked, self._asked_before = (grant, launch), self._asked
@@ -243,7 +255,8 @@ class Running(Acting):
 
     def _granted(self, request: Request, keeps: bool) -> tuple[Grant, Launch]:
         """Whether it may run, and exactly what does."""
-        gate = self._gate(request.cwd)
+        # A bridge runs no command: there is nothing to judge.
+        gate = self._gate(request.cwd) if request.shell != BRIDGE else None
         if gate is None:
             grant = decide(request, YOLO)
             return grant, self._prepared(grant, keeps)
@@ -275,6 +288,13 @@ class Running(Acting):
                 self.sessions.sweep()
                 self._state = self.sessions.private()
 
+    def _another(self, grant: Grant, launch: Launch) -> str:
+        """Whether its guards should be ready for another one like it, and where that will be."""
+        before = self._asked
+        if not launch.keeps or launch.background or before is None or _how_asked(*before) != _how_asked(grant, launch):
+            return ""
+        return HERE if grant.request.cwd else FOLLOW
+
     def _all_found(self, ids: Sequence[str]) -> Sequence[str]:
         if not ids or isinstance(ids, str):
             return ids
@@ -283,16 +303,41 @@ class Running(Acting):
         except (UnknownTask, AmbiguousTask) as error:
             raise BadInput(f"It cannot wait for that: {error.message}") from None
 
+    # --- agents ------------------------------------------------------------------------------
+
+    @property
+    def agent(self) -> Agents:
+        """Agents as tasks: start one, or follow one that somebody else started."""
+        if self._agents is None:
+            from outlast.shell.agents import Agents  # most shells run none
+
+            self._agents = Agents(self)
+        return self._agents
+
+    def close(self) -> None:
+        """Let go of everything. Tasks go on, but for agents that run in this process."""
+        if self._agents is not None:
+            self._agents.close()
+        super().close()
+
+    # --- the next one ------------------------------------------------------------------------
+    @property
+    def is_cold(self) -> bool:
+        """Whether there is reason to prepare the next task, and none is prepared."""
+        asked, before = self._asked, self._asked_before
+        if asked is None or before is None or _how_asked(*asked) != _how_asked(*before):
+            return False
+        return not self.executor.is_warm(asked[1])
+
     def warm_up(self) -> None:
         """Have the next task prepared, if the last two were asked for alike: it then only has to be let go.
 
         So a host that runs one command does not pay for a second one, and a command that is like no
         other is no reason to throw away what was prepared.
         """
-        asked, before = self._asked, self._asked_before
-        if asked is None or before is None or _how_asked(*asked) != _how_asked(*before):
+        if self._asked is None or not self.is_cold:
             return
-        grant, launch = asked
+        grant, launch = self._asked
         try:
             if launch.state and self.sessions.read(launch.state).mark != launch.snapshot:
                 launch = self._prepared(grant, launch.keeps)

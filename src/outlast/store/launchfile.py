@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-_LAUNCH = "launch.json"
+NAME = _LAUNCH = "launch.json"
 _COMMAND = "command"
 _ENVIRON, _INPUT = "environ", "input"
 _APART = ("command", "env", "stdin")

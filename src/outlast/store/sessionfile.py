@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SNAPSHOT = "snapshot"
 BEGINNING = "beginning"
 DAMAGED = "snapshot.damaged-"
-BEFORE, START, AFTER, MOVED = "before", "start", "state", "moved"  # files of a task
+BEFORE, START, AFTER, MOVED, TOLD = "before", "start", "state", "moved", "told"  # files of a task
 _LOCK = "lock"
 _PRIVATE = ".shell-"
 _STALE_S = 3600.0  # what is this old is nobody's work in progress
@@ -62,11 +62,15 @@ class Sessions:
             data = begin()
             _replace(self._of(name), data)
             _replace(self._of(name), data, BEGINNING)
-            return snapshot.read(data)
+            return self._read(name)
 
     def known(self, name: str) -> Snapshot | None:
         """A session's state as it was last read here."""
         return self._known[1] if self._known is not None and self._known[0][0] == name else None
+
+    def glance(self, name: str) -> Snapshot:
+        """A session's state without what commands that just ended may add to it; raises as `read` does."""
+        return self._read(name)
 
     def read(self, name: str) -> Snapshot:
         """A session's state, with all that was told to have ended; raises if there is none, or if it is damaged."""
@@ -217,12 +221,18 @@ class Settling:
             self._lock = _Locked(self._session)
             self._lock.__enter__()
 
-    def settle(self, around: Surroundings, task_id: str, ground: Ground | None = None) -> None:
-        """Give the session what the command changed. Whoever does it twice does it once."""
+    def settle(self, around: Surroundings, task_id: str, ground: Ground | None = None) -> Snapshot | None:
+        """Give the session what the command changed. Whoever does it twice does it once.
+
+        What the session has then, if that differs in nothing that no snapshot holds.
+        """
         if self._lock is None:
-            return
+            return None
+        ground = ground or Ground()
         try:
-            _commit(around, task_id, self._session, ground or Ground())
+            _commit(around, task_id, self._session, ground)
+            found = snapshot.read(_bytes(os.path.join(self._session, SNAPSHOT)))
+            return found if found.environ == ground.before.environ else None
         finally:
             self._lock.__exit__()
             self._lock = None
@@ -238,7 +248,7 @@ def need_not_dump() -> None:
 
 def tidy() -> None:
     """In a task's directory: its session has what it needs."""
-    for name in (BEFORE, START, AFTER):
+    for name in (BEFORE, START, AFTER, TOLD):
         try:
             os.unlink(name)
         except OSError:

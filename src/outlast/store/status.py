@@ -79,6 +79,11 @@ def status_of(directory: str) -> tuple[Status, Guards | None, bool]:
     return Lost(guards.started), guards, True
 
 
+def has_outcome(directory: str) -> bool:
+    """Whether its end is recorded: the shortest look there is. Without it, the task may have ended all the same."""
+    return "outcome" in record.read(directory, ("outcome",))
+
+
 def _unrun(directory: str, found: dict[str, Any]) -> tuple[Status, None]:
     """A task without guards waits in the queue, or left it without having run."""
     since = os.stat(os.path.join(directory, QUEUED)).st_mtime

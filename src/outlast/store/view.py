@@ -10,7 +10,8 @@ from outlast.errors import OutlastError
 from outlast.frozen import fields
 from outlast.lean import json
 from outlast.model import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
-from outlast.store import output
+from outlast.process import is_alive
+from outlast.store import agentfile, output
 from outlast.store.status import status_of, watches_another
 from outlast.tree import look
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.model import Guards, Launch, Sandbox, Status
-    from outlast.process import Table
+    from outlast.process import Stat, Table
 
 _BLANK = dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms"))
 
@@ -30,21 +31,36 @@ def view(directory: str, launch: Launch, table: Callable[[], Table]) -> Task:
     status, guards, closed = status_of(directory)
     # Of a lost task nobody looks after what is left, so it has to be found.
     left = isinstance(status, Lost) or (isinstance(status, Ended) and not closed)
-    children = _children(launch, guards, table) if left and guards else ()
+    children = _children(launch, guards, table, isinstance(status, Ended)) if left and guards else ()
     waits_for = _unmet(directory, launch) if isinstance(status, Pending) else ()
-    how = {"children": children, "closed": closed, "waits_for": waits_for, **_how(status, guards)}
-    return _task(directory, launch, guards.command.pid if guards else None, status.since, how)
+    return _seen(directory, launch, status, guards, {"children": children, "closed": closed, "waits_for": waits_for})
 
 
 def glance(directory: str, launch: Launch) -> tuple[Task, Status]:
     """As `view`, but what is left of it is not looked for: that takes a look at every process there is."""
     status, guards, closed = status_of(directory)
-    how = {"children": (), "closed": closed, "waits_for": (), **_how(status, guards)}
-    return _task(directory, launch, guards.command.pid if guards else None, status.since, how), status
+    return _seen(directory, launch, status, guards, {"children": (), "closed": closed, "waits_for": ()}), status
 
 
-def _children(launch: Launch, guards: Guards, table: Callable[[], Table]) -> tuple[int, ...]:
-    found = look(guards, watches_another, table).members
+def _seen(directory: str, launch: Launch, status: Status, guards: Guards | None, how: dict[str, Any]) -> Task:
+    how |= _how(status, guards)
+    if launch.agent:
+        told = agentfile.read(directory)
+        how |= {"metadata": agentfile.metadata(launch.agent, told), **_told(how, told)}
+    return _task(directory, launch, guards.command.pid if guards else None, status.since, how)
+
+
+def _told(how: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
+    """What an agent, or who stood for it, said of its end that its exit code does not say."""
+    if how["status"] != "failed" or how["reason"] != "exit":
+        return {}
+    if why := told.get(agentfile.LOST):
+        return {"reason": "lost", "exit_code": None, "pipe_status": None, "error": str(why)}
+    return {"error": str(told["error"])} if told.get("error") else {}
+
+
+def _children(launch: Launch, guards: Guards, table: Callable[[], Table], ended: bool) -> tuple[int, ...]:
+    found = _left(guards, table) if ended else look(guards, watches_another, table).members
     if launch.sandbox and launch.sandbox.kind == BUBBLEWRAP:
         # What the command left behind has the sandbox's own init as its parent, and that is none of it.
         watching = [who.pid for who in (guards.supervisor, guards.keeper, guards.ender) if who]
@@ -53,6 +69,15 @@ def _children(launch: Launch, guards: Guards, table: Callable[[], Table]) -> tup
         wrappers = outer | {pid for pid in inner if found[pid].name == "bwrap"}
         return tuple(sorted(found.keys() - wrappers))
     return tuple(sorted(found))
+
+
+def _left(guards: Guards, table: Callable[[], Table]) -> dict[int, Stat]:
+    """What a command left running. Its shell may still be there for a moment, to tell its state."""
+    while True:
+        there = is_alive(guards.command)
+        found = look(guards, watches_another, table).members
+        if not there or is_alive(guards.command):  # otherwise its children went to its keeper behind our back
+            return {pid: stat for pid, stat in found.items() if pid != guards.command.pid}
 
 
 def _unmet(directory: str, launch: Launch) -> tuple[str, ...]:
@@ -70,6 +95,8 @@ def _goes_on(directory: str) -> bool:
 def announced(directory: str, launch: Launch, pid: int | None, started: float, status: str = "running") -> Task:
     """A task of which only is known that it was started."""
     how = {"children": (), "waits_for": (), "closed": False, **_BLANK, "status": status, "elapsed_ms": 0}
+    if launch.agent:
+        how["metadata"] = agentfile.metadata(launch.agent, {})
     return _task(directory, launch, pid, started, how)
 
 
@@ -77,7 +104,7 @@ def _task(directory: str, launch: Launch, pid: int | None, started: float, how: 
     return Task(
         task_id=os.path.basename(directory),
         kind=launch.kind,
-        category=category(launch.command),
+        category=launch.kind if launch.agent else category(launch.command),
         command=launch.command,
         description=launch.description,
         name=launch.name,
@@ -94,7 +121,8 @@ def _task(directory: str, launch: Launch, pid: int | None, started: float, how: 
         sandbox=in_words(launch.sandbox),
         split=launch.split,
         output_file=os.path.join(directory, output.FILES["stdout"]),
-        **how,
+        parent=launch.parent,
+        **{"metadata": None, **how},
     )
 
 

@@ -11,8 +11,8 @@ import os
 from outlast import process
 from outlast.errors import OutlastError
 from outlast.frozen import replaced
-from outlast.model import LANDLOCK, NeverStarted
-from outlast.store import launchfile, record, sessionfile, snapshot, status
+from outlast.model import AGENT, LANDLOCK, NeverStarted
+from outlast.store import agentfile, launchfile, record, sessionfile, snapshot, status
 from outlast.store.staging import token
 from outlast.supervise import invoke, signals
 from outlast.supervise.forks import fork_into
@@ -34,6 +34,8 @@ def furnished(around: Surroundings, task_id: str) -> Surroundings:
     """In a staged directory: with every file that its shell will need, and a place for temporary ones."""
     assert around.sandbox is not None
     launchfile.make_room()
+    if around.shell == AGENT:
+        agentfile.make_room()
     os.close(os.open(invoke.PIPES, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     # Landlock can hide the machine's own /tmp, but not put another in its place.
     own = f"/tmp/outlast-{task_id}-{token()}" if around.sandbox.kind == LANDLOCK else "/tmp"
@@ -89,6 +91,8 @@ def _home(post: Post) -> str:
 def _shell(post: Post) -> tuple[list[str], bool]:
     """The argument list of its shell, its path first, and whether that waits for its command by itself."""
     around = post.around
+    if around.shell == AGENT:
+        return invoke.runner(around.shell, post.published), False
     _check_interpreter(around.shell)
     if os.path.basename(around.shell) == "bash":
         return [around.shell, *invoke.waiting(post.published, around.state, confined=True)[1:]], True
@@ -146,7 +150,11 @@ def _put_back(post: Post) -> list[tuple[str, str, str]]:
     names = {"command": "--ro-bind", invoke.PIPES: "--bind"}
     if post.around.state:
         names[sessionfile.AFTER] = "--bind"
+    if post.around.shell == AGENT:
+        names |= {launchfile.NAME: "--ro-bind", agentfile.NAME: "--bind"}
     files = [(how, os.path.join(here, name), os.path.join(there, name)) for name, how in names.items()]
+    if post.around.shell == AGENT:
+        files.append(("--ro-bind", invoke.PACKAGE, invoke.PACKAGE))
     return [*files, ("--ro-bind", invoke.SESSION, invoke.SESSION)] if post.around.state else files
 
 
@@ -255,14 +263,18 @@ def _become(post: Post, given: Given, shell: tuple[list[str], dict[str, str]], t
 
 def _to_be_used(post: Post) -> list[tuple[str, int]]:
     """As `_put_back`. Landlock knows files, not names: they stay the same when the directory gets its name."""
-    from outlast.supervise.landlock import READ_FILE, TRUNCATE, WRITE, WRITE_FILE
+    from outlast.supervise.landlock import READ, READ_FILE, TRUNCATE, WRITE, WRITE_FILE
 
     both = READ_FILE | WRITE_FILE | TRUNCATE
     files = {"command": READ_FILE, invoke.PIPES: both, post.around.env[_temporary(post.around)]: WRITE}
+    if post.around.shell == AGENT:
+        files |= {launchfile.NAME: READ_FILE, agentfile.NAME: both}
     if post.around.state:
         files |= {sessionfile.AFTER: both, sessionfile.START: both, sessionfile.BEFORE: READ_FILE}
     here = os.getcwd()
     found = [(os.path.join(here, name), rights) for name, rights in files.items()]
+    if post.around.shell == AGENT:
+        found.append((invoke.PACKAGE, READ))
     return [*found, (invoke.SESSION, READ_FILE)] if post.around.state else found
 
 

@@ -57,13 +57,14 @@ def fork_afresh(life: Callable[[], object], *keep: int) -> int:
 
         signal.set_wakeup_fd(-1)
         gc.collect()  # now: what closes a descriptor later would close somebody else's
-        _close_all_but(*keep)
+        close_all_but(*keep)
         life()
 
     raise _Reborn(alone)
 
 
-def _close_all_but(*keep: int) -> None:
+def close_all_but(*keep: int) -> None:
+    """Close every descriptor but the standard ones and these."""
     last = 2
     for fd in sorted(keep):
         os.closerange(last + 1, fd)

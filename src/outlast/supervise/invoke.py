@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import os
 
-from outlast.model import NO_SHELL
+from outlast.model import AGENT, BRIDGE, NO_SHELL
+from outlast.store.sessionfile import TOLD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ _EVAL = (
 SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.bash")
 # Before there is a task its directory has another name, so what it begins with comes as descriptors.
 BEFORE, START = 4, 5
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_RUNNER = os.path.join(PACKAGE, "agents", "run.py")
 _RESTORE = (
     f"__outlast_dir=$1; __outlast_before=/dev/fd/{BEFORE}; __outlast_start=/dev/fd/{START}; "
     'builtin . "$2"; builtin shift 2; { builtin . "$__outlast_before"; } 2>/dev/null; '
@@ -119,6 +122,9 @@ def _bash(directory: str, state: str, wait: str) -> list[str]:
 
 def execute(shell: str, directory: str, state: str, env: Mapping[str, str]) -> NoReturn:
     """Turn into the command."""
+    if shell in (AGENT, BRIDGE):
+        words = runner(shell, directory)
+        os.execve(words[0], words, env)
     if shell != NO_SHELL:
         os.execve(shell, arguments(shell, directory, state), env)
     from shlex import split
@@ -126,6 +132,35 @@ def execute(shell: str, directory: str, state: str, env: Mapping[str, str]) -> N
     with open(os.path.join(directory, "command"), encoding="utf-8", errors="surrogateescape") as file:
         words = split(file.read())
     os.execvpe(words[0], words, env)
+
+
+def runner(shell: str, directory: str) -> list[str]:
+    """The argument list of what runs an agent, or stands for one that runs elsewhere; its path first."""
+    import sys
+
+    # Isolated: neither a variable of the session nor a file in the working directory decides what it imports.
+    return [sys.executable, "-I", _RUNNER, shell, directory]
+
+
+class Told:
+    """Where a session's shell says how its command ended, before it tells what the command changed."""
+
+    def __init__(self) -> None:
+        try:
+            os.mkfifo(TOLD, 0o600)
+        except FileExistsError:
+            pass  # made by the supervisor before us
+        # For both: then it never hangs up, and its shell never waits for a reader.
+        self.fd = os.open(TOLD, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def code(self) -> int | None:
+        """The exit code that was told; None if that is not what it is."""
+        try:
+            said = os.read(self.fd, 64)
+        except OSError:
+            return None
+        words = said.decode("latin-1").split()
+        return int(words[0]) if len(words) == 1 and _are_codes(words) and said.endswith(b"\n") else None
 
 
 def wants_pipes(command: str) -> bool:

@@ -20,7 +20,8 @@ from outlast.model import LANDLOCK, NeverStarted
 from outlast.store import launchfile, sessionfile, status
 from outlast.supervise import confine, invoke, signals
 from outlast.supervise.forks import fork_into
-from outlast.supervise.post import GO, REST_S, heard
+from outlast.supervise.pair import MOST_DESCRIPTORS, taken_over
+from outlast.supervise.post import AGAIN, DONE, GO, NOTED, PLACE, REST_S, hands, heard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,11 +33,14 @@ if TYPE_CHECKING:
 
     Given = list[tuple[int, int]]
 
-CHILDLESS = b"c"  # keeper to supervisor: nothing of the command is left below me
-REFUSED = b"!"  # keeper to supervisor: the command cannot be started, and why, to the end of the line
-DONE = b"d"  # supervisor to keeper: I leave because all is recorded, do not replace me
+# Keeper to supervisor:
+CHILDLESS = b"c"  # nothing of the command is left below me
+LEFT = b"l"  # the command is over and has left something running
+REFUSED = b"!"  # the command cannot be started, and why
 
 _TELL_AGAIN_S = 0.1
+_ALONE_S = 0.05  # after so long without a word of the supervisor we look by ourselves how the command ended
+_MOST_SAID = 1000
 _HIGH = 6  # above every descriptor that a command is given
 _HIGHER = 12  # and above those of what a sandbox is made with
 _SHORT_LIFE_S = 1.0
@@ -58,55 +62,49 @@ class Keeper:
         self._supervisor = supervisor
         self._resume = resume
         self._me = process.identity(os.getpid())
-        self._said_childless = False
+        self._wake: signals.Wake | None = None
         self._short_lives = 0
         self._replaced_at = 0.0
+        self._forget()
 
-    def run(self, ready: int) -> NoReturn:
-        """From the fork of the first supervisor to the end of the task. The command waits on `ready`."""
+    def _forget(self) -> None:
+        """A task begins."""
+        self._said: set[bytes] = set()
+        self._noted = False
+        self._look_at: float | None = None  # the command is over: when to look at it ourselves
+
+    def run(self, ready: int, warm: bool) -> NoReturn:
+        """From the fork of the first supervisor to the end of its last task. The command waits on `ready`."""
+        self._begin(ready)
+        if warm and not select.select([self._hand], [], [], REST_S)[0]:
+            self._post.rehearse()
+        self._keep()
+
+    def _begin(self, ready: int, there: str = ".") -> None:
         try:
+            os.chdir(there)
             self._start_command(ready)
         except OSError as error:
-            self._tell(b"-%d\n" % (error.errno or 0))  # there will be no task, and the caller is told why
+            self._tell(b"-%d" % (error.errno or 0))  # there will be no task, and the caller is told why
             os._exit(1)
         except OutlastError as error:
-            self._tell(REFUSED + error.message.encode(errors="replace") + b"\n")
+            self._tell(REFUSED + error.message.encode(errors="replace")[:_MOST_SAID])
             os._exit(1)
         process.become_subreaper()  # before anything that the command starts can become an orphan
         wrapper = self._post.wrapper
-        self._tell(b"%d %d\n" % (self._post.command.pid, wrapper.pid if wrapper else 0))
+        self._tell(b"%d %d" % (self._post.command.pid, wrapper.pid if wrapper else 0))
         self._settle()
-        if not select.select([self._hand], [], [], REST_S)[0]:
-            self._post.rehearse()
-        if not self._heard_go():
-            if not self._post.is_published():
-                os._exit(1)  # the supervisor died before the task began; the command sees the end of its pipe
-            launchfile.erase_secrets()
-        self._post.let_command_begin()
-        self._keep()
-
-    def _heard_go(self) -> bool:
-        """Wait for the go; False if the supervisor died before it. A place comes first, if there is one to hold."""
-        said = b""
-        while not said.endswith(GO):
-            try:
-                said, fds = socket.recv_fds(self._hand, 16, 1)
-            except ConnectionResetError:
-                return False
-            if fds:
-                self._post.place = fds[0]
-            if not said:
-                return False
-        return True
 
     def guard(self) -> NoReturn:
         """Replaces a keeper that died: the command is the supervisor's child then, not ours."""
         process.become_subreaper()
         self._settle()
+        self._look()
         self._keep()
 
     def _settle(self) -> None:
-        self._wake = signals.Wake()
+        if self._wake is None:
+            self._wake = signals.Wake()
         process.rename_self("outlast-keeper", f"outlast keeper of {self._post.task_id}")
 
     def _start_command(self, ready: int) -> None:
@@ -153,31 +151,72 @@ class Keeper:
         return pid
 
     def _keep(self) -> NoReturn:
+        assert self._wake is not None
         while True:
-            self._watch(process.open_pidfd(self._supervisor))
-            if self._supervisor_was_done():
-                os._exit(0)
+            supervisor = process.open_pidfd(self._supervisor)
+            another = self._watch(self._wake, supervisor) if supervisor is not None else None
+            if another is not None:
+                self._post, ready, there = taken_over(another, self._hand, self._wake)
+                self._forget()
+                self._begin(ready, there)
+                continue
+            self._look()
+            if self._post.go >= 0:
+                self._let_it_begin()
             self._replace_supervisor()
 
-    def _watch(self, supervisor: int | None) -> None:
-        """Look after the children until the supervisor is gone."""
-        poll = select.poll()
-        poll.register(self._wake.fd, select.POLLIN)
-        if not self._post.command_is_over():
-            poll.register(self._post.command_fd, select.POLLIN)
-        self._look()
-        if supervisor is None:
-            return
-        poll.register(supervisor, select.POLLIN)
-        ready: set[int] = set()
-        while supervisor not in ready:
-            ready = {fd for fd, _ in poll.poll()}
-            self._wake.clear()
-            over = self._post.command_fd in ready and self._post.command_is_over()
-            self._look()
-            if over:
+    def _let_it_begin(self) -> None:
+        """The supervisor died, and perhaps before the command began."""
+        if not self._post.is_published():
+            os._exit(1)  # there is no task; the command sees the end of its pipe
+        launchfile.erase_secrets()
+        self._post.let_command_begin()
+
+    def _watch(self, wake: signals.Wake, supervisor: int) -> list[int] | None:
+        """Look after the children until the supervisor is gone; or until there is another task, and what it brings."""
+        poll, hand = select.poll(), self._hand.fileno()
+        for fd in (wake.fd, hand, self._post.command_fd, supervisor):
+            poll.register(fd, select.POLLIN)
+        while True:
+            ready = {fd for fd, _ in poll.poll(self._patience_ms())}
+            wake.clear()
+            if self._post.command_fd in ready:
+                self._look_at = time.monotonic() + _ALONE_S
                 poll.unregister(self._post.command_fd)
-        os.close(supervisor)
+            another, more = self._hear() if ready & {hand, supervisor} else (None, True)
+            if another is not None:
+                return another
+            if not more and hand in ready:
+                poll.unregister(hand)  # at its end it is always ready
+            if self._look_at is None or self._noted or time.monotonic() >= self._look_at:
+                self._look()
+            if supervisor in ready:
+                os.close(supervisor)
+                return None
+
+    def _patience_ms(self) -> float | None:
+        if self._look_at is None or self._noted or self._said:
+            return None
+        return max(0.0, self._look_at - time.monotonic()) * 1000
+
+    def _hear(self) -> tuple[list[int] | None, bool]:
+        """What the supervisor has said by now: what another task brings, and whether it may say more."""
+        while True:
+            try:
+                said, fds = socket.recv_fds(self._hand, 16, MOST_DESCRIPTORS, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return None, True
+            except OSError:
+                return None, False
+            if said == AGAIN:
+                return fds, True
+            if said == DONE:
+                os._exit(0)
+            if said == PLACE:
+                self._post.place = fds[0]
+            self._noted |= said == NOTED
+            if not said:
+                return None, False
 
     def _look(self) -> None:
         children = self._post.reap()
@@ -188,10 +227,11 @@ class Keeper:
             self._say_childless(children)
 
     def _say_childless(self, children: bool) -> None:
-        if self._said_childless or (children and self._post.has_other_children(self._supervisor.pid)):
-            return
-        self._said_childless = True
-        self._tell(CHILDLESS)
+        left = children and self._post.has_other_children(self._supervisor.pid)
+        word = LEFT if left else CHILDLESS
+        if word not in self._said:
+            self._said.add(word)
+            self._tell(word)
 
     def _tell(self, word: bytes) -> None:
         while True:
@@ -203,24 +243,19 @@ class Keeper:
             except OSError:
                 select.select([], [], [], _TELL_AGAIN_S)  # no memory to send a byte with; nobody else would tell
 
-    def _supervisor_was_done(self) -> bool:
-        try:
-            return DONE in self._hand.recv(64, socket.MSG_DONTWAIT)
-        except OSError:
-            return False
-
     def _replace_supervisor(self) -> None:
         self._hand.close()
-        self._hand, theirs = socket.socketpair()
-        self._said_childless = False
+        self._hand, theirs = hands()
+        self._said = set()
         self._post.recoveries += 1
         self._post.share_clock()
         self._breathe()
 
         def life() -> NoReturn:
             self._hand.close()
-            self._wake.close()
-            heard(theirs, 1)  # until it is recorded who we are, or our keeper is dead too
+            if self._wake is not None:
+                self._wake.close()
+            heard(theirs)  # until it is recorded who we are, or our keeper is dead too
             self._resume(self._post, theirs, self._me)
 
         self._supervisor = process.identity(_fork_at_last(life))

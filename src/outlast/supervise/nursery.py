@@ -21,7 +21,7 @@ def main() -> None:
 
     from outlast import process
     from outlast.lean import json, signal, socket
-    from outlast.supervise import signals, supervisor
+    from outlast.supervise import beginning, signals
     from outlast.supervise.forks import fork_into
     from outlast.supervise.request import MOST_DESCRIPTORS
 
@@ -46,7 +46,7 @@ def main() -> None:
 
         def life(fds: list[int] = fds) -> None:
             os.dup2(2, 0)  # the caller must see the nursery's end, not ours
-            supervisor.start(*fds)
+            beginning.start(*fds)
 
         try:
             fork_into(life)

@@ -27,9 +27,13 @@ if TYPE_CHECKING:
 _SAY_AGAIN_S = 0.01
 REST_S = 0.005  # what is not wanted after this long is not wanted at once: there is time for a rehearsal
 
-GO = b"g\n"  # supervisor to keeper, either to the command: the task is published, begin
+GO = b"g\n"  # either guard to the command: the task is published, begin
 
-PLACE = b"p"  # supervisor to keeper: with it comes the place of a background task
+# Supervisor to keeper, each word one message:
+PLACE = b"p"  # with it comes the place of a background task
+NOTED = b"n"  # the command is over and everybody was told: look after your children
+DONE = b"d"  # I leave because all is recorded, do not replace me
+AGAIN = b"a"  # with it comes another task, for the two of us
 
 
 @frozen
@@ -49,10 +53,15 @@ class Stdin:
     writer: int = -1
 
 
-def heard(hand: socket.socket, most: int) -> bytes:
-    """What the other guard said; nothing if it is dead."""
+def hands() -> tuple[socket.socket, socket.socket]:
+    """What two guards talk through: one message is one word."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def heard(hand: socket.socket) -> bytes:
+    """The next word of the other guard; nothing if it is dead."""
     try:
-        return hand.recv(most)
+        return hand.recv(1024)
     except ConnectionResetError:
         return b""  # it died before it read what we had said
 
@@ -186,6 +195,13 @@ class Post:
 
         code = bubblewrap.status().get("exit-code")
         return None if code is None else (Exited(code), None)
+
+    def note_told(self, code: int) -> Outcome:
+        """Record how the command ended, as its shell says before it tells its state."""
+        stat = process.stat_of(self.command.pid)
+        outcome = Exited(code)
+        status.write_code(outcome, stat.cpu_ticks / os.sysconf("SC_CLK_TCK") if stat else None)
+        return outcome
 
     def may_yet_be_told(self) -> bool:
         """Whether somebody else may still say how the command ended: its parent, if that is not one of us."""

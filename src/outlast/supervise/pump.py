@@ -10,8 +10,8 @@ import errno
 import os
 import select
 import time
-from array import array
 from fcntl import F_GETFL, F_SETFL, fcntl, ioctl
+from sys import byteorder
 from termios import FIONREAD
 
 from outlast.store import record
@@ -61,12 +61,13 @@ class Pump:
 
     def drain(self) -> bool:
         """Move exactly what is in the pipe now; a child that goes on printing does not hold us up. Whether any was."""
-        waiting = array("i", [0])
-        ioctl(self.reader, FIONREAD, waiting)
-        left = waiting[0]
+        # Not an array: importing that loads all of `collections` into every guard.
+        counted = bytearray(4)
+        ioctl(self.reader, FIONREAD, counted)
+        left = waiting = int.from_bytes(counted, byteorder)
         while left > 0 and (count := self._piece(left)):
             left -= count
-        return waiting[0] > 0
+        return waiting > 0
 
     @property
     def offset(self) -> int:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 WARM_KIND = "bash"
 MOST_DESCRIPTORS = 4  # line, request, and one each of the following
 TEXT, LOCK = "text", "lock"  # the command's input; the lock of a task that was pending
+HERE, FOLLOW = "here", "follow"  # another one is wanted afterwards: in the same directory, or where its session is then
 
 
 def wanted(staged: str, published: str, around: Surroundings, lock: int = -1) -> list[int]:
@@ -53,11 +54,14 @@ def in_memory(data: bytes) -> int:
     return fd
 
 
-def begin(line: socket.socket, terms: Terms, place: int = -1) -> dict[str, Any] | None:
-    """Have a prepared task begin: what its supervisor answers; None if it died before it could."""
+def begin(line: socket.socket, terms: Terms, place: int = -1, again: str = "") -> dict[str, Any] | None:
+    """Have a prepared task begin: what its supervisor answers; None if it died before it could.
+
+    With `again` its guards prepare another one like it when it is over.
+    """
     try:
         # Said, not read from what is on disk: somebody waits.
-        socket.send_fds(line, json.dumps(fields(terms)).encode(), [place] if place >= 0 else [])
+        socket.send_fds(line, json.dumps([fields(terms), again]).encode(), [place] if place >= 0 else [])
     except OSError:
         pass  # it is dead, or has refused; then it said why before
     found: dict[str, Any] | None = answer(line)
@@ -81,10 +85,25 @@ def _read(line: socket.socket) -> bytes:
         return line.recv(65536)
 
 
-def await_begin(line: socket.socket) -> tuple[Terms, int] | None:
-    """In a supervisor: wait for the word. Its terms and place (-1: none); None if nobody wants the task any more."""
+def offered(line: socket.socket) -> tuple[str, str, str, str] | None:
+    """Where a warm task waits, with which snapshot and in which directory its shell began; None if there is none."""
+    said = _read(line)
+    while said == ENDED:
+        said = _read(line)  # of the task before
+    told = json.loads(said) if said else None
+    return tuple(told) if isinstance(told, list) else None
+
+
+def await_begin(line: socket.socket) -> tuple[Terms, int, str] | None:
+    """In a supervisor: wait for the word: terms, place (-1: none), and whether another one like it will be wanted.
+
+    None if nobody wants the task any more.
+    """
     try:
         said, places = socket.recv_fds(line, 4096, 1)
     except OSError:
         return None
-    return (Terms(**json.loads(said)), places[0] if places else -1) if said else None
+    if not said:
+        return None
+    terms, again = json.loads(said)
+    return Terms(**terms), places[0] if places else -1, again

@@ -140,6 +140,10 @@ __outlast_save() {
         else
             builtin trap - EXIT
         fi
+        # Nothing of the user's comes any more: who waits need not wait for the rest. Not if it left before its
+        # end: that may have been a signal, which bash dies of after its EXIT trap.
+        [[ $__outlast_how != end || -n ${__outlast_action-} || ! -p $__outlast_dir/told ]] ||
+            builtin printf '%s\n' "${__outlast_pipes:-$__outlast_code}" 1<>"$__outlast_dir/told"
     fi
     __outlast_trust=1
     # In a sandbox there is no such file to be seen; the go told.

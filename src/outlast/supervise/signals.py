@@ -43,6 +43,10 @@ class Wake:
         for number in (signal.SIGCHLD, signal.SIGUSR1):
             signal.signal(number, lambda *_: None)
 
+    @property
+    def fds(self) -> tuple[int, int]:
+        return self.fd, self._end
+
     def clear(self) -> None:
         try:
             while os.read(self.fd, 4096):

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SHELLS = ("bash", "zsh", "fish")
-_TAKE_IDS = ("show", "logs", "wait", "kill", "send")
-_TAKE_WORDS = {"tasks": ("all", "running", "completed", "error")}
+_TAKE_IDS = ("show", "logs", "wait", "kill", "send", "agent")
+_TAKE_WORDS = {
+    "tasks": ("all", "running", "completed", "error"),
+    "agent": ("start", "register", "status", "done", "read", "list", "stop", "types"),
+}
 _IDS_AT_MOST = 50
 
 _BASH = """\

@@ -44,6 +44,7 @@ VERBS = {
     "wait": ("look", "wait until tasks end"),
     "kill": ("act", "end tasks, each with its whole tree of processes"),
     "send": ("act", "send text to a task's standard input"),
+    "agent": ("agent", "start agents as tasks, or follow those that somebody else started"),
     "check": ("check", "say whether a command may run, and why; runs nothing"),
     "session": ("session", "show what a session remembers; reset, copy or remove it"),
     "notices": ("tell", "print, or deliver, what ended and what else there is to tell"),

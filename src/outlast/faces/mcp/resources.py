@@ -40,6 +40,8 @@ class Resources:
         self._buses: dict[str, InMemorySubscriptionBus] = {}  # one a session: nobody hears of others
         self._listening: dict[str, ListenHandler] = {}
         self._subscribed: dict[tuple[str, str, str], asyncio.Task[None]] = {}
+        self._untold: set[str] = set()  # sessions with new tasks
+        self._announcing: dict[str, asyncio.Task[None]] = {}
 
     # --- list and read -------------------------------------------------------------------
 
@@ -116,10 +118,22 @@ class Resources:
             for one in telling:
                 one.cancel()
 
-    async def added(self, desk: Desk) -> None:
-        """A task was launched: there is one more to list."""
-        if desk.session in self._buses:
-            await self._buses[desk.session].publish(ResourcesListChanged())
+    def added(self, desk: Desk) -> None:
+        """A task was launched: there is one more to list. Nobody waits until that is told."""
+        session = desk.session
+        if session in self._buses:
+            self._untold.add(session)
+            if session not in self._announcing:
+                self._announcing[session] = asyncio.create_task(self._announce(session))
+
+    async def _announce(self, session: str) -> None:
+        try:
+            while session in self._untold:
+                self._untold.discard(session)
+                await self._buses[session].publish(ResourcesListChanged())
+                await asyncio.sleep(_AT_MOST_EVERY_S)  # clients list anew each time
+        finally:
+            del self._announcing[session]
 
     def _bus(self, desk: Desk) -> InMemorySubscriptionBus:
         if desk.session not in self._buses:

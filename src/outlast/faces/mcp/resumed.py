@@ -21,6 +21,9 @@ class Resumed(AsyncShell):
     async def start(self, command: str, **how: Any) -> Task:
         return await self.show(self._task_id)
 
+    async def start_agent(self, type: str, prompt: str, description: str = "", **how: Any) -> Task:
+        return await self.show(self._task_id)
+
     async def run(self, command: str, *, show: Any = None, **how: Any) -> Result:
         await self.wait(self._task_id, timeout=self.plain.settings.max_wait_s)
         return await self.read(self._task_id, **(show or {}))

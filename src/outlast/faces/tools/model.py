@@ -67,5 +67,3 @@ class Profile:
     """What that design calls our events, by what we call them; `tool.call` is what stands before the tool's name."""
     tells: bool = False
     """Whether replies carry notices behind them: only where a reply is text."""
-    absent: Mapping[str, str] = {}
-    """Tools of that design which are not there yet, and why."""

@@ -66,6 +66,11 @@ async def start(box: Toolbox, command: str, *, stdin_open: bool = False, **how: 
     return await box.waiting.start(command, stdin=Stdin(open=True) if stdin_open else None, **how)
 
 
+async def start_agent(box: Toolbox, type: str, prompt: str, description: str) -> Task:
+    """Start an agent in the background."""
+    return await box.waiting.start_agent(type, prompt, description)
+
+
 async def read(box: Toolbox, task_id: str, **what: Any) -> Result:
     return await box.waiting.read(task_id, **MARKED, **what)
 

@@ -132,8 +132,6 @@ class Toolbox:
         for tool in self.profile.tools:
             if tool.name == name and self._may(tool):
                 return tool
-        if name in self.profile.absent:
-            raise BadInput(self.profile.absent[name])
         offered = ", ".join(tool.name for tool in self.tools) or "none"
         raise BadInput(f"There is no tool {named(name)} here; offered are: {offered}.")
 

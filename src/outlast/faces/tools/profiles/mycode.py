@@ -1,4 +1,4 @@
-"""Profile D: `Bash`, `TaskOutput`, `KillShell`. Replies are JSON, times milliseconds; no agents (`Task`) yet."""
+"""Profile D: `Bash`, `Task`, `TaskOutput`, `KillShell`. Replies are JSON, times milliseconds."""
 
 from __future__ import annotations
 
@@ -42,6 +42,14 @@ async def _bash(box: Toolbox, given: Given) -> Reply:
     return Reply(as_json(said), fields(task))
 
 
+async def _task(box: Toolbox, given: Given) -> Reply:
+    task = await operations.start_agent(box, given["subagent_type"], given["prompt"], given["description"])
+    if given.get("run_in_background"):
+        return Reply(as_json({"task_id": task.task_id, "output_file": task.output_file}), fields(task))
+    await operations.wait(box, task.task_id, box.shell.settings.max_wait_s)
+    return _told(await operations.read(box, task.task_id))
+
+
 async def _output(box: Toolbox, given: Given) -> Reply:
     if given.get("block", True):
         await operations.wait(box, given["task_id"], given.get("timeout", _WAIT_MS) / 1000)
@@ -60,6 +68,8 @@ def _told(result: Result) -> Reply:
         "elapsed_ms": result.elapsed_ms,
         "truncated": result.truncated,
     }
+    if result.metadata is not None:
+        said["metadata"] = result.metadata
     return Reply(as_json(said), known, failed=result.status in ("failed", "killed"))
 
 
@@ -88,7 +98,6 @@ PROFILE = Profile(
     policy="guarded",
     complain=_complain,
     settings={"max_running": 10, "output_limit_bytes": 10_000_000, "retention_hours": 24.0},
-    absent={"Task": "Agents cannot be started by this tool yet; run the agent's own command line with Bash."},
     tools=(
         Tool(
             name="Bash",
@@ -106,6 +115,21 @@ PROFILE = Profile(
             ),
             operation=_bash,
             label=lambda given: given.get("description") or given["command"],
+        ),
+        Tool(
+            name="Task",
+            description="""Have an agent do something by itself, and get what it prints and how it ended. It knows
+            nothing but the prompt. run_in_background returns a task_id at once; then TaskOutput waits and reads,
+            KillShell ends it with everything it started.""",
+            schema=schema(
+                ["description", "prompt", "subagent_type"],
+                description=text("What it is for, in a few words."),
+                prompt=text("What it is to do."),
+                subagent_type=text("Which agent: claude, codex, or another that the user has set up."),
+                run_in_background=flag("Do not wait for its end."),
+            ),
+            operation=_task,
+            label=lambda given: f"{given['subagent_type']}: {given['description']}",
         ),
         Tool(
             name="TaskOutput",

@@ -121,7 +121,7 @@ def _ended_it(task_id: str) -> str:
 
 
 async def _list(box: Toolbox, given: Given) -> Reply:
-    tasks = await operations.tasks(box)
+    tasks = await operations.tasks(box, kind="bash")
     said = []
     for task in tasks:
         lines = await operations.filled_lines(box, task)

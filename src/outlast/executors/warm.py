@@ -1,0 +1,64 @@
+"""Tasks that are prepared in advance: each waits for its command, and is none if no command comes."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from outlast.executors.nursery import Prepared
+    from outlast.model import Surroundings
+
+_MOST = 4  # so many that ran at once may have their like ready
+
+
+class Warm:
+    """Those of this process."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._owner = os.getpid()
+        self._prepared: list[Prepared] = []
+
+    def take(self, around: Surroundings) -> Prepared | None:
+        """One for these surroundings, if there is one. Its shell may still be on its way."""
+        while True:
+            with self._guard:
+                self._forget_those_of_our_parent()
+                found = next((one for one in self._prepared if one.is_for(around)), None)
+                if found is None:
+                    return None
+                self._prepared.remove(found)
+            if found.is_staged():
+                if found.around == around:
+                    return found
+                found.close()  # its session went on without it
+
+    def has(self, around: Surroundings) -> bool:
+        with self._guard:
+            self._forget_those_of_our_parent()
+            return any(one.is_for(around) for one in self._prepared)
+
+    def put(self, prepared: Prepared) -> None:
+        """Keep it, and only what is for the same: a host that does something else now does not come back soon."""
+        with self._guard:
+            self._forget_those_of_our_parent()
+            kept = [one for one in self._prepared if one.is_for(prepared.around) or prepared.is_for(one.around)]
+            room = _MOST - 1
+            self._let_go([one for one in self._prepared if one not in kept[-room:]])
+            self._prepared = [*kept[-room:], prepared]
+
+    def close(self) -> None:
+        with self._guard:
+            self._forget_those_of_our_parent()
+            self._let_go(self._prepared)
+            self._prepared = []
+
+    def _let_go(self, some: list[Prepared]) -> None:
+        for one in some:
+            one.close()  # its supervisor removes it
+
+    def _forget_those_of_our_parent(self) -> None:
+        if self._owner != os.getpid():
+            self._owner, self._prepared = os.getpid(), []

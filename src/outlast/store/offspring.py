@@ -1,0 +1,40 @@
+"""Which tasks were started from inside of a task: a line for each in a file of its own."""
+
+from __future__ import annotations
+
+import os
+
+_NAME = "offspring"
+_AGENT = "agent-"
+
+
+def ends_with(task_id: str) -> bool:
+    """Whether what was started from inside of a task is ended together with it.
+
+    A command may start what is to outlast it. Who ends an agent means all that it does.
+    """
+    return task_id.startswith(_AGENT)
+
+
+def note(parent: str, task_id: str) -> None:
+    """Write down that `task_id` is about to be started from inside of the task in the directory `parent`."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        fd = os.open(os.path.join(parent, _NAME), flags, 0o600)
+    except (FileNotFoundError, NotADirectoryError):
+        return  # it is a task of another state directory, or was removed
+    try:
+        os.write(fd, task_id.encode() + b"\n")
+    finally:
+        os.close(fd)
+
+
+def noted(parent: str) -> list[str]:
+    """The ids of all that was ever started from inside of it."""
+    try:
+        fd = os.open(os.path.join(parent, _NAME), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return []
+    with open(fd, encoding="utf-8", errors="replace") as file:
+        # A name that is no id would lead out of where tasks are.
+        return [line for line in file.read().split("\n") if line and "/" not in line and line[0] != "."]

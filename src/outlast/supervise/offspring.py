@@ -1,0 +1,118 @@
+"""Ending what an agent started: the tasks that were started from inside of it, and from inside of those.
+
+They are tasks of their own and in nobody's tree but theirs. The agent itself is gone by now, so
+nothing new comes from there; what they start meanwhile themselves is found at the next look.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+from outlast import process
+from outlast.errors import OutlastError
+from outlast.frozen import replaced
+from outlast.lean import signal
+from outlast.store import offspring, record, status
+from outlast.store.queue import Queue
+from outlast.supervise.ending import end_trees
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from outlast.model import Receipt
+
+_ROUNDS = 20  # one is enough, unless they start others while they are being ended
+_PUBLISHED_S = 0.5  # from the word to begin until there is a task
+_LOOK_AGAIN_S = 0.02
+_GONE = (OSError, OutlastError, KeyError, TypeError, ValueError)
+
+
+def end_offspring(directory: str, receipt: Receipt, grace: float, by: str) -> Receipt:
+    """End them; the receipt of their agent, with theirs."""
+    ended, survivors = end_all(directory, grace, by)
+    return replaced(receipt, ended=(*receipt.ended, *ended), survivors=(*receipt.survivors, *survivors))
+
+
+def end_pending(directory: str, by: str) -> None:
+    """End unrun what an agent started that has not begun: it must not begin because the agent makes room."""
+    for one in _descendants(directory, set()):
+        try:
+            _runs(one, by, _rule(directory))
+        except _GONE:
+            continue
+
+
+def _rule(directory: str) -> str:
+    return f"ended with {os.path.basename(directory)}, which started it"
+
+
+def end_all(directory: str, grace: float, by: str) -> tuple[list[int], list[int]]:
+    """End all that was started from inside of the agent in `directory`: the pids that ended and those that did not."""
+    ended: list[int] = []
+    survivors: list[int] = []
+    rule = _rule(directory)
+    tried: set[str] = set()
+    for _ in range(_ROUNDS):
+        alive = [one for one in _living(directory) if one not in tried]
+        if not alive:
+            break
+        tried.update(alive)
+        running = [one for one in alive if _runs(one, by, rule)]
+        for one in running:
+            _mark(one, by, rule)
+        looks = [lambda one=one: status.guards_of(one) for one in running]
+        for gone, left in end_trees(looks, grace):
+            ended += gone
+            survivors += left
+    return ended, survivors
+
+
+def _living(directory: str) -> Iterator[str]:
+    """The directories of all offspring that have not ended, or left something running."""
+    tasks = os.path.dirname(directory)
+    deadline = time.monotonic() + _PUBLISHED_S
+    for one in _descendants(directory, set()):
+        while not os.path.isdir(one) and _is_staged(tasks, one) and time.monotonic() < deadline:
+            select.select([], [], [], _LOOK_AGAIN_S)  # it was told to begin before who told it was ended
+        try:
+            if status.is_pending(one) or status.is_watched(one):
+                yield one
+        except _GONE:
+            continue  # removed, or never begun
+
+
+def _descendants(directory: str, seen: set[str]) -> Iterable[str]:
+    for task_id in offspring.noted(directory):
+        one = os.path.join(os.path.dirname(directory), task_id)
+        if one not in seen:
+            seen.add(one)
+            yield one
+            yield from _descendants(one, seen)
+
+
+def _is_staged(tasks: str, one: str) -> bool:
+    staging = os.path.join(os.path.dirname(tasks), "staging")
+    return any(name.startswith(os.path.basename(one)) for name in os.listdir(staging))
+
+
+def _runs(directory: str, by: str, rule: str) -> bool:
+    """Whether there are processes to end; what is pending is ended unrun."""
+    queue = Queue(os.path.dirname(os.path.dirname(directory)))
+    while status.is_pending(directory):
+        if queue.end_pending(directory, by, rule):
+            return False
+        select.select([], [], [], _LOOK_AGAIN_S)
+    return "guards" in record.read(directory)
+
+
+def _mark(directory: str, by: str, rule: str) -> None:
+    """Say who ends it, and wake its guards: one that somebody stopped would not record the end."""
+    if "outcome" not in record.read(directory):
+        status.write_ending(by, rule, time.time(), directory)
+    guards = status.guards_of(directory)
+    for guard in (guards.supervisor, guards.keeper):
+        if guard:
+            process.send(guard, signal.SIGCONT)
