@@ -403,7 +403,7 @@ class Supervisor:
         return None if len(waits) == 1 else max(0.0, min(waits)) * 1000
 
     def _time_left(self) -> float | None:
-        if self._strike_at is None or self._ender or self._recorded or self.post.command_is_over():
+        if self._strike_at is None or self._ender or self.post.command_is_over():
             return None
         return self._strike_at - time.monotonic()
 
@@ -413,7 +413,8 @@ class Supervisor:
         left = self._time_left()
         if left is None or left > 0:
             return
-        status.write_ending("limit", f"limit of {self.post.terms.limit:g} s", time.time())
+        if not self._recorded:  # otherwise it is over, and only its shell does not leave
+            status.write_ending("limit", f"limit of {self.post.terms.limit:g} s", time.time())
         try:
             self._fork_ender()
         except OSError:
