@@ -11,7 +11,7 @@ from outlast.frozen import fields
 from outlast.lean import json
 from outlast.model import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
 from outlast.process import is_alive
-from outlast.store import agentfile, output
+from outlast.store import output
 from outlast.store.status import status_of, watches_another
 from outlast.tree import look
 
@@ -46,18 +46,21 @@ def glance(directory: str, launch: Launch) -> tuple[Task, Status]:
 def _seen(directory: str, launch: Launch, status: Status, guards: Guards | None, how: dict[str, Any]) -> Task:
     how |= _how(status, guards)
     if launch.agent:
-        told = agentfile.read(directory)
-        how |= {"metadata": agentfile.metadata(launch.agent, told), **_told(how, told)}
+        how |= _of_agent(directory, launch, how)
     return _task(directory, launch, guards.command.pid if guards else None, status.since, how)
 
 
-def _told(how: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
-    """What an agent, or who stood for it, said of its end that its exit code does not say."""
+def _of_agent(directory: str, launch: Launch, how: dict[str, Any]) -> dict[str, Any]:
+    """What an agent, or who stood for it, told; also of its end, if its exit code does not say it."""
+    from outlast.store import agentfile  # most tasks are no agents
+
+    told = agentfile.read(directory)
+    found: dict[str, Any] = {"metadata": agentfile.metadata(launch.agent, told)}
     if how["status"] != "failed" or how["reason"] != "exit":
-        return {}
+        return found
     if why := told.get(agentfile.LOST):
-        return {"reason": "lost", "exit_code": None, "pipe_status": None, "error": str(why)}
-    return {"error": str(told["error"])} if told.get("error") else {}
+        return {**found, "reason": "lost", "exit_code": None, "pipe_status": None, "error": str(why)}
+    return {**found, "error": str(told["error"])} if told.get("error") else found
 
 
 def _children(launch: Launch, guards: Guards, status: Status, table: Callable[[], Table]) -> tuple[int, ...]:
@@ -100,7 +103,7 @@ def announced(directory: str, launch: Launch, pid: int | None, started: float, s
     """A task of which only is known that it was started."""
     how = {"children": (), "waits_for": (), "closed": False, **_BLANK, "status": status, "elapsed_ms": 0}
     if launch.agent:
-        how["metadata"] = agentfile.metadata(launch.agent, {})
+        how |= _of_agent(directory, launch, how)
     return _task(directory, launch, pid, started, how)
 
 

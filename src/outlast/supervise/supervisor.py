@@ -15,7 +15,7 @@ from outlast.errors import OutlastError
 from outlast.frozen import replaced
 from outlast.lean import json, socket
 from outlast.model import Exited
-from outlast.store import bell, launchfile, offspring, output, record, sessionfile, status
+from outlast.store import bell, launchfile, output, record, sessionfile, status
 from outlast.store.hold import is_held
 from outlast.store.queue import Queue
 from outlast.supervise import ENDED, confine, invoke, request
@@ -430,9 +430,9 @@ class Supervisor:
             self.post.drop_lock()
             process.rename_self("outlast-ender", f"outlast ender of {self.post.task_id}")
             os.read(go, 1)
-            from outlast.supervise.offspring import end_all, end_pending
+            from outlast.supervise.offspring import end_all, end_pending, ends_with
 
-            if is_agent := offspring.ends_with(self.post.task_id):
+            if is_agent := ends_with(self.post.task_id):
                 end_pending(self.post.published, "limit")
             end_trees([lambda: status.guards_of(".")], self.post.terms.grace)
             if is_agent:
