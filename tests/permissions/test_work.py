@@ -99,12 +99,9 @@ def test_what_is_denied_is_found_behind_any_number_of_commands(shape: str) -> No
         assert judge(line + "rm x", rules).verdict == "deny"
 
 
-def test_so_many_commands_can_be_allowed_and_no_more() -> None:
-    assert judge("ls;" * 10_000, RULES).verdict == "allow"
-    judgement = judge("ls;" * 10_001, RULES)
-    assert judgement.verdict == "ask"
-    assert judgement.parts[-1].why == "it has more than 10000 commands"
-    assert judge(f"eval '{'ls;' * 6000}'; {'ls;' * 6000}", RULES).verdict == "ask"
+def test_any_number_of_commands_can_be_allowed() -> None:
+    assert judge("ls;" * 21_000, RULES).verdict == "allow"
+    assert judge(f"eval '{'ls;' * 6000}'; {'ls;' * 6000}", RULES).verdict == "allow"
 
 
 @pytest.mark.parametrize(
