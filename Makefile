@@ -7,13 +7,13 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint bench fuzz soak clean
+.PHONY: help demo test lint bench clients fuzz soak clean
 
 ARGS ?=
 CODE := $(wildcard src tests bench)
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
 
 demo: ## the main job in half a minute
 	@scripts/setup runtime
@@ -34,6 +34,12 @@ bench: ## the benchmarks, beside other systems where they can be had
 	@scripts/setup peers
 	.venv/bin/python -m bench $(ARGS)
 
+clients: ## Claude Code, Codex, the MCP inspector and conformance suite, offline, with figures; ARGS="claude codex"
+	@scripts/setup dev
+	@scripts/setup tools
+	@scripts/setup clients
+	@.venv/bin/python -m tests.clients $(ARGS)
+
 fuzz: ## lines that try to get past the judge, in a sandbox; ARGS="LINES SEED"
 	@scripts/setup dev
 	@scripts/setup tools
@@ -45,5 +51,5 @@ soak: ## the faults and loads in their full size, for hours
 	OUTLAST_SOAK=1 .venv/bin/python -m pytest -m soak -q --timeout=14400 $(ARGS)
 
 clean: ## removes everything that make has made, .venv too
-	rm -rf .venv .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-peers .venv-clients build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +

@@ -384,6 +384,16 @@ def mcp_start(race: Race) -> Row:
     return mcp.start(race)
 
 
+def telling(name: str) -> Callable[[Race], Row]:
+    def row(race: Race) -> Row:
+        from bench import telling
+
+        found: Row = getattr(telling, name)(race)
+        return found
+
+    return row
+
+
 ROWS: dict[str, Callable[[Race], Row | None]] = {
     "foreground": foreground_back_to_back,
     "foreground-warm": foreground_after_a_pause,
@@ -396,6 +406,9 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "tree": end_of_a_tree,
     "typed-ps": command_line("ps", 3.0),
     "typed-run": command_line("run", 5.0),
+    "notice": telling("notice"),
+    "notice-wake-up": telling("notice_wake_up"),
+    "event": telling("event"),
     "mcp": mcp_call,
     "mcp-start": mcp_start,
     "memory": memory_each,

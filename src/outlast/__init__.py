@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.aio import AsyncShell
     from outlast.errors import OutlastError
-    from outlast.model import Cursor, Receipt, Result, Sandbox, Slice, Stdin, Task, Waited
+    from outlast.model import Cursor, Event, Notice, Receipt, Result, Sandbox, Slice, Stdin, Task, Waited
     from outlast.permissions import Policy
     from outlast.permissions.approval import Approval
     from outlast.shell import Shell
@@ -16,6 +16,8 @@ __all__ = [
     "Approval",
     "AsyncShell",
     "Cursor",
+    "Event",
+    "Notice",
     "OutlastError",
     "Policy",
     "Receipt",
@@ -36,6 +38,8 @@ _HOMES = {
     "Shell": "outlast.shell",
     "OutlastError": "outlast.errors",
     "Cursor": "outlast.model",
+    "Event": "outlast.model",
+    "Notice": "outlast.model",
     "Receipt": "outlast.model",
     "Result": "outlast.model",
     "Sandbox": "outlast.model",

@@ -23,7 +23,7 @@ from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
     from types import TracebackType
     from typing import Any, TypeVar
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from outlast.aioagents import AsyncAgents
     from outlast.conditions import Condition, UnderWay
     from outlast.gate import Ask
-    from outlast.model import Cursor, Receipt, Result, Sandbox, Slice, Task, Waited
+    from outlast.model import Cursor, Event, Notice, Receipt, Result, Sandbox, Slice, Task, Waited
     from outlast.permissions import Mode, Policy
     from outlast.permissions.approval import Approval
     from outlast.permissions.judge import Judgement
@@ -57,6 +57,7 @@ class AsyncShell:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._rings: dict[tuple[str, bool], _Ring] = {}
+        self._warming: asyncio.Future[None] | None = None
         self._questions: _Questions | None = None
 
     @classmethod
@@ -92,6 +93,8 @@ class AsyncShell:
         """Let go of everything. Tasks go on."""
         while self._rings:
             self._rings.popitem()[1].close()
+        if self._warming is not None:
+            await asyncio.wait({self._warming})
         await asyncio.to_thread(self._shell.close)
 
     @property
@@ -154,7 +157,8 @@ class AsyncShell:
                 self._shell.release(task.task_id, ours)
             result = await self.read(task.task_id, **(show or {}))
         if self._shell.is_cold:
-            await asyncio.to_thread(self._shell.warm_up)
+            # Aside: whoever asked has the answer meanwhile, and the next command takes what is prepared by then.
+            self._warming = asyncio.get_running_loop().run_in_executor(None, self._shell.warm_up)
         return result
 
     async def _attend(
@@ -320,6 +324,69 @@ class AsyncShell:
     async def clean(self, **what: Any) -> int:
         """As `Shell.clean`."""
         return await asyncio.to_thread(self._shell.clean, **what)
+
+    async def notices(self, name: str, *, from_now: bool = False) -> AsyncIterator[Notice]:
+        """Notices for a subscriber of that name, as they come, for ever: see `Shell.subscribe`.
+
+        Each is acknowledged when the next one is asked for.
+        """
+        from outlast.notices.loop import changed
+
+        subscription = await asyncio.to_thread(self._shell.subscribe, name, from_now=from_now)
+        try:
+            while True:
+                taken = await asyncio.to_thread(subscription.take)
+                for notice in taken:
+                    yield notice
+                    await asyncio.to_thread(subscription.acknowledge, notice)
+                if not taken:
+                    await changed(subscription.listening)
+        finally:
+            await asyncio.shield(asyncio.to_thread(subscription.close))
+
+    async def latest_notices(self, most: int = 100) -> Sequence[Notice]:
+        """As `Shell.notices`."""
+        return await asyncio.to_thread(self._shell.notices, most)
+
+    async def new_notices(self) -> AsyncIterator[Notice]:
+        """Notices that come from now on, for ever, whoever else is told of them: nothing is claimed."""
+        from outlast.notices.loop import changed
+
+        board = self._shell.new_board()
+        watch = board.watch()
+        try:
+            await asyncio.to_thread(board.gather)
+            last = board.outbox.last_notice()
+            while True:
+                watch.arm()
+                watch.found(await asyncio.to_thread(board.gather))
+                new = await asyncio.to_thread(board.behind, last)
+                for notice in new:
+                    last = notice.number
+                    yield notice
+                if not new:
+                    await changed(watch)
+        finally:
+            watch.close()
+            board.close()
+
+    async def events(self, *, after: int | None = 0, follow: bool = False) -> AsyncIterator[Event]:
+        """As `Shell.events`."""
+        from outlast.notices.loop import changed
+
+        following = await asyncio.to_thread(self._shell.following, after)
+        try:
+            while (some := await asyncio.to_thread(following.look)) or follow:
+                for event in some:
+                    yield event
+                if not some:
+                    await changed(following.watch)
+        finally:
+            await asyncio.shield(asyncio.to_thread(following.close))
+
+    async def brief(self) -> str:
+        """As `Shell.brief`."""
+        return await asyncio.to_thread(self._shell.brief)
 
     @contextmanager
     def _ring(self, task_id: str, ends_only: bool = False) -> Iterator[_Ring]:

@@ -44,6 +44,8 @@ def request(
     processes: int | None = None,
     cpu_time: float | None = None,
     file_size: int | None = None,
+    notify: str | Sequence[str] = (),
+    silent_after: float | None = None,
     agent: Mapping[str, str] | None = None,
 ) -> Request:
     """A request that makes sense; whether it can run is seen later."""
@@ -65,8 +67,20 @@ def request(
         pass_secrets=_names(pass_secrets),
         sandbox=sandbox,
         resources=_resources(memory=memory, processes=processes, cpu_time=cpu_time, file_size=file_size),
+        notify=_notify(notify, silent_after) if notify or silent_after is not None else {},
         agent=agent or {},
     )
+
+
+def _notify(patterns: str | Sequence[str], silent_after: float | None) -> dict[str, object]:
+    """What somebody is to be told of while it runs."""
+    from outlast.sieve import Sieve  # and the engine: a pattern that is none is an error now
+
+    several = [patterns] if isinstance(patterns, str) else list(patterns)
+    for pattern in several:
+        Sieve(_text("pattern to notify of", pattern), None)
+    silent = seconds("silence", silent_after, least=0.001)
+    return {"patterns": several, **({"silent": silent} if silent is not None else {})}
 
 
 def _quoted(words: str) -> str:

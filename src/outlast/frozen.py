@@ -19,24 +19,29 @@ if TYPE_CHECKING:
 
 else:
 
+    def _completed(cls, names, defaults, args, given):
+        if args:
+            if not given.keys().isdisjoint(names[: len(args)]):
+                raise TypeError(f"{cls.__name__}() was given a value twice")
+            given.update(zip(names, args, strict=False))
+        state = {**defaults, **given}
+        if state.keys() != set(names) or len(args) > len(names):
+            wrong = sorted(set(names) ^ state.keys())
+            raise TypeError(f"{cls.__name__}() takes {', '.join(names)}; missing or unknown: {', '.join(wrong)}")
+        return state
+
     def frozen(cls):
         names = tuple(dict.fromkeys(name for base in reversed(cls.__mro__[:-1]) for name in base.__annotations__))
         defaults = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
         wanted = frozenset(names)
 
         def __init__(self, *args, **given):
-            # Mostly there is nothing to find out.
-            state = given if given.keys() == wanted and not args else completed(args, given)
-            self.__dict__.update(state)
-
-        def completed(args, given):
-            if not given.keys().isdisjoint(names[: len(args)]):
-                raise TypeError(f"{cls.__name__}() was given a value twice")
-            state = {**defaults, **dict(zip(names, args, strict=False)), **given}
-            if state.keys() != wanted or len(args) > len(names):
-                wrong = sorted(wanted ^ state.keys())
-                raise TypeError(f"{cls.__name__}() takes {', '.join(names)}; missing or unknown: {', '.join(wrong)}")
-            return state
+            # Mostly there is nothing to find out: all by position, or all by name.
+            if not given and len(args) == len(names):
+                given = zip(names, args, strict=True)
+            elif args or given.keys() != wanted:
+                given = _completed(cls, names, defaults, args, given)
+            self.__dict__.update(given)
 
         def __eq__(self, other):
             return self.__dict__ == other.__dict__ if other.__class__ is self.__class__ else NotImplemented

@@ -28,6 +28,7 @@ BRIDGE = "bridge"  # as a shell: our runner alone; no command runs, and the text
 _NO_LIMITS: Mapping[str, tuple[int, int]] = {}
 _NO_RESOURCES: Mapping[str, int] = {}
 _NO_GROUPS: Mapping[str, Mapping[str, str]] = {}
+_NOTHING: Mapping[str, Any] = {}
 _NO_AGENT: Mapping[str, str] = {}
 
 
@@ -85,6 +86,7 @@ class Request:
     pass_secrets: tuple[str, ...] = ()
     sandbox: Sandbox | None = None
     resources: Mapping[str, int] = _NO_RESOURCES
+    notify: Mapping[str, Any] = _NOTHING
     agent: Mapping[str, str] = _NO_AGENT
 
 
@@ -131,6 +133,8 @@ class Launch:
     sandbox: Sandbox | None = None
     resources: Mapping[str, int] = _NO_RESOURCES  # what it is held to: by `rlimits`, or by
     groups: Mapping[str, Mapping[str, str]] = _NO_GROUPS  # control groups, by where they are made
+    notify: Mapping[str, Any] = _NOTHING  # what somebody is to be told of while it runs: see `notices.watching`
+    trace: str = ""  # the trace that it is a part of, as a W3C traceparent
     agent: Mapping[str, str] = _NO_AGENT  # of an agent: its type, its prompt, how it is understood
     parent: str = ""  # the task that it was started from inside of
 
@@ -260,6 +264,7 @@ class Ended:
     ending: Ending | None
     pipe_status: tuple[int, ...] | None
     cpu: float | None
+    unheard: bool = True  # whoever waited for it in the foreground was gone when it ended, or nobody had waited
     without_memory: int = 0  # so many of its processes the kernel ended, because there was no more for all of them
 
 
@@ -404,6 +409,44 @@ class Receipt(Task):
 
     ended: tuple[int, ...]
     survivors: tuple[int, ...]
+
+
+# --- telling -----------------------------------------------------------------------------
+
+
+@frozen
+class Notice:
+    """What somebody is told: one line of text, with a number and a code that `verify` checks.
+
+    `kind` is ended, matched, silenced, silent, limit-near, left-behind or waits-for-input. `repeated`: who claimed it
+    before died or gave it back without having acknowledged it.
+    """
+
+    number: int
+    code: str
+    kind: str
+    task_id: str
+    session: str
+    at: float
+    text: str
+    facts: Mapping[str, Any]
+    repeated: bool = False
+
+    def __str__(self) -> str:
+        return f"[outlast notice {self.number}, code {self.code}] {self.text}"
+
+
+@frozen
+class Event:
+    """What happened: to a task (task.queued, .started, .background, .ended), or that a tool was called (tool.call)."""
+
+    number: int
+    type: str
+    at: float
+    session: str
+    task_id: str
+    traceparent: str
+    facts: Mapping[str, Any]
 
 
 @frozen

@@ -64,6 +64,9 @@ _RLIMITS = {
 _AFTER_XCPU_S = 5
 _BASH: dict[str | None, str] = {}  # where it was last found, by PATH
 _LIMITS: dict[str, int] = {}  # what the system has, by name
+_TRACE = "TRACEPARENT"  # W3C trace context
+_TRACES = (_TRACE, "TRACESTATE")
+_LONG_LIMIT_S = 60.0  # of a shorter limit nobody has to be told that it is near
 _OWN = ("OUTLAST_TASK_ID",)
 _GIVEN = ("OUTLAST_SESSION", *_OWN)  # by us to each command, and in no snapshot
 
@@ -99,10 +102,12 @@ def prepare(
         cwd, env = _directory(request.cwd), environment(inherited, request.env, request.session)
     else:
         here = _directory(request.cwd) if request.cwd else ""
-        found = place.sessions.snapshot(place.name, lambda: first_snapshot(variables.open, request.session, here))
+        found = place.sessions.snapshot(
+            place.name, lambda: first_snapshot(_untraced(variables.open), request.session, here)
+        )
         mark = found.mark
         cwd = here or _nearest(found.directory, environ)
-        given = {**_not_in(found, variables.passed), **variables.asked, **request.env}
+        given = {**_traced(environ), **_not_in(found, variables.passed), **variables.asked, **request.env}
         env = _overlay(found, request, given) if is_bash(shell) else _exported(found, request, given)
         held = frozenset(_not_in(found, dict.fromkeys(held, "")))
     sandbox, cwd = _sandbox(request, cwd, home, environ) if request.sandbox else (None, cwd)
@@ -139,9 +144,32 @@ def prepare(
         sandbox=sandbox,
         resources=resources,
         groups=groups,
+        notify=_notify(request, settings),
+        trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
         agent=request.agent,
         parent=within.task(environ),
     )
+
+
+def _traced(environ: Mapping[str, str]) -> dict[str, str]:
+    """The trace that a command is a part of: that of its caller, never of its session's first one."""
+    return {name: environ[name] for name in _TRACES if name in environ}
+
+
+def _untraced(environ: Mapping[str, str]) -> Mapping[str, str]:
+    return {name: value for name, value in environ.items() if name not in _TRACES} if _traced(environ) else environ
+
+
+def _notify(request: Request, settings: Settings) -> Mapping[str, object]:
+    """What somebody is to be told of while it runs: what was asked for, and of a background task what it may need."""
+    found = dict(request.notify)
+    if request.background and request.limit is not None and request.limit >= _LONG_LIMIT_S:
+        found["limit"] = True
+    if request.background and request.stdin.open:
+        found["input"] = True
+    if found.get("patterns"):
+        found |= {"cooldown": settings.notify_cooldown_s, "most": settings.notify_most}
+    return found
 
 
 def _sandbox(request: Request, cwd: str, home: str, environ: Mapping[str, str]) -> tuple[Sandbox | None, str]:

@@ -73,11 +73,26 @@ class Settings:
     max_running: int = 10
     """How many background tasks run at once; the rest are pending."""
 
+    notice_days: float = 30.0
+    """How long a notice is kept, and an event."""
+
+    notice_chars: int = 2000
+    """What a model is told in one turn at most, all notices together."""
+
+    notify_cooldown_s: float = 5.0
+    """Between two notices about matching lines of one task."""
+
+    notify_most: int = 20
+    """How many such notices there are of one task; then one says that there are no more."""
+
     mcp_wait_s: float = 50.0
     """The longest wait of one call over MCP, unless the client can hold a task: many clients give up after 60 s."""
 
     mcp_tasks: bool = True
     """Whether a client that knows MCP tasks gets one for a background run or a long wait."""
+
+    mcp_structured: bool = True
+    """Whether MCP clients get replies as structured content too; those that would show a model only that never do."""
 
     shell: str = ""
     """The shell that runs commands; empty means bash, or /bin/sh where there is none."""
@@ -143,6 +158,10 @@ _LEAST = {
     "shown_chars": 200,
     "auto_background_after_s": 0,
     "max_running": 1,
+    "notice_days": 0,
+    "notice_chars": 500,
+    "notify_cooldown_s": 0,
+    "notify_most": 1,
     "memory_limit_bytes": 0,
     "process_limit": 0,
     "cpu_limit_s": 0,

@@ -39,7 +39,11 @@ def strangers(modules: set[str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "words", [["ps"], ["ps", "--all", "--json"], ["tasks"], ["show", "ID"], ["wait", "ID"], ["logs", "ID"]]
+    "words",
+    [
+        *(["ps"], ["ps", "--all", "--json"], ["tasks"], ["show", "ID"], ["wait", "ID"], ["logs", "ID"]),
+        *(["notices"], ["brief"], ["events", "--json"]),
+    ],
 )
 def test_looking_loads_nothing_heavy(cli: Cli, words: list[str]) -> None:
     task_id = ran(cli, "echo hi")["task_id"]
@@ -78,7 +82,18 @@ def test_the_plain_shell_needs_no_event_loop(cli: Cli) -> None:
 
 def test_the_public_names_are_exactly_these(cli: Cli) -> None:
     names = [
-        *("Approval", "AsyncShell", "Cursor", "OutlastError", "Policy", "Receipt", "Result", "Sandbox"),
+        *(
+            "Approval",
+            "AsyncShell",
+            "Cursor",
+            "Event",
+            "Notice",
+            "OutlastError",
+            "Policy",
+            "Receipt",
+            "Result",
+            "Sandbox",
+        ),
         *("Shell", "Slice", "Stdin", "Task", "Waited"),
     ]
     assert outlast.__all__ == names

@@ -25,6 +25,7 @@ from outlast.errors import OutlastError, StartFailed, StateRefused
 from outlast.frozen import replaced
 from outlast.model import Result, Stdin, Task, surroundings
 from outlast.store import launchfile, record
+from outlast.store.index import New
 from outlast.store.output import Source, bound_of
 from outlast.store.staging import stage
 from outlast.supervise.pump import Pump
@@ -499,7 +500,7 @@ def test_a_share_that_nobody_uses_is_taken_back(home: str) -> None:
     """From tasks that ended without anybody looking, and from starts that died half-way."""
     with with_settings(home, state_limit_bytes=8 * MIB, output_limit_bytes=MIB) as shell:
         index = shell.executor.registry.index
-        assert index.reserve("bash-00000000", "default", time.time(), lambda taken: MIB, 0)
+        assert index.reserve(New("bash-00000000", "default", time.time(), 1), lambda taken: MIB, 0)
         tasks = [shell.start("sleep 0.5") for _ in range(5)]
         for task in tasks:
             eventually(lambda task=task: shell.executor.is_closed(task.task_id))  # type: ignore[misc]

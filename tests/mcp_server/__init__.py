@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
+from unittest import mock
 
 import mcp_types as wire
 from mcp.client.client import Client
@@ -20,6 +21,10 @@ from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
 from outlast import process
+from outlast.faces.cli.mcp import mcp_parser
+from outlast.faces.cli.options import parse
+from outlast.faces.mcp.options import Options, chosen_session
+from outlast.faces.mcp.server import build
 from outlast.faces.mcp.tasks import EXTENSION, TaskParams, TaskState, UpdateParams
 
 LEGACY, MODERN = "legacy", "2026-07-28"
@@ -39,10 +44,23 @@ def server(home: str, *words: str, **variables: str) -> StdioServerParameters:
 async def connected(
     home: str, *words: str, mode: str = LEGACY, how: Any = None, **variables: str
 ) -> AsyncIterator[Client]:
-    """A client of a server of its own. `how` is as for `Client`."""
+    """A client of a server of its own, a process. `how` is as for `Client`."""
     transport = stdio_client(server(home, *words, **variables))
     async with Client(transport, mode=mode, **(how or {})) as client:
         yield client
+
+
+@asynccontextmanager
+async def inside(
+    home: str, *words: str, mode: str = LEGACY, how: Any = None, **variables: str
+) -> AsyncIterator[Client]:
+    """As `connected`, with the server in this process: a second faster, where only what it says matters."""
+    asked = parse(mcp_parser(), words)
+    with mock.patch.dict(os.environ, {"OUTLAST_HOME": home, **variables}):
+        session = chosen_session(asked.session, home)
+        built = build(Options(home, asked.profile, session, asked.read_only, asked.yolo), shared=False)
+        async with Client(built, mode=mode, **(how or {})) as client:
+            yield client
 
 
 def play(scene: Coroutine[Any, Any, Any]) -> Any:

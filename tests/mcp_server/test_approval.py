@@ -9,7 +9,7 @@ from typing import Any
 import mcp_types as wire
 import pytest
 
-from tests.mcp_server import LEGACY, MODERN, Holding, Raw, connected, play, shell, text
+from tests.mcp_server import LEGACY, MODERN, Holding, Raw, inside, play, shell, text
 
 pytest.importorskip("outlast.gate", reason="there are no policies that ask")
 
@@ -32,7 +32,7 @@ def says(answer: str) -> wire.ElicitResult:
 
 def asking(place: str, mode: str, user: User | None, *words: str, **how: Any) -> Any:
     how = {**how, **({"elicitation_callback": user} if user else {})}
-    return connected(place, *words, mode=mode, how=how, OUTLAST_POLICY="ask")
+    return inside(place, *words, mode=mode, how=how, OUTLAST_POLICY="ask")
 
 
 @pytest.mark.parametrize("mode", [LEGACY, MODERN])
@@ -82,7 +82,7 @@ def test_a_user_who_does_not_answer_in_time_has_not_said_yes(place: str, tmp_pat
 
     async def scene() -> None:
         how = {"elicitation_callback": never}
-        async with connected(place, how=how, OUTLAST_POLICY="ask", OUTLAST_MCP_WAIT_S="0.5") as client:
+        async with inside(place, how=how, OUTLAST_POLICY="ask", OUTLAST_MCP_WAIT_S="0.5") as client:
             refused = await client.call_tool(*shell("touch one"))
             assert "Nobody said yes within 0.5 s" in text(refused)
 
@@ -137,7 +137,7 @@ def test_a_profile_that_asks_before_it_ends_something(place: str) -> None:
     user = User(says("yes"), says("no"), says("yes"))
 
     async def scene() -> None:
-        async with connected(place, "--profile", "neovate", how={"elicitation_callback": user}) as client:
+        async with inside(place, "--profile", "neovate", how={"elicitation_callback": user}) as client:
             began = await client.call_tool("bash", {"command": "sleep 60", "run_in_background": True})
             task_id = began.structured_content["task_id"]
             assert not (await client.call_tool("bash_output", {"task_id": task_id})).is_error  # nobody is asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import mcp_types as wire
@@ -10,7 +11,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from outlast import Shell
-from tests.mcp_server import LEGACY, MODERN, Raw, connected, eventually, play, shell
+from tests.mcp_server import LEGACY, MODERN, Raw, eventually, inside, play, shell
 
 
 async def started(client: Any, then: str = "") -> tuple[str, str]:
@@ -30,7 +31,7 @@ def test_outputs_are_listed_and_read(place: str, mode: str) -> None:
         strange = other.run("echo secret").task_id
 
     async def scene() -> None:
-        async with connected(place, mode=mode) as client:
+        async with inside(place, mode=mode) as client:
             assert not (await client.list_resources(cache_mode="bypass")).resources
             task_id, uri = await started(client)
             [listed] = (await client.list_resources(cache_mode="bypass")).resources
@@ -90,7 +91,7 @@ def test_a_handshake_client_subscribes(place: str) -> None:
             updated.append(message.params.uri)
 
     async def scene() -> None:
-        async with connected(place, how={"message_handler": heard}) as client:
+        async with inside(place, how={"message_handler": heard}) as client:
             task_id, uri = await started(client, "; sleep 60")
             await client.subscribe_resource(uri)
             await client.subscribe_resource(uri)
@@ -115,7 +116,7 @@ def test_a_handshake_client_subscribes(place: str) -> None:
 
 def test_a_modern_client_listens(place: str) -> None:
     async def scene() -> None:
-        async with connected(place, mode=MODERN) as client:
+        async with inside(place, mode=MODERN) as client:
             task_id, uri = await started(client, "; sleep 60")
             heard: list[str] = []
             async with client.listen(resource_subscriptions=[uri], resources_list_changed=True) as events:
@@ -132,8 +133,17 @@ def test_a_modern_client_listens(place: str) -> None:
 
                 await eventually(lambda: told("ResourceUpdated"), "an update")
                 assert "ResourcesListChanged" not in heard
+                began = time.monotonic()
                 await client.call_tool(*shell("true"))
                 await eventually(lambda: told("ResourcesListChanged"), "one more to list")
+                for _ in range(5):
+                    await client.call_tool(*shell("true"))
+
+                async def told_again() -> bool:
+                    return heard.count("ResourcesListChanged") > 1
+
+                await eventually(told_again, "there were more since")
+                assert heard.count("ResourcesListChanged") <= 2 + time.monotonic() - began  # not of each by itself
                 hearing.cancel()
 
     play(scene())

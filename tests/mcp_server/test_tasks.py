@@ -13,7 +13,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from outlast import Shell
-from outlast.faces.mcp.tasks import TaskParams, UpdateParams
+from outlast.faces.mcp.tasks import TaskParams, UpdateParams, poll_interval_ms
 from tests.conftest import eventually as until
 from tests.mcp_server import (
     MODERN,
@@ -22,6 +22,7 @@ from tests.mcp_server import (
     Update,
     connected,
     ended,
+    inside,
     play,
     server_pid,
     shell,
@@ -30,8 +31,10 @@ from tests.mcp_server import (
 )
 
 
-def holding(place: str, holds: Holding, *words: str, **variables: str) -> Any:
-    return connected(place, *words, mode=MODERN, how={"extensions": [holds]}, **variables)
+def holding(place: str, holds: Holding, *words: str, apart: bool = False, **variables: str) -> Any:
+    """A client that holds tasks; `apart`: of a server that is a process of its own."""
+    reached = connected if apart else inside
+    return reached(place, *words, mode=MODERN, how={"extensions": [holds]}, **variables)
 
 
 def final(state: Any) -> wire.CallToolResult:
@@ -57,9 +60,11 @@ def test_a_background_run_and_a_long_wait_are_held(place: str) -> None:
             name, given = shell("echo begun; read go; echo done; exit 3", background=True, stdin_open=True)
             await client.call_tool(name, given)
             [held] = holds.held
-            assert re.fullmatch(r"[0-9a-f]{48}", held.task_id)
+            assert re.fullmatch(r"bash-[0-9a-f]{8}-[0-9a-f]{48}", held.task_id)
             assert held.status == "working"
-            with Shell.open(home=place, operator=True) as opened:
+            assert held.model_extra is not None
+            assert held.model_extra["pollIntervalMs"] == 250
+            with Shell.open(home=place, operator=True, early=False) as opened:
                 [task] = opened.list()
                 opened.wait(task.task_id, timeout=20, until="begun")
             state = await state_of(client, held.task_id)
@@ -82,6 +87,10 @@ def test_a_background_run_and_a_long_wait_are_held(place: str) -> None:
             assert "A line matches." in text(final(await ended(client, waits.task_id)))
 
     play(scene())
+
+
+def test_what_has_run_for_long_need_not_be_asked_for_often() -> None:
+    assert [poll_interval_ms(age) for age in (0, 4, 10, 3600)] == [250, 250, 500, 1000]
 
 
 def test_a_failed_command_is_an_error_in_every_profile(place: str) -> None:
@@ -115,7 +124,7 @@ def test_cancelling_ends_what_was_launched_and_leaves_what_is_only_waited_for(pl
         holds = Holding()
         async with holding(place, holds) as client:
             await client.call_tool(*shell("sleep 60", background=True))
-            with Shell.open(home=place, operator=True) as opened:
+            with Shell.open(home=place, operator=True, early=False) as opened:
                 [task] = opened.list()
                 await client.call_tool("bash_output", {"task_id": task.task_id, "wait": 60})
                 run, waits = holds.held
@@ -125,6 +134,29 @@ def test_cancelling_ends_what_was_launched_and_leaves_what_is_only_waited_for(pl
                 await client.session.send_request(Cancel(params=TaskParams(task_id=run.task_id)), wire.EmptyResult)
                 assert (await state_of(client, run.task_id)).status == "cancelled"
                 assert opened.show(task.task_id).status == "killed"
+
+    play(scene())
+
+
+def test_the_token_names_the_task(place: str) -> None:
+    """It is all that some clients show their model."""
+
+    async def scene() -> None:
+        holds = Holding()
+        who = {"extensions": [holds], "client_info": wire.Implementation(name="claude-code", version="1")}
+        async with inside(place, mode=MODERN, how=who) as client:
+            await client.call_tool(*shell("echo up; read go; echo done", background=True, stdin_open=True))
+            [held] = holds.held
+            task_id = held.task_id.rpartition("-")[0]
+            assert f"{task_id} running" in text(await client.call_tool("bash_output", {"task_id": task_id}))
+            waits = asyncio.create_task(
+                client.call_tool("bash_output", {"id": held.task_id, "wait": 30, "until": "done"})
+            )
+            await client.call_tool("bash_input", {"task_id": held.task_id, "text": "go"})
+            assert "A line matches." in text(await waits)
+            state = await ended(client, held.task_id)
+            assert "up\ndone\n" in text(final(state))
+            assert final(state).structured_content is None  # this client would show nothing else
 
     play(scene())
 
@@ -139,7 +171,7 @@ def test_who_may_ask(place: str) -> None:
                 with pytest.raises(MCPError) as refused:
                     await state_of(client, wrong)
                 assert refused.value.error.code == wire.INVALID_PARAMS
-        async with connected(place, "--session", "one", mode=MODERN) as client:  # does not say that it knows tasks
+        async with inside(place, "--session", "one", mode=MODERN) as client:  # does not say that it knows tasks
             with pytest.raises(MCPError) as refused:
                 await state_of(client, token)
             assert refused.value.error.code == wire.MISSING_REQUIRED_CLIENT_CAPABILITY
@@ -170,7 +202,7 @@ def test_the_end_of_the_server_loses_nothing(place: str, how: str) -> None:
     seen: dict[str, Any] = {}
 
     async def before() -> None:
-        async with holding(place, holds) as client:
+        async with holding(place, holds, apart=True) as client:
             await client.call_tool(*shell("export SEEN=1; cd /usr"))
             began = await client.call_tool(
                 *shell("echo one; read go; echo two; sleep 60", ready="one", stdin_open=True)
@@ -184,7 +216,7 @@ def test_the_end_of_the_server_loses_nothing(place: str, how: str) -> None:
                 os.kill(seen["pid"], signal.SIGKILL)
 
     async def after() -> None:
-        async with holding(place, holds) as client:
+        async with holding(place, holds, apart=True) as client:
             assert "1 /usr" in text(await client.call_tool(*shell("echo $SEEN $PWD")))
             background, foreground, waits = holds.held
             state = await ended(client, background.task_id)

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import mcp_types as wire
 import pytest
 from mcp.shared.exceptions import MCPError
 
@@ -23,7 +24,7 @@ from outlast.faces.tools.profiles import profile_named
 from outlast.tools import PROFILES
 from tests.agent_tasks import settings
 from tests.cli import GOLDEN
-from tests.mcp_server import LEGACY, MODERN, PATIENCE_S, Raw, connected, eventually, play, server, shell, text
+from tests.mcp_server import LEGACY, MODERN, PATIENCE_S, Raw, connected, eventually, inside, play, server, shell, text
 from tests.tools import test_profiles
 from tests.tools.scenarios import SCENARIOS, TELLER
 
@@ -103,7 +104,7 @@ UNSENT = "(cannot be sent)"
 
 def test_no_call_waits_longer_than_it_may(place: str) -> None:
     async def scene() -> None:
-        async with connected(place, OUTLAST_MCP_WAIT_S="0.5") as client:
+        async with inside(place, OUTLAST_MCP_WAIT_S="0.5") as client:
             result = await client.call_tool(*shell("true"))
             for name, given in (
                 shell("echo begun; sleep 60"),
@@ -130,7 +131,7 @@ def test_progress_while_waiting(place: str) -> None:
         told.append((progress, message))
 
     async def scene() -> None:
-        async with connected(place) as client:
+        async with inside(place) as client:
             name, given = shell("echo half way; sleep 2.5")
             await client.call_tool(name, given, progress_callback=progress)
             await client.call_tool(*shell("true"))
@@ -144,7 +145,7 @@ def test_progress_while_waiting(place: str) -> None:
 @pytest.mark.parametrize("mode", [LEGACY, MODERN])
 def test_a_call_that_is_cancelled_leaves_its_task_alone(place: str, mode: str) -> None:
     async def scene() -> None:
-        async with connected(place, mode=mode) as client:
+        async with inside(place, mode=mode) as client:
             await client.call_tool(*shell("true"))
             call = asyncio.create_task(client.call_tool(*shell("sleep 2; export LATE=1; echo done")))
 
@@ -165,12 +166,12 @@ def test_a_call_that_is_cancelled_leaves_its_task_alone(place: str, mode: str) -
 
 def test_without_write_permission_there_is_nothing_that_acts(place: str) -> None:
     async def scene() -> None:
-        async with connected(place, "--read-only") as client:
+        async with inside(place, "--read-only") as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["bash_output", "bash_list"]
             assert (await client.call_tool(*shell("true"))).is_error
 
     play(scene())
-    with Shell.open(home=place, operator=True) as opened:
+    with Shell.open(home=place, operator=True, early=False) as opened:
         assert not opened.list()
 
 
@@ -197,7 +198,7 @@ def test_an_old_client_that_knows_only_json(place: str, version: str) -> None:
 
 def test_what_is_asked_while_a_call_waits_is_answered(place: str) -> None:
     async def scene() -> None:
-        async with connected(place) as client:
+        async with inside(place) as client:
             await client.call_tool(*shell("true"))
             calls = [asyncio.create_task(client.call_tool(*shell(f"sleep 60 # {n}", wait=20))) for n in range(20)]
             began = time.monotonic()
@@ -241,7 +242,7 @@ def test_the_tools_are_those_of_the_form(place: str, cli: Any) -> None:
     printed = json.loads(cli("tools", "--format", "mcp", check=0).stdout)
 
     async def scene() -> Any:
-        async with connected(place, mode=MODERN) as client:
+        async with inside(place, mode=MODERN) as client:
             with pytest.raises(MCPError):
                 await client.read_resource("outlast://nothing")
             return (await client.list_tools()).model_dump(by_alias=True, mode="json", exclude_none=True)["tools"]
@@ -270,3 +271,23 @@ def test_a_person_at_a_terminal_is_told_and_can_leave(place: str) -> None:
     running.send_signal(signal.SIGINT)
     assert running.wait(PATIENCE_S) in (-signal.SIGINT, 130)
     os.close(terminal)
+
+
+@pytest.mark.parametrize(("client", "both"), [("claude-code", False), ("codex-mcp-client", False), ("mine", True)])
+def test_a_client_that_shows_models_only_what_is_structured_gets_the_text(place: str, client: str, both: bool) -> None:
+    async def scene() -> None:
+        who = {"client_info": wire.Implementation(name=client, version="1")}
+        async with inside(place, how=who) as opened:
+            ran = await opened.call_tool(*shell("echo hi"))
+            assert "```\nhi\n```" in text(ran)
+            assert (ran.structured_content is not None) == both
+
+    play(scene())
+
+
+def test_structured_content_can_be_switched_off(place: str) -> None:
+    async def scene() -> None:
+        async with inside(place, OUTLAST_MCP_STRUCTURED="no") as client:
+            assert (await client.call_tool(*shell("echo hi"))).structured_content is None
+
+    play(scene())

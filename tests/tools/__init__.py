@@ -43,18 +43,23 @@ class Ids:
         self._known: list[str] = []
 
     def look(self) -> None:
-        with Shell.open(home=self._home, operator=True) as shell:
+        with Shell.open(home=self._home, operator=True, early=False) as shell:
             made = sorted(shell.list(), key=lambda task: task.started_at)
         self._known += [task.task_id for task in made if task.task_id not in self._known]
 
     def filled_in(self, given: Any) -> Any:
         """Arguments with ids for their numbers."""
         if isinstance(given, str):
-            return re.sub(r"^\{(\d+)\}$", lambda found: self._known[int(found[1]) - 1], given)
+            return re.sub(r"^\{(\d+)(~?)\}$", lambda found: _part(self._known[int(found[1]) - 1], found[2]), given)
         return {key: self.filled_in(value) for key, value in given.items()} if isinstance(given, dict) else given
 
     def numbered(self, text: str) -> str:
         """A text with numbers for its ids."""
         for number, task_id in enumerate(self._known, 1):
             text = text.replace(task_id, f"{{task {number}}}")
+            text = text.replace(_part(task_id, "~"), f"{{part of task {number}}}")
         return text
+
+
+def _part(task_id: str, of_it: str) -> str:
+    return task_id[-6:] if of_it else task_id

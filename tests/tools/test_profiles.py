@@ -16,6 +16,7 @@ import pytest
 
 from outlast import Shell
 from outlast.faces.cli.main import main
+from outlast.notices.words import HEADER as NOTICES
 from outlast.tools import PROFILES, Toolbox
 from tests.agent_tasks import settings
 from tests.cli import agreed
@@ -34,13 +35,13 @@ def place(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.delenv("OUTLAST_SESSION", raising=False)
     settings(home, teller=TELLER)
     yield home
-    with Shell.open(home=home, operator=True) as shell:
+    with Shell.open(home=home, operator=True, early=False) as shell:
         end_all(shell)
 
 
 def await_it(home: str, given: dict[str, Any], after: str) -> None:
     task_id = next(value for key, value in given.items() if key.endswith("id"))
-    with Shell.open(home=home, operator=True) as shell:
+    with Shell.open(home=home, operator=True, early=False) as shell:
         shell.wait(task_id, timeout=30, until=None if after == "end" else after)
 
 
@@ -53,6 +54,7 @@ def played(home: str, steps: list[Step], call: Callable[[str, Any], tuple[str, b
             await_it(home, asked, after)
         said, error = call(tool, asked)
         ids.look()
+        said, _, _ = said.partition(f"\n{NOTICES[:30]}")  # they come when they come
         told = normalised(said, {os.path.dirname(home): "{state}", os.getcwd(): "{here}"})
         head = f"> {tool} {json.dumps(asked)}{'   (error)' if error else ''}"
         text += f"\n{ids.numbered(head)}\n{ids.numbered(told)}"

@@ -302,6 +302,21 @@ def test_jido_has_no_shell_in_between(open_box: Any, tmp_path: Path) -> None:
     assert json.loads(box.call("run_command", {"command": "./mine"}).text)["output"] == "mine\n"
 
 
+def test_jido_runs_only_what_is_listed(open_box: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"command": "dd", "args": ["if=/dev/null"]}
+    refused = open_box("jido").call("run_command", given)
+    assert refused.error
+    assert "needs a yes under the policy allowlist (no rule allows it)" in json.loads(refused.text)["error"]
+    monkeypatch.setenv("OUTLAST_ALLOWED_PROGRAMS", "+dd")
+    assert json.loads(open_box("jido").call("run_command", given).text)["exit_code"] == 0
+
+
+def test_mycode_says_that_not_all_is_shown(open_box: Any) -> None:
+    said = json.loads(open_box("mycode").call("Bash", {"command": "seq 20000"}).text)
+    assert said["truncated"]
+    assert len(said["output"]) <= 30_000
+
+
 def test_jido_counts_bytes(open_box: Any, tmp_path: Path) -> None:
     (tmp_path / "umlauts").write_text("ä" * 100 + "\n" + ("ö" * 79 + "\n") * 1000)
     said = json.loads(

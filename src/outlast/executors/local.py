@@ -468,6 +468,7 @@ class LocalExecutor:
             if not self.has_ended(task_id):
                 path = os.path.join(directory, sessionfile.MOVED)
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+                self.registry.index.set_untold([task_id], 1)  # of its end somebody has to be told
         except OSError:
             pass  # a full disk, or it was removed: whoever asked has more important things to learn
 

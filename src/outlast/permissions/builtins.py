@@ -97,8 +97,10 @@ def _never(words: list[Word]) -> Doubt | None:
 
 
 def _with(letters: str, grammar: str) -> Check:
+    known = Grammar(grammar)
+
     def check(words: list[Word]) -> Doubt | None:
-        parsed = parse(words, 1, Grammar(grammar))
+        parsed = parse(words, 1, known)
         if parsed.unsure:
             return "it may be any option", ""
         for option in parsed.options:
@@ -109,8 +111,15 @@ def _with(letters: str, grammar: str) -> Check:
     return check
 
 
+_DECLARED = Grammar("aAfFgiIlnrtuxp")
+_MAPPED = Grammar("C:c:d:n:O:s:tu:")
+_READ = Grammar("a:d:i:n:N:p:t:u:ers")
+_UNSET = Grammar("fvn")
+_NO_OPTIONS = Grammar()
+
+
 def _declares(words: list[Word]) -> Doubt | None:
-    parsed = parse(words, 1, Grammar("aAfFgiIlnrtuxp"))
+    parsed = parse(words, 1, _DECLARED)
     names = [words[index] for index in parsed.operands]
     if any(option.name in "ni" for option in parsed.options):
         return "it evaluates what it assigns", " ".join(word.text for word in names)
@@ -125,8 +134,8 @@ def _declares(words: list[Word]) -> Doubt | None:
     return None
 
 
-def _names(words: list[Word], grammar: str, skip: int = 0) -> Doubt | None:
-    parsed = parse(words, 1, Grammar(grammar))
+def _names(words: list[Word], grammar: Grammar, skip: int = 0) -> Doubt | None:
+    parsed = parse(words, 1, grammar)
     if parsed.unsure:
         return "what it sets is not known", ""
     named = [words[index] for index in parsed.operands[skip:]]
@@ -140,23 +149,23 @@ def _names(words: list[Word], grammar: str, skip: int = 0) -> Doubt | None:
 
 
 def _read(words: list[Word]) -> Doubt | None:
-    return _names(words, "a:d:i:n:N:p:t:u:ers")
+    return _names(words, _READ)
 
 
 def _unset(words: list[Word]) -> Doubt | None:
-    return _names(words, "fvn")
+    return _names(words, _UNSET)
 
 
 def _getopts(words: list[Word]) -> Doubt | None:
-    return _names(words, "", 1)
+    return _names(words, _NO_OPTIONS, 1)
 
 
 def _mapfile(words: list[Word]) -> Doubt | None:
-    parsed = parse(words, 1, Grammar("C:c:d:n:O:s:tu:"))
+    parsed = parse(words, 1, _MAPPED)
     callbacks = [option for option in parsed.options if option.name == "C"]
     if callbacks:
         return "-C runs something for each line", callbacks[0].text or ""
-    return _names(words, "C:c:d:n:O:s:tu:")
+    return _names(words, _MAPPED)
 
 
 def _printf(words: list[Word]) -> Doubt | None:

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 
 from outlast.permissions import builtins, git
 from outlast.permissions.interpreters import reads_program
 from outlast.permissions.judge import Known, Part, Rules, Verdict
 from outlast.permissions.options import offences, spelled
-from outlast.permissions.patterns import UNKNOWN, compiled, could_match, matches
+from outlast.permissions.patterns import UNKNOWN, Index
 from outlast.permissions.quoting import quoted
 from outlast.permissions.scan import DEEPEST
-from outlast.permissions.secondopinion import bash_reads, disagreement
+from outlast.permissions.secondopinion import Asked, disagreement
 from outlast.permissions.simple import Assignment, Command, Redirection
 from outlast.permissions.syntax import Text, read
 from outlast.permissions.variables import is_harmless, steers
 from outlast.permissions.words import Problem, Word
 from outlast.permissions.wrappers import LOOSE, unwrap
-from outlast.permissions.wrapping import Code, Run, Wrapped, base
+from outlast.permissions.wrapping import Code, Run, Wrapped, base, is_static
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@%^= -]*")
+_ORDINARY_NAME = re.compile(r"[A-Za-z0-9_./+-]+")
+_UNSEEN = re.compile(r"[\s\x00-\x1f]")
 _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
@@ -54,15 +57,18 @@ class Court:
     def __init__(self, rules: Rules, known: Known) -> None:
         self.rules = rules
         self.known = known
-        self.allow = [compiled(pattern) for pattern in rules.allow]
-        self.deny = [compiled(pattern) for pattern in rules.deny]
+        self.allow = Index(rules.allow)
+        self.deny = Index(rules.deny)
         self.lenient = rules.otherwise == "allow"
         self.parts: list[Part] = []
         self.texts: list[Text] = []
         self.depth = 0
         self.inside = ""
         self.budget = _MOST_WORK
-        self.seen: dict[tuple[str, bool], Part] = {}  # plain commands that were judged before
+        # What was said of a command or a text, by how it is written and where it stands.
+        self.seen: dict[object, list[Part]] = {}
+        self.noted: dict[tuple[str, bool, int, str], list[Part]] = {}  # and of problems
+        self.suspected: dict[object, list[Part]] = {}
 
     # --- what is said about a part -------------------------------------------------------------
 
@@ -91,15 +97,19 @@ class Court:
 
     def last_word(self) -> None:
         """Nothing stands against it: the other readers are heard."""
-        for text in self.texts:
-            if _PLAIN_WORDS.fullmatch(text.source):
-                continue  # words and blanks: there is nothing to read in another way
-            why = disagreement(text, strict=not self.lenient)
-            if not why and not bash_reads(text.source):
-                why = "bash cannot read it"
-            if why:
-                self.ask("", why)
-                return
+        # Where there are only words and blanks, there is nothing to read in another way.
+        texts = [text for text in self.texts if not _PLAIN_WORDS.fullmatch(text.source)]
+        asked = Asked(text.source for text in texts)
+        try:
+            for text in texts:
+                why = disagreement(text, strict=not self.lenient)
+                if not why and not asked.accepted(text.source):
+                    why = "bash cannot read it"
+                if why:
+                    self.ask("", why)
+                    return
+        finally:
+            asked.close()
 
     def _spend(self, amount: int) -> bool:
         """Whether there is still time to look at so much more; asks if not."""
@@ -119,13 +129,23 @@ class Court:
             self.doubt("", f"{shell} may read it in another way than bash", hides=False)
         outer = (self.depth, self.inside)
         items: list[Command | Problem] = [*text.commands, *text.problems]
-        for item in sorted(items, key=lambda one: one.at):
+        items.sort(key=attrgetter("at"))
+        for item in items:
             self.depth, self.inside = item.depth, item.inside
             if isinstance(item, Command):
                 self.command(item)
             else:
-                self.doubt("", item.why, hides=item.hides)
+                self._problem(item)
         self.depth, self.inside = outer
+
+    def _problem(self, problem: Problem) -> None:
+        written = (problem.why, problem.hides, self.depth, self.inside)
+        if written not in self.noted:
+            before = len(self.parts)
+            self.doubt("", problem.why, hides=problem.hides)
+            self.noted[written] = self.parts[before:]
+        else:
+            self.parts += self.noted[written]
 
     def enclosed(self, code: Code, label: str) -> None:
         """A text inside an argument."""
@@ -134,18 +154,29 @@ class Court:
         if self.depth > DEEPEST:
             self.ask("", f"it is nested deeper than {DEEPEST}")
         else:
-            if not code.known:
-                self.doubt("", "the text that it runs is not known", hides=True)
-            self.text(code.text.replace(UNKNOWN, "$_"), code.shell)
+            self._enclosed(code, (code.text, code.shell, code.known, self.depth, label))
         self.depth, self.inside = outer
+
+    def _enclosed(self, code: Code, written: object) -> None:
+        if said := self.seen.get(written):
+            self.parts += said
+            return
+        before = len(self.parts)
+        if not code.known:
+            self.doubt("", "the text that it runs is not known", hides=True)
+        self.text(code.text.replace(UNKNOWN, "$_"), code.shell)
+        self.seen[written] = self.parts[before:]
 
     # --- simple commands ---------------------------------------------------------------------------
 
     def command(self, command: Command) -> None:
+        # Long lists hold the same command again and again.
+        written = (command.source, command.fed, self.depth, self.inside)
+        if command.source and (said := self.seen.get(written)):
+            self.parts += said
+            return
         before = len(self.parts)
         text = shown(command.words)
-        if self._again(text, command):
-            return
         if command.words:
             self.simple(command.words, text, command.bodies, command.fed)
         for one in command.assignments:
@@ -154,19 +185,8 @@ class Court:
             self.redirection(redirection, text)
         if len(self.parts) == before and (command.assignments or command.redirections):
             self.say("allow", text, "it needs no rule")
-        if len(self.parts) == before + 1 and _is_plain(command):
-            self.seen[text, command.fed] = self.parts[-1]
-
-    def _again(self, text: str, command: Command) -> bool:
-        """The same command once more, as in a long list of them."""
-        part = self.seen.get((text, command.fed))
-        if part is None or not _is_plain(command):
-            return False
-        if part.depth == self.depth and part.inside == self.inside:
-            self.parts.append(part)
-        else:
-            self.say(part.verdict, text, part.why, part.rule)
-        return True
+        if command.source:
+            self.seen[written] = self.parts[before:]
 
     def assignment(self, assignment: Assignment, text: str) -> None:
         name = assignment.name
@@ -228,8 +248,10 @@ class Court:
 
     def _suspect(self, code: Code, label: str) -> None:
         """A text that may be run: only what is denied in it counts."""
-        before, texts = len(self.parts), len(self.texts)
+        before, texts, seen = len(self.parts), len(self.texts), self.seen
+        self.seen = self.suspected  # apart: what is said here is not followed by a second opinion on the texts inside
         self.enclosed(code, label)
+        self.seen = seen
         del self.texts[texts:]
         self.parts[before:] = [part for part in self.parts[before:] if part.verdict == "deny"]
         self._spend(0)  # asks if it was too much
@@ -255,11 +277,12 @@ class Court:
 
     def denied(self, words: list[Word], text: str) -> bool:
         for candidate in _deny_candidates(words):
-            for pattern in self.deny:
-                if matches(pattern, candidate):
-                    self.say("deny", text, f"denied by {pattern.text}", pattern.text)
-                    return True
-        if self.rules.hazard and (why := self.rules.hazard(tuple(map(_expected, words)))):
+            for pattern in self.deny.matching(candidate):
+                self.say("deny", text, f"denied by {pattern.text}", pattern.text)
+                return True
+        if self.rules.hazard and (
+            why := self.rules.hazard(tuple([_expected(word) if word.unknown else word.text for word in words]))
+        ):
             self.say("deny", text, why)
             return True
         return False
@@ -272,7 +295,7 @@ class Court:
             if hides or not self.lenient:
                 self.ask(text, why)
                 return
-        if any(word.unknown or word.glob for word in words) and self._may_be_denied(words):
+        if self.deny.patterns and not is_static(words) and self._may_be_denied(words):
             self.ask(text, "it could turn out to be denied")
             return
         redefined = "" if self.lenient else self._redefined(words[0].text)
@@ -303,9 +326,11 @@ class Court:
         return None
 
     def _may_be_denied(self, words: list[Word]) -> bool:
-        open_ended = [words[0], *map(_open_ended, words[1:])]
-        candidates = _deny_candidates(open_ended)
-        return any(could_match(pattern, candidate) for candidate in candidates for pattern in self.deny)
+        name = words[0]
+        if not (self.deny.beginning_as(name.canonical) or self.deny.beginning_as(quoted(base(name.text)))):
+            return False
+        open_ended = [name, *map(_open_ended, words[1:])]
+        return any(map(self.deny.could_match, _deny_candidates(open_ended)))
 
     def _redefined(self, name: str) -> str:
         known = self.known
@@ -321,8 +346,7 @@ class Court:
         return f"the session has set {steering[0]}" if steering else ""
 
     def _by_rule(self, words: list[Word], text: str) -> None:
-        candidate = canonical(words)
-        fitting = [pattern for pattern in self.allow if matches(pattern, candidate)]
+        fitting = self.allow.matching(canonical(words))
         if not fitting:
             why = "no rule forbids it" if self.lenient else "no rule allows it"
             self.say(self.rules.otherwise, text, why)
@@ -344,20 +368,9 @@ def _open_ended(word: Word) -> Word:
     return changed
 
 
-def _is_plain(command: Command) -> bool:
-    """Whether its text says all: nothing in it is expanded, set or redirected."""
-    if command.assignments or command.redirections:
-        return False
-    return not any(word.unknown or word.glob for word in command.words)
-
-
 def _is_plain_name(name: str) -> bool:
-    return (
-        name.isascii()
-        and bool(name)
-        and not name.startswith("%")
-        and "!" not in name
-        and not re.search(r"[\s\x00-\x1f]", name)
+    return _ORDINARY_NAME.fullmatch(name) is not None or (
+        name.isascii() and bool(name) and not name.startswith("%") and "!" not in name and not _UNSEEN.search(name)
     )
 
 

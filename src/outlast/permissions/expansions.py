@@ -12,7 +12,7 @@ from outlast.permissions.scan import Scanner
 from outlast.permissions.variables import is_harmless
 from outlast.permissions.words import Pieces, Unreadable
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_NAMED = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
 _CONSTANT = re.compile(r"(?:\s|0[xX][0-9a-fA-F]+|[0-9]+(?:#[0-9a-zA-Z@_]+)?(?![A-Za-z_])|[-+*/%<>=!&|^~?:,;()])*")
 _DULL = re.compile(r"[^\\$`\"'<>()\[\]{}]+")
@@ -25,6 +25,9 @@ class Expansions(Scanner):
     """What begins with a dollar sign, a backtick, `<(` or `>(`."""
 
     def dollar(self, pieces: Pieces, *, quoted: bool) -> None:
+        if name := _NAMED.match(self.text, self.at):
+            self._behind_variable(pieces, name.end(), quoted)
+            return
         follows = self.text[self.at + 1 : self.at + 2]
         if follows == "(":
             self._parenthesis(pieces, quoted)
@@ -40,19 +43,18 @@ class Expansions(Scanner):
         elif follows == "\\" and self.text[self.at + 2 : self.at + 3] == "\n":
             raise Unreadable("a line is continued inside an expansion")
         elif match := _PARAMETER.match(self.text, self.at + 1):
-            self._variable(pieces, match, quoted)
+            # `$#name` is `$#` and text, and `$12` is `$1` and `2`: only a name is longer than one character.
+            # "$@" is as many words as there are parameters, in quotes too.
+            self._behind_variable(pieces, self.at + 2, quoted and match[0] != "@")
         else:
             pieces.parts.append("$")
             self.at += 1
 
-    def _variable(self, pieces: Pieces, match: re.Match[str], quoted: bool) -> None:
-        # `$#name` is `$#` and text, and `$12` is `$1` and `2`: only a name is longer than one character.
-        name = _NAME.match(self.text, self.at + 1)
-        self.at = name.end() if name else self.at + 2
-        if self.text[self.at : self.at + 2] == "\\\n":
+    def _behind_variable(self, pieces: Pieces, end: int, quoted: bool) -> None:
+        self.at = end
+        if self.text.startswith("\\\n", end):
             raise Unreadable("a line is continued inside an expansion")
-        # "$@" is as many words as there are parameters, in quotes too.
-        pieces.add_unknown(quoted and match[0] != "@")
+        pieces.add_unknown(quoted)
 
     def _special_quotes(self, pieces: Pieces, quote: str) -> None:
         pieces.quoted = self.bashisms = True
@@ -72,8 +74,9 @@ class Expansions(Scanner):
         if match is None or match.end() >= len(self.text):
             raise Unreadable("a backtick is not closed")
         source = match[0]
-        special = r"\\([$`\\\"])" if quoted else r"\\([$`\\])"
-        inner = re.sub(special, r"\1", source)
+        inner = source
+        if "\\" in source:
+            inner = re.sub(r"\\([$`\\\"])" if quoted else r"\\([$`\\])", r"\1", source)
         if inner != source:
             self.fuzzy.append((self.base + self.at, self.base + match.end()))
         self._within(inner, "` `", self.at + 1)
@@ -82,6 +85,8 @@ class Expansions(Scanner):
 
     def _within(self, text: str, inside: str, at: int, *, document: bool = False) -> None:
         """Read a text that stands inside this one, and keep what it holds."""
+        if not document and self.plain_inside(text, inside, at):
+            return
         scanner = self.inner(text, inside, self.base + at)
         try:
             if document:

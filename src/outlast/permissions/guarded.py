@@ -28,9 +28,8 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _MOST_PATHS = 64  # that braces are taken apart into
 _ONLY_GLOB = re.compile(r"[*?.]*[*?][*?.]*|\.?\[[^\]]*\][*?.]*")
 _HOME = re.compile(r"(~[A-Za-z0-9_.-]*|\$HOME|\$\{HOME\})")
-_FORK_BOMB = re.compile(
-    r"(?:function\s+)?([^\s(){}|&;]{1,64})\s{0,8}\(\s{0,8}\)\s{0,8}[{(]\s{0,8}(?:\\?\1)\s{0,8}\|\s{0,8}(?:\\?\1)\s{0,8}&"
-)
+# Behind the name of a function: `(){ NAME | NAME &`.
+_FORK_BOMB = re.compile(r"\(\s{0,8}\)\s{0,8}[{(]\s{0,8}\\?([^\s(){}|&;]{1,64})\s{0,8}\|\s{0,8}(?:\\?\1)\s{0,8}&")
 
 
 def hazard(home: str) -> Callable[[tuple[str | None, ...]], str | None]:
@@ -38,7 +37,7 @@ def hazard(home: str) -> Callable[[tuple[str | None, ...]], str | None]:
     homes = frozenset({_normal(home)} if home not in ("", "/") else ())
 
     def look(words: tuple[str | None, ...]) -> str | None:
-        name = os.path.basename(words[0]) if words and words[0] else ""
+        name = words[0].rpartition("/")[2] if words and words[0] else ""
         if name.startswith("mkfs"):
             return "it makes a new file system over what is there"
         found = _HAZARDS.get(name)
@@ -59,10 +58,18 @@ def text_hazard(home: str) -> Callable[[str, Sequence[str]], str | None]:
 
 def _fork_bomb(line: str, commands: Sequence[str]) -> str | None:
     """A function that only runs itself twice, in the background; not the text of one between quotes."""
-    found = _FORK_BOMB.search(line)
-    if found and sum(command == found[1] for command in commands) >= 2:
-        return "it starts itself again and again until the machine stands still"
+    named = {found[1] for found in _FORK_BOMB.finditer(line) if _ends_with(line, found.start(), found[1])}
+    once: set[str] = set()
+    for command in commands if named else ():
+        if command in named and command in once:
+            return "it starts itself again and again until the machine stands still"
+        once.add(command)
     return None
+
+
+def _ends_with(line: str, end: int, name: str) -> bool:
+    """Whether a name stands before this place, with a few blanks between at the most."""
+    return line[max(0, end - 8 - len(name)) : end].rstrip().endswith(name)
 
 
 def _after_cd(look: Callable[[tuple[str | None, ...]], str | None], commands: Sequence[str]) -> str | None:

@@ -7,6 +7,8 @@ Pure, but for `bash -n`.
 
 from __future__ import annotations
 
+import gc
+
 from outlast.frozen import frozen
 
 TYPE_CHECKING = False
@@ -14,11 +16,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Literal
 
+    from outlast.permissions.court import Court
+
     Verdict = Literal["allow", "ask", "deny"]
 else:
     Verdict = str  # importing typing costs more than judging a line
 
 LONGEST_BYTES = 64 * 1024
+_LONG = 2048
 _RANK: tuple[Verdict, ...] = ("allow", "ask", "deny")  # from mild to strict
 
 
@@ -67,6 +72,18 @@ class Judgement:
 UNCHANGED = Known()
 
 
+def _heard(court: Court, line: str, shell: str) -> None:
+    """Hear a line. A long one makes many objects and no cycles of them: to look for some takes a third of the time."""
+    pauses = len(line) > _LONG and gc.isenabled()
+    if pauses:
+        gc.disable()
+    try:
+        court.hear(line, shell)
+    finally:
+        if pauses:
+            gc.enable()
+
+
 def judge(line: str, rules: Rules, known: Known = UNCHANGED, *, shell: str = "bash") -> Judgement:
     """Judge a line for a shell. It never raises."""
     from outlast.permissions.court import Court
@@ -75,9 +92,9 @@ def judge(line: str, rules: Rules, known: Known = UNCHANGED, *, shell: str = "ba
     if len(line) > LONGEST_BYTES or len(line.encode("utf-8", "replace")) > LONGEST_BYTES:
         court.ask("", f"it is longer than {LONGEST_BYTES // 1024} KiB")
     else:
-        court.hear(line, shell)
+        _heard(court, line, shell)
     parts = tuple(court.parts)
-    verdict: Verdict = max((part.verdict for part in parts), key=_RANK.index, default="allow")
+    verdict: Verdict = max({part.verdict for part in parts}, key=_RANK.index, default="allow")
     if verdict == "allow" and not (rules.allow or rules.deny or rules.hazard) and rules.otherwise != "allow":
         verdict = rules.otherwise
     return Judgement(verdict, parts)

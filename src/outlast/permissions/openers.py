@@ -153,9 +153,12 @@ def _su(words: list[Word]) -> Wrapped:
     return Wrapped([joined([as_word(option.value, words)], "sh") for option in texts], doubt=doubt)
 
 
+_RUNUSER = Grammar("u:g:G:", "user= group= supp-group=")
+
+
 def _runuser(words: list[Word]) -> Wrapped:
     if any(word.text in ("-u", "--user") or word.text.startswith("--user=") for word in words):
-        return opaque(words, Grammar("u:g:G:", "user= group= supp-group="), 0)
+        return opaque(words, _RUNUSER, 0)
     return _su(words)
 
 
@@ -206,13 +209,15 @@ def _flock(words: list[Word]) -> Wrapped:
     return Wrapped([Run(words[at + 1 :])], doubt=doubt)
 
 
+_PARALLEL = Grammar(
+    "j:kvqmXn:N:L:I:P:uta:0rd:",
+    "jobs= keep-order verbose quote bar progress eta halt= null dry-run tag group ungroup "
+    "max-args= colsep= delay= no-run-if-empty will-cite delimiter=",
+)
+
+
 def _parallel(words: list[Word]) -> Wrapped:
-    grammar = Grammar(
-        "j:kvqmXn:N:L:I:P:uta:0rd:",
-        "jobs= keep-order verbose quote bar progress eta halt= null dry-run tag group ungroup "
-        "max-args= colsep= delay= no-run-if-empty will-cite delimiter=",
-    )
-    parsed = parse(words, 1, grammar, first=True)
+    parsed = parse(words, 1, _PARALLEL, first=True)
     at = parsed.operands[0] if parsed.operands else len(words)
     ends = next((index for index in range(at, len(words)) if words[index].text.startswith(":::")), len(words))
     doubt = doubt_of(words, parsed, at if at < len(words) else None)

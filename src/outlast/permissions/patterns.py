@@ -51,6 +51,44 @@ def compiled(pattern: str) -> Pattern:
     return Pattern(text, tuple(text.split("*")), text[:-2] if text.endswith(" *") and text.count("*") == 1 else "")
 
 
+class Index:
+    """Patterns by how they begin, so that a text is compared only with those that it can match. Their order is kept."""
+
+    def __init__(self, texts: tuple[str, ...]) -> None:
+        self.patterns = [compiled(text) for text in texts]
+        words = [_first_word(pattern) for pattern in self.patterns]
+        self._open = [one for one, word in zip(self.patterns, words, strict=True) if word is None]
+        self._by_word = {word: self._beginning(words, word) for word in words if word is not None}
+        self._by_letter: dict[str, list[Pattern]] = {}
+
+    def _beginning(self, words: list[str | None], wanted: str) -> list[Pattern]:
+        return [one for one, word in zip(self.patterns, words, strict=True) if word is None or word == wanted]
+
+    def matching(self, text: str) -> list[Pattern]:
+        """Those that match, in their order."""
+        candidates = self._by_word.get(text.partition(" ")[0], self._open)
+        return [pattern for pattern in candidates if matches(pattern, text)] if candidates else []
+
+    def could_match(self, text: str) -> bool:
+        """Whether a text with unknown parts might turn out to match any of them."""
+        return any(could_match(pattern, text) for pattern in self.beginning_as(text))
+
+    def beginning_as(self, text: str) -> list[Pattern]:
+        """Those that begin with the same letter, or with any."""
+        letter = text[:1]
+        if not letter or letter == UNKNOWN:
+            return self.patterns
+        if letter not in self._by_letter:
+            self._by_letter[letter] = [one for one in self.patterns if one.pieces[0][:1] in ("", letter)]
+        return self._by_letter[letter]
+
+
+def _first_word(pattern: Pattern) -> str | None:
+    """The word that everything begins with that it matches; None if there is no such word."""
+    word, blank, _ = pattern.pieces[0].partition(" ")
+    return word if blank or pattern.exact else None
+
+
 def matches(pattern: Pattern, text: str) -> bool:
     pieces = pattern.pieces
     if len(pieces) == 1:

@@ -6,6 +6,7 @@ from outlast.errors import named
 from outlast.frozen import frozen, replaced
 from outlast.permissions import OWN_RULES
 from outlast.permissions.judge import Judgement, Known, Part, judge
+from outlast.permissions.patterns import UNKNOWN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,12 +70,16 @@ def _by_layer(line: str, layer: Layer, known: Known, shell: str) -> Judgement:
 def _all_asked(judgement: Judgement, rules: Rules) -> Judgement:
     """What needs no rule (`true`, `[ -e x ]`) is asked about as well."""
 
+    allowed = frozenset(rules.allow)
+
     def asked(part: Part) -> Part:
-        unasked = part.verdict == "allow" and not part.rule and part.command not in rules.allow
+        unasked = part.verdict == "allow" and not part.rule and part.command not in allowed
         return replaced(part, verdict="ask", why="everything is asked about") if unasked else part
 
-    parts = tuple(asked(part) for part in judgement.parts)
-    verdict = max((judgement.verdict, *(part.verdict for part in parts)), key=STRICTNESS.__getitem__)
+    each = {id(part): part for part in judgement.parts}  # long lists hold the same part again and again
+    said = {number: asked(part) for number, part in each.items()}
+    parts = tuple(said[id(part)] for part in judgement.parts)
+    verdict = max({judgement.verdict, *(part.verdict for part in parts)}, key=STRICTNESS.__getitem__)
     if not parts and verdict == "allow":
         verdict = "ask"
     return Judgement(verdict, parts)
@@ -128,7 +133,7 @@ def denial(ruled: Ruled, policy: Policy) -> str:
     part = next((part for part in ruled.judgement.parts if part.verdict == "deny"), None)
     if part is None:
         return f"Nothing is let through while the policy {policy.name} cannot be used: {ruled.broken}; correct it."
-    by = f"The policy {ruled.layer} denies {named(part.command)}"
+    by = f"The policy {ruled.layer} denies {_shown(part)}"
     if part.rule:
         return f"{by} by its rule {named(part.rule)}; it can run only under a policy without that rule."
     return f"{by}: {part.why.rstrip('.')}; it can run only under a policy that does not deny it."
@@ -142,8 +147,12 @@ def question(ruled: Ruled, policy: Policy, approval: Approval) -> str:
         return f"Under the policy {policy.name} every command needs a yes, and nobody can be asked here."
     part = approval.parts[0]
     more = f" and {len(approval.parts) - 1} more" if len(approval.parts) > 1 else ""
-    needs = f"{named(part.command)}{more} needs a yes under the policy {ruled.layer} ({part.why.rstrip('.')})"
+    needs = f"{_shown(part)}{more} needs a yes under the policy {ruled.layer} ({part.why.rstrip('.')})"
     return f"{needs}, and nobody can be asked here; {_what_would_allow(approval)}."
+
+
+def _shown(part: Part) -> str:
+    return named(part.command.replace(UNKNOWN, "…"))  # what only a run can tell
 
 
 def _what_would_allow(approval: Approval) -> str:

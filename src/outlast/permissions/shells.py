@@ -48,8 +48,9 @@ _QUIET_NAMES = names("pipefail errexit nounset xtrace noglob verbose noclobber e
 
 def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> Wrapped:
     """What a shell is told to run: -c TEXT, a script, or its standard input."""
-    if plus := [word for word in words[1:] if word.text.startswith("+")]:
-        words = [word for word in words if word not in plus]
+    plus = any(word.text.startswith("+") for word in words[1:])
+    if plus:
+        words = [words[0], *(word for word in words[1:] if not word.text.startswith("+"))]
     parsed = parse(words, 1, _BASH, first=True)
     options = parsed.options
     before = words[1 : parsed.operands[0]] if parsed.operands else words[1:]

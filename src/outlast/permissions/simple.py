@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from outlast.permissions.scan import DEEPEST
 from outlast.permissions.wordreader import WordReader
 from outlast.permissions.words import Unreadable, Word, names
 
@@ -11,12 +12,27 @@ _REDIRECTION = re.compile(r"([0-9]+|\{[A-Za-z_][A-Za-z0-9_]*\})?(<<<|<<-|<<|<>|<
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
 _ELEMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\[")
 _ELEMENT_SET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[.*?\]\+?=", re.DOTALL)
-_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:,+@%^=-]+")
-_PLAIN_COMMAND = re.compile(r"([A-Za-z0-9_./:,+@%^-]+)(?:[ \t]+[A-Za-z0-9_./:,+@%^=-]+)*[ \t]*(?=[;\n|)]|&(?!>)|\Z)")
+# Nothing is tried in two ways (`++`, `*+`): what does not fit is known after one look.
+_PLAIN_COMMAND = re.compile(
+    r"(([A-Za-z0-9_./:,+@%^-]++)(?:[ \t]++[A-Za-z0-9_./:,+@%^=-]++)*+)[ \t]*+(?=[;\n|)]|&(?!>)|\Z)"
+)
+# The same with what stands between it and the next one; a line that is continued there is not for here.
+_LISTED = re.compile(
+    r"[ \t\n]*+(([A-Za-z0-9_./:,+@%^-]++)(?:[ \t]++[A-Za-z0-9_./:,+@%^=-]++)*+)[ \t]*+"
+    r"(?:[;\n](?![;&\\])|&&(?!\\)|\|\|(?!\\)|&(?![&>\\])|(\|)(?![|&\\]))"
+)
+_NEXT_WORD = re.compile(r"[ \t]*+([A-Za-z0-9_./:,+@%^=-]++)(?=[ \t\n;|)]|&(?!>)|\Z)")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
+_REDIRECTS = frozenset("<>&{0123456789")
+_EXPANDS = re.compile(r"[\\$`]")
+_DOCUMENTS = ("<<", "<<-")
+_ENDS_COMMAND = frozenset(["", "\n", ";", "|", ")"])
+_BLANK_OR_COMMENT = frozenset(" \t\\#")
 _EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
 CLOSING = frozenset(["then", "elif", "else", "fi", "do", "done", "esac", "}"])
 RESERVED = CLOSING | names("if while until for case select function { [[ ! time coproc in")
+_MOST_DOCUMENTS = 16  # bash itself reads no more, and tree-sitter takes long over them
+_MOST_STAGES = 3000  # bash itself reads about 3,300, and tree-sitter takes long over them
 _DECLARING = frozenset(["declare", "typeset", "local", "export", "readonly"])
 
 
@@ -37,13 +53,14 @@ class Redirection:
 class Command:
     """One simple command, or the redirections of a compound one."""
 
-    __slots__ = ("assignments", "at", "bodies", "depth", "fed", "inside", "keyword", "redirections", "words")
+    __slots__ = ("assignments", "at", "bodies", "depth", "fed", "inside", "keyword", "redirections", "source", "words")
 
-    def __init__(self, at: int, depth: int, inside: str, fed: bool) -> None:
+    def __init__(self, at: int, depth: int, inside: str, fed: bool, words: list[Word] | None = None) -> None:
         self.at, self.depth, self.inside = at, depth, inside
         self.fed = fed  # its standard input is a pipe, a file or a here-document
         self.keyword = False  # `time` or `coproc` stands before it
-        self.words: list[Word] = []
+        self.source = ""  # how it is written, where two that are written alike are alike
+        self.words: list[Word] = [] if words is None else words
         self.assignments: list[Assignment] = []
         self.redirections: list[Redirection] = []
         self.bodies: list[str] = []  # static texts on its standard input
@@ -56,12 +73,12 @@ class SimpleReader(WordReader):
 
     def blanks(self) -> None:
         char = self.text[self.at : self.at + 1]
-        if char and char not in " \t\\#":
+        if char not in _BLANK_OR_COMMENT:
             return
         match = _BLANKS.match(self.text, self.at)
         if match:
             self.at = match.end()
-        if self.peek() == "#":
+        if self.text.startswith("#", self.at):
             end = self.text.find("\n", self.at)
             self.at = len(self.text) if end < 0 else end
 
@@ -69,12 +86,14 @@ class SimpleReader(WordReader):
         """Blanks, comments and newlines."""
         while True:
             self.blanks()
-            if self.peek() != "\n":
+            if not self.text.startswith("\n", self.at):
                 return
             self.newline()
 
     def newline(self) -> None:
         self.at += 1
+        if not self.documents:
+            return
         documents, self.documents = self.documents, []
         for delimiter, tabs, raw, bodies in documents:
             bodies.append(self._body(delimiter, tabs, raw))
@@ -85,7 +104,7 @@ class SimpleReader(WordReader):
             begin = self.at
             line = self._line(joined=not raw)
             if (line.lstrip("\t") if tabs else line) == delimiter:
-                if not raw:
+                if not raw and _EXPANDS.search(self.text, start, begin):
                     self._within(self.text[start:begin], "here-document", start, document=True)
                 return self.text[start:begin]
         raise Unreadable(f"the here-document up to {delimiter} is not closed")
@@ -104,7 +123,7 @@ class SimpleReader(WordReader):
 
     def not_continued(self) -> None:
         """Behind an operator: a continued line must not make it longer."""
-        if self.peek(2) == "\\\n":
+        if self.text.startswith("\\\n", self.at):
             match = _BLANKS.match(self.text, self.at)
             assert match is not None
             if self.text[match.end() : match.end() + 1] in ("&", "|", ";", "<", ">", "(", "-", "!"):
@@ -113,39 +132,93 @@ class SimpleReader(WordReader):
     def plain(self, fed: bool) -> bool:
         """A command of plain words, if one begins here."""
         match = _PLAIN_COMMAND.match(self.text, self.at)
-        if not match or match[1] in RESERVED:
+        if not match or match[2] in RESERVED:
             return False
-        command = Command(self.base + self.at, self.depth, self.inside, fed)
-        command.words = [Word(word[0], *word.span()) for word in _PLAIN_WORD.finditer(self.text, self.at, match.end())]
-        self.found.append(command)
+        self._found_plain(match[1], self.at, fed)
         self.at = match.end()
         return True
+
+    def plain_inside(self, text: str, inside: str, at: int) -> bool:
+        """The same for a whole text that stands inside this one."""
+        match = _PLAIN_COMMAND.fullmatch(text)
+        if not match or match[2] in RESERVED or self.depth >= DEEPEST:
+            return False
+        outer = (self.depth, self.inside)
+        self.enter(inside)
+        self._found_plain(match[1], at, False)
+        self.depth, self.inside = outer
+        return True
+
+    def listed(self) -> int:
+        """Plain commands with what separates them, as many as there are; how many of them feed an open pipe."""
+        text, at, stages = self.text, self.at, 0
+        while (match := _LISTED.match(text, at)) and match[2] not in RESERVED:
+            self._found_plain(match[1], match.start(1), stages > 0)
+            at = match.end()
+            stages = self.piped(stages) if match[3] else 0
+        self.at = at
+        return stages
+
+    def piped(self, stages: int) -> int:
+        """One more command feeds a pipe."""
+        if stages == _MOST_STAGES:
+            self.problem(f"a pipeline has more than {_MOST_STAGES} commands", hides=True)
+        return stages + 1
+
+    def _found_plain(self, source: str, at: int, fed: bool) -> None:
+        # Those that are written alike share their words: nobody asks a plain word for its place.
+        words = self.plain_words.get(source)
+        if words is None:
+            words = [Word(word, at, at + len(word)) for word in source.split()]
+            for word in words:
+                word.shape = word.text  # plain words need no quotes
+            self.plain_words[source] = words
+        command = Command(self.base + at, self.depth, self.inside, fed, words)
+        command.source = source
+        self.found.append(command)
 
     def simple(self, fed: bool) -> None:
         command = Command(self.base + self.at, self.depth, self.inside, fed)
         command.keyword, self.keyword = self.keyword, False
         start = self.at
         self.found.append(command)
-        while True:
-            self.blanks()
-            char = self.peek()
-            if char in ("", "\n", ";", "|", ")") or (char == "&" and self.peek(2) != "&>"):
-                break
-            if char == "(":
-                if self._opens(command):
-                    return
-            elif not (self.redirection(command) or self._assignment(command)):
-                command.words.append(self._next_word(command))
+        if self._read_into(command):
+            return
         if self.at == start:
             raise Unreadable(f"{self.peek()} stands where a command should begin")
         if command.words:
             command.at = self.base + command.words[0].at
+        if not self.documents and not any(one.operator in _DOCUMENTS for one in command.redirections):
+            command.source = self.text[start : self.at]
+
+    def _read_into(self, command: Command) -> bool:
+        """The words of a command and what stands between them; True if it turned out to be a function."""
+        words, text = command.words, self.text
+        while True:
+            match = _NEXT_WORD.match(text, self.at)
+            if match and (words or "=" not in match[1]):
+                words.append(Word(match[1], match.start(1), match.end()))
+                self.at = match.end()
+                continue
+            char = text[self.at : self.at + 1]
+            if char in _BLANK_OR_COMMENT:
+                self.blanks()
+                char = text[self.at : self.at + 1]
+            if char in _ENDS_COMMAND or (char == "&" and not text.startswith("&>", self.at)):
+                return False
+            if char == "(":
+                if self._opens(command):
+                    return True
+            elif not ((char in _REDIRECTS and self.redirection(command)) or (not words and self._assignment(command))):
+                words.append(self._next_word(command))
 
     def _next_word(self, command: Command) -> Word:
         start = self.at
         word = self.word()
         if self.at == start:
             raise Unreadable(f"{self.peek()} stands where a word should be")
+        if command.words and not self.documents:
+            return word
         source = self.text[start : self.at]
         if self.documents and "\n" in source:
             raise Unreadable("a here-document begins inside a word")
@@ -159,7 +232,7 @@ class SimpleReader(WordReader):
         match = _EMPTY_PARENTHESES.match(self.text, self.at)
         if match and len(words) == 1 and not (command.assignments or command.redirections):
             self.at = match.end()
-            self.found.remove(command)
+            self._withdraw(command)
             self.define(words[0], command.fed)
             return True
         touches = words and self.base + words[-1].end == self.base + self.at and words[-1].text.endswith("=")
@@ -169,9 +242,15 @@ class SimpleReader(WordReader):
         words[-1].unknown = True
         return False
 
+    def _withdraw(self, command: Command) -> None:
+        at = (
+            len(self.found) - 1
+        )  # from the end, where it mostly is: a search from the beginning would take longer each time
+        while self.found[at] is not command:
+            at -= 1
+        del self.found[at]
+
     def _assignment(self, command: Command) -> bool:
-        if command.words:
-            return False
         match = _ASSIGNMENT.match(self.text, self.at)
         if match:
             self.at = match.end()
@@ -223,16 +302,15 @@ class SimpleReader(WordReader):
         self.at = match.end()
         self.not_continued()
         self.bashisms = self.bashisms or operator in ("<<<", "&>", "&>>")
-        _BLANKS_AT = _BLANKS.match(self.text, self.at)
-        if _BLANKS_AT:
-            self.at = _BLANKS_AT.end()
+        if blanks := _BLANKS.match(self.text, self.at):
+            self.at = blanks.end()
         start = self.at
         target = self.word()
         if self.at == start:
             raise Unreadable("a redirection has no target")
         if self.documents and "\n" in self.text[start : self.at]:
             raise Unreadable("a here-document begins inside a word")
-        if operator in ("<<", "<<-"):
+        if operator in _DOCUMENTS:
             self._announce(operator, start, target, command)
         elif operator == "<<<":
             command.bodies.append(target.text)
@@ -244,6 +322,8 @@ class SimpleReader(WordReader):
         source = self.text[start : self.at]
         if any(char in source for char in "$`\n") or target.unknown:
             raise Unreadable("the delimiter of a here-document cannot be read")
+        if len(self.documents) == _MOST_DOCUMENTS:
+            self.problem(f"a line begins more than {_MOST_DOCUMENTS} here-documents", hides=True)
         self.documents.append((target.text, operator == "<<-", target.quoted, command.bodies))
 
     def define(self, name: Word, fed: bool) -> None:

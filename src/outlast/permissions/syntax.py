@@ -16,6 +16,11 @@ from outlast.permissions.words import Problem, Unreadable, Word
 _RESERVED_AT = re.compile(r"(?:\[\[|[!{}]|[a-z]+)(?=[ \t\n;&|()<>]|\Z)")
 # A command of plain words and nothing else: most of them are like this, and they need no further reading.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LONGEST_CONDITION = 1000  # words between [[ and ]]: over more of them tree-sitter takes long
+_MAY_BE_RESERVED = frozenset("abcdefghijklmnopqrstuvwxyz!{}[(")  # what begins a compound command, or closes one
+_BETWEEN = frozenset(" \t\n\\#")
+_ENDS_COMPOUND = frozenset(["", "\n", ")", ";", "|"])
+_NO_SEPARATOR = frozenset(["", "\n", ")"])
 _EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
 _NUMERIC = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge"])
 _NUMBER = re.compile(r"[-+]?[0-9]+")
@@ -37,6 +42,11 @@ class Text:
 def read(source: str, depth: int = 0, inside: str = "") -> Text:
     """All commands and problems of a text. It never raises."""
     reader = Reader(source, depth, inside, 0)
+    if reader.plain(fed=False):
+        if reader.at == len(source):
+            return Text(source, reader)
+        reader.at = 0
+        reader.found.clear()
     try:
         closer = reader.statements()
         if closer:
@@ -53,51 +63,68 @@ def read(source: str, depth: int = 0, inside: str = "") -> Text:
 class Reader(SimpleReader):
     """Recursive descent over one text."""
 
-    found: list[object]
+    looked, stands = -1, ""  # where a reserved word was looked for last, and which one stands there
 
     def inner(self, text: str, inside: str, at: int) -> Reader:
         reader = Reader(text, self.depth, self.inside, at)
         if inside != "here-document":
             reader.enter(inside)
-        reader.found = []
+        reader.plain_words = self.plain_words
         return reader
 
     # --- between commands --------------------------------------------------------------------
 
     def statements(self) -> str:
         """Commands up to what closes them, which stays unread: a parenthesis, `;;` or a reserved word."""
+        text = self.text
         while True:
-            self.lines()
-            char = self.peek()
+            if not self.documents and (stages := self.listed()):
+                self._next_in_pipeline()
+                self._rest_of_pipeline(stages)
+                self._separator()
+                continue
+            char = text[self.at : self.at + 1]
+            if char in _BETWEEN:
+                self.lines()
+                char = text[self.at : self.at + 1]
             if not char or char == ")":
                 return char
-            if char == ";" and self.peek(2) in (";;", ";&"):
+            if char == ";" and text.startswith((";;", ";&"), self.at):
                 return ";;"
-            if not self.plain(fed=False):
-                if (word := self.reserved()) in CLOSING:
-                    return word
-                self._pipeline()
-            elif self.peek() == "|" and self.peek(2) != "||":
+            if char not in _MAY_BE_RESERVED:
+                self.keyword = False
+                self.simple(fed=False)
                 self._rest_of_pipeline()
+            elif self.plain(fed=False):
+                self._rest_of_pipeline()
+            elif (word := self.reserved()) in CLOSING:
+                return word
+            else:
+                self._pipeline()
             self._separator()
 
     def _separator(self) -> None:
-        self.blanks()
-        char = self.peek()
-        if char in ("", "\n", ")") or (char == ";" and self.peek(2) in (";;", ";&")):
+        text = self.text
+        char = text[self.at : self.at + 1]
+        if char in _BETWEEN:
+            self.blanks()
+            char = text[self.at : self.at + 1]
+        if char in _NO_SEPARATOR or (char == ";" and text.startswith((";;", ";&"), self.at)):
             return
         if char not in ";&|":
             if self.reserved() in CLOSING:
                 return  # behind a compound command no separator is needed: `if (ls) then`
             raise Unreadable(f"{char} stands where a command should have ended")
-        length = 2 if self.peek(2) in ("&&", "||") else 1
-        self.at += length
+        self.at += 2 if text.startswith(("&&", "||"), self.at) else 1
         self.not_continued()
 
     def reserved(self) -> str:
         """The reserved word that stands here, unread."""
-        match = _RESERVED_AT.match(self.text, self.at)
-        return match[0] if match and match[0] in RESERVED else ""
+        if self.looked != self.at:
+            match = _RESERVED_AT.match(self.text, self.at)
+            self.looked = self.at
+            self.stands = match[0] if match and match[0] in RESERVED else ""
+        return self.stands
 
     def take(self, word: str) -> None:
         if self.reserved() != word:
@@ -114,19 +141,24 @@ class Reader(SimpleReader):
         self._command(fed=False)
         self._rest_of_pipeline()
 
-    def _rest_of_pipeline(self) -> None:
+    def _rest_of_pipeline(self, stages: int = 0) -> None:
         while True:
-            self.blanks()
-            if self.peek() != "|" or self.peek(2) == "||":
+            if self.text[self.at : self.at + 1] in _BETWEEN:
+                self.blanks()
+            if not self.text.startswith("|", self.at) or self.text.startswith("||", self.at):
                 return
-            if self.peek(2) == "|&":
+            if self.text.startswith("|&", self.at):
                 self.bashisms = True
                 self.at += 1
             self.at += 1
             self.not_continued()
-            self.lines()
-            if not self.plain(fed=True):
-                self._command(fed=True)
+            stages = self.piped(stages)
+            self._next_in_pipeline()
+
+    def _next_in_pipeline(self) -> None:
+        self.lines()
+        if not self.plain(fed=True):
+            self._command(fed=True)
 
     def _before(self) -> None:
         """`!` and `time`, which stand before a pipeline."""
@@ -167,6 +199,8 @@ class Reader(SimpleReader):
             self._after_compound(fed)
 
     def _after_compound(self, fed: bool) -> None:
+        if self.text[self.at : self.at + 1] in _ENDS_COMPOUND:
+            return
         command = Command(self.base + self.at, self.depth, self.inside, fed)
         while True:
             self.blanks()
@@ -310,6 +344,8 @@ class Reader(SimpleReader):
             # On the right side of these, parentheses belong to a pattern.
             loose = word.text in ("=~", "==", "=", "!=") and not word.quoted
             words.append(word)
+        if len(words) > _LONGEST_CONDITION:
+            self.problem(f"a condition has more than {_LONGEST_CONDITION} words", hides=True)
         self._judge_condition(words)
 
     def _judge_condition(self, words: list[Word]) -> None:

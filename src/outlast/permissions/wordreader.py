@@ -5,17 +5,48 @@ from __future__ import annotations
 import re
 
 from outlast.permissions.expansions import Expansions
+from outlast.permissions.patterns import UNKNOWN
 from outlast.permissions.words import Pieces, Unreadable, Word
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,+@%^=-]+")
 _ENDS = frozenset(" \t\n;&|()<>")
 _RUN = re.compile(r"[^\\'\"$`<>|&;() \t\n*?\[{},~.]+")
+# Most words that are not plain are one of these as a whole.
+_WHOLE = re.compile(
+    r"""(?:'(?P<single>[^']*+)'|"(?P<double>[^"\\$`]*+)"|(?P<variable>\$[A-Za-z_][A-Za-z0-9_]*+)"""
+    r"""|(?P<quoted_variable>"\$[A-Za-z_][A-Za-z0-9_]*+")"""
+    r"""|(?P<run>[^\\'"$`<>|&;() \t\n*?\[{~]++)"""
+    r"""|(?P<glob>[^\\'"$`<>|&;() \t\n*?\[{~]*+[*?\[][^\\'"$`<>|&;() \t\n{~]*+))(?=[ \t\n;&|()]|\Z)"""
+)
+_GLOB = re.compile(r"[*?\[]")
 _IN_DOCUMENT = re.compile(r"[^\\$`]+")
 # Spaces that are none for bash, and characters that are not seen or turn the direction of what is seen.
 STRANGE = re.compile(
     "[\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f"
     "\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
+
+
+def _whole(match: re.Match[str], start: int) -> Word | None:
+    """A word that is one string, one variable, or has nothing but globs in it; None if it needs a closer look."""
+    kind = match.lastgroup
+    if kind in ("variable", "quoted_variable"):
+        word = Word(UNKNOWN, start, match.end())
+        word.unknown, word.lead, word.source = True, "", match[0]
+        word.quoted = kind == "quoted_variable"
+        word.splits = not word.quoted
+        return word
+    text = match[kind or 0]
+    word = Word(text, start, match.end())
+    if kind in ("single", "double"):
+        word.quoted = True
+        return word
+    if not text.isascii() and STRANGE.search(text):
+        return None
+    if kind == "glob" and text != "[":
+        word.glob = word.splits = True
+        word.lead = _GLOB.split(text, maxsplit=1)[0]
+    return word
 
 
 class WordReader(Expansions):
@@ -30,6 +61,9 @@ class WordReader(Expansions):
             if text[end : end + 2] not in ("<(", ">("):
                 self.at = end
                 return Word(match[0], start, end)
+        if not loose and (match := _WHOLE.match(text, start)) and (word := _whole(match, start)):
+            self.at = match.end()
+            return word
         pieces = Pieces()
         while self.at < len(text):
             char = text[self.at]

@@ -90,7 +90,10 @@ class Pieces:
 
     def word(self, at: int, end: int) -> Word:
         word = Word("".join(self.parts), at, end)
-        word.unknown, word.glob, word.splits, word.quoted = self.unknown, self.glob, self.splits, self.quoted
+        if self.unknown or self.glob or self.splits:
+            word.unknown, word.glob, word.splits = self.unknown, self.glob, self.splits
+        if self.quoted:
+            word.quoted = True
         if self.lead is not None:
             word.lead = self.lead
         return word

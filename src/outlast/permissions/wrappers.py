@@ -89,6 +89,7 @@ _OPAQUE: dict[str, tuple[Grammar, int]] = {
         0,
     ),
 }
+_WRAPPERS = frozenset([*OPENERS, *SHELLS, *TRANSPARENT, *_OPAQUE])
 _DIRECT = names("""
     dotenv npx bunx pnpx uvx setpriv prlimit numactl firejail bwrap pkexec valgrind rlwrap xvfb-run ssh-agent
     tini dumb-init entr watchexec hyperfine sem linux32 linux64 start-stop-daemon run-parts tmux screen at batch
@@ -137,15 +138,15 @@ LOOSE: dict[str, frozenset[str]] = {
 def unwrap(words: list[Word], bodies: list[str]) -> Wrapped | None:
     """What a command runs besides itself; None if it is no wrapper."""
     name = base(words[0].text)
+    if name not in _WRAPPERS:
+        return None
     if name in OPENERS:
         return OPENERS[name](words)
     if name in SHELLS:
         return code_of_shell(words, name, bodies)
     if name in TRANSPARENT:
         return _transparent(words, name)
-    if name in _OPAQUE:
-        return opaque(words, *_OPAQUE[name])
-    return None
+    return opaque(words, *_OPAQUE[name])
 
 
 def loose_start(words: list[Word]) -> int | None:
@@ -164,7 +165,8 @@ def _transparent(words: list[Word], name: str) -> Wrapped:
     start = 2 if name == "nice" and len(words) > 1 and re.fullmatch(r"--?[0-9]+", words[1].text) else 1
     parsed = parse(words, start, grammar, first=True)
     at = parsed.operands[operands] if len(parsed.operands) > operands else None
-    if name == "command" and any(option.name in "vV" for option in parsed.options):
+    # Behind a word that is not known -v may be an argument: `command $X -v ls` runs $X.
+    if name == "command" and any(option.name in "vV" for option in parsed.options if at is None or option.index < at):
         return Wrapped([], transparent=False)
     doubt = doubt_of(words, parsed, at)
     if name == "time" and any(option.name in ("o", "output") for option in parsed.options):

@@ -76,7 +76,10 @@ def words_inside(text: str) -> list[Word]:
 
 
 def is_static(words: list[Word]) -> bool:
-    return all(word.static for word in words)
+    for word in words:  # noqa: SIM110, a generator takes twice the time, and this is asked of every command
+        if word.unknown or word.glob:
+            return False
+    return True
 
 
 def doubt_of(words: list[Word], parsed: Parsed, at: int | None) -> str:

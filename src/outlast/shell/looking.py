@@ -79,8 +79,8 @@ class Looking(Opened):
             result = reading.read(
                 task, selection, lambda one: self.executor.source(task.task_id, one), budget, self.mask_for(task)
             )
-            if new:
-                places.move(directory, who, asking.cursor(result.cursor))
+            if new and (place := asking.cursor(result.cursor)) != selection.cursor:
+                places.move(directory, who, place)
         except OSError as error:
             raise self.executor.trouble(task.task_id, error) from None
         return result

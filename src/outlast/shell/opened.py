@@ -57,6 +57,9 @@ def telling(verb: Verb) -> Verb:
 class Opened:
     """Commands of one session in one state directory: what all verbs need."""
 
+    trace: Callable[[], Mapping[str, str]] | None = None
+    """The variables that make a command a part of the caller's trace, if somebody traces."""
+
     def __init__(
         self,
         home: str,

@@ -68,6 +68,8 @@ class Running(Acting):
         processes: int | None = None,
         cpu_time: float | None = None,
         file_size: int | None = None,
+        notify: str | Sequence[str] = (),
+        silent_after: float | None = None,
         startup_wait: float | None = None,
         ready: str | None = None,
         hold: Hold | None = None,
@@ -86,6 +88,9 @@ class Running(Acting):
 
         In a `sandbox` it writes to its directory only and reaches no network. `memory` and `file_size` are
         bytes, `cpu_time` is seconds; each holds for every process by itself.
+
+        Subscribers get a notice when a line matches a pattern in `notify`, and when it prints nothing for
+        `silent_after` seconds.
         """
         startup = self.startup(startup_wait, ready)
         task, _ = self.launch(
@@ -106,6 +111,8 @@ class Running(Acting):
             processes=processes,
             cpu_time=cpu_time,
             file_size=file_size,
+            notify=notify,
+            silent_after=silent_after,
             hold=hold,
         )
         self.warm_up()
@@ -268,7 +275,7 @@ class Running(Acting):
             if keeps and not self._state:
                 self._begin_own_state()
             place = Place(self.sessions, self._state, keeps) if self._state else None
-            environ = dict(os.environ)
+            environ = {**os.environ, **self.trace()} if self.trace else dict(os.environ)
             secret = self._showing.notice(environ)
             return prepare(grant, self.settings, environ, place, self.executor.registry.home.path, secret)
         except OSError as error:
@@ -314,7 +321,6 @@ class Running(Acting):
         super().close()
 
     # --- the next one ------------------------------------------------------------------------
-
     @property
     def is_cold(self) -> bool:
         """Whether there is reason to prepare the next task, and none is prepared."""

@@ -1,5 +1,7 @@
 """What MCP clients hold of calls that go on: a long random token for each, found by any server after this one.
 
+A token begins with the id of its task: clients show it to models, which then know what to read and to end.
+
 <token>        what was called, and which task it is about; locked by the server that works on it
 <token>.end    how it ended, once it has; the first one counts
 """
@@ -20,10 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-_TOKEN = re.compile(r"[0-9a-f]{48}")
+_TOKEN = re.compile(r"(?:([a-z]+-[0-9a-f]{8})-)?[0-9a-f]{48}")
 _END = ".end"
 _SWEPT_AT_ONCE = 100
 FORGOTTEN_S = 30 * 86400.0  # nobody asked how it ended for so long
+
+
+def task_in(text: str) -> str:
+    """The task's id, if that is a token; else the text."""
+    found = _TOKEN.fullmatch(text)
+    return found[1] or text if found else text
 
 
 @frozen
@@ -74,7 +82,7 @@ class Handles:
 
     def create(self, handle: Handle) -> tuple[Handle, Claim]:
         """Write it down, durably, under a new token. Nobody finds it before it is claimed."""
-        token = secrets.token_hex(24)
+        token = f"{handle.task_id}-{secrets.token_hex(24)}"
         known = {name: value for name, value in fields(handle).items() if name != "token"}
         fd = self._write_aside(token, known)
         claim = Claim(fd)

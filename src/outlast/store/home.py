@@ -7,6 +7,7 @@ tasks/        one directory for each task
 queue/        what waits, and who may run: see `store.queue`
 staging/      tasks that are being prepared or removed; nothing in here is a task
 sessions/     the state of each session
+outbox/       what is to be told, and who was: see `store.outbox`
 mcp/          what MCP servers leave to the next one: see `store.handles`, `store.lease`, `store.secretfile`
 index.sqlite  what would take too long to read off 100,000 directories; can be rebuilt
 """
@@ -21,7 +22,18 @@ from outlast.errors import StateRefused
 from outlast.frozen import frozen
 
 FORMAT = 1
-_OURS = ("format", "tasks", "staging", "queue", "sessions", "mcp", "config.toml", "policy.toml", "index.sqlite")
+_OURS = (
+    "format",
+    "tasks",
+    "staging",
+    "queue",
+    "sessions",
+    "mcp",
+    "outbox",
+    "config.toml",
+    "policy.toml",
+    "index.sqlite",
+)
 
 
 @frozen

@@ -29,10 +29,12 @@ _SCHEMA = (
     """CREATE TABLE tasks (
         id TEXT PRIMARY KEY, session TEXT NOT NULL, created REAL NOT NULL,
         kept_bytes INTEGER NOT NULL,  -- what it may keep while it runs, what it does keep once closed
-        ended REAL, view TEXT         -- set once it is closed: nothing about it changes any more
+        ended REAL, view TEXT,        -- set once it is closed: nothing about it changes any more
+        untold INTEGER NOT NULL       -- 1: somebody may have to be told of it; 2: only if its caller died; 0: no more
     ) WITHOUT ROWID""",
     "CREATE INDEX newest ON tasks (created)",
     "CREATE INDEX unfinished ON tasks (created) WHERE ended IS NULL",
+    "CREATE INDEX untold ON tasks (untold, created) WHERE untold",
     "CREATE INDEX finished ON tasks (ended) WHERE ended IS NOT NULL",
     """CREATE TABLE lines (
         id TEXT NOT NULL, file TEXT NOT NULL, size INTEGER NOT NULL, lines INTEGER NOT NULL, PRIMARY KEY (id, file)
@@ -55,10 +57,22 @@ _SCHEMA = (
     END""",
 )
 _KEPT_BYTES = "SELECT kept_bytes FROM sums"
-_VERSION = 2
+_VERSION = 3
+_ROW = "id, session, created, kept_bytes, ended, view"
+_ENTER = "INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL, 1)"
 _BUSY_S = 10.0
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _WAL_PAGES = 100  # of 4 KiB, then they go into the index itself: its log takes less than half a megabyte
+
+
+@frozen
+class New:
+    """A task that is about to be published."""
+
+    id: str
+    session: str
+    created: float
+    untold: int
 
 
 @frozen
@@ -171,7 +185,7 @@ class Index:
             if not _is_up_to_date(db):
                 for statement in _SCHEMA:
                     db.execute(statement)
-                db.executemany("INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL)", self._on_disk())
+                db.executemany(_ENTER, self._on_disk())
                 db.execute(f"PRAGMA user_version = {_VERSION}")
             db.execute("COMMIT")
         except BaseException:
@@ -183,14 +197,14 @@ class Index:
         with self._one_at_a_time:
             self._db.close()
 
-    def reserve(self, task_id: str, session: str, created: float, share: Callable[[int], int], beside: int) -> int:
+    def reserve(self, new: New, share: Callable[[int], int], beside: int) -> int:
         """Enter a task that will be published, with its share of what is left; 0 if there is none.
 
         `share` is told how much all tasks take, and `beside` is what this one takes besides its output.
         """
-        return self._sound(lambda: self._reserve(task_id, session, created, share, beside))
+        return self._sound(lambda: self._reserve(new, share, beside))
 
-    def _reserve(self, task_id: str, session: str, created: float, share: Callable[[int], int], beside: int) -> int:
+    def _reserve(self, new: New, share: Callable[[int], int], beside: int) -> int:
         if self.makeshift:
             raise sqlite3.OperationalError(self.makeshift)  # nobody else would learn of it
         self._db.execute("BEGIN IMMEDIATE")
@@ -199,8 +213,8 @@ class Index:
             may_keep = share(int(taken))
             if may_keep:
                 # Refused if the id is taken: the row of another task must not be touched.
-                row = (task_id, session, created, may_keep + beside)
-                self._db.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, NULL, NULL)", row)
+                row = (new.id, new.session, new.created, may_keep + beside, new.untold)
+                self._db.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, NULL, NULL, ?)", row)
             self._db.execute("COMMIT")
         except BaseException:
             if self._db.in_transaction:
@@ -213,7 +227,7 @@ class Index:
 
     def enter(self, rows: Iterable[tuple[str, str, float, int]]) -> None:
         """Enter tasks that were found on disk."""
-        self._note("INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL)", *rows)
+        self._note(_ENTER, *rows)
 
     def _note(self, query: str, *rows: tuple[object, ...]) -> None:
         """Write down what can be found out again: a full disk must not make looking at tasks fail."""
@@ -242,11 +256,11 @@ class Index:
     def rows(self, session: str | None = None) -> Iterator[Row]:
         """All tasks (of a session), newest first."""
         where, values = ("WHERE session = ?", (session,)) if session is not None else ("", ())
-        for row in self._found(f"SELECT * FROM tasks {where} ORDER BY created DESC, id", *values):
+        for row in self._found(f"SELECT {_ROW} FROM tasks {where} ORDER BY created DESC, id", *values):
             yield Row(*row)
 
     def row(self, task_id: str) -> Row | None:
-        found = self._found("SELECT * FROM tasks WHERE id = ?", task_id)
+        found = self._found(f"SELECT {_ROW} FROM tasks WHERE id = ?", task_id)
         return Row(*found[0]) if found else None
 
     def ids(self, part: str = "", session: str | None = None) -> list[str]:
@@ -280,6 +294,26 @@ class Index:
             "ORDER BY ended DESC LIMIT ?"
         )
         return [str(row[0]) for row in self._found(query, session, part, most)]
+
+    def untold(self, session: str | None, kinds: tuple[int, ...], most: int = -1) -> list[str]:
+        """Tasks (of a session) of which somebody may have to be told, oldest first."""
+        marks = ", ".join("?" * len(kinds))
+        query = (
+            f"SELECT id FROM tasks WHERE untold AND untold IN ({marks}) AND session = coalesce(?, session) "
+            "ORDER BY created LIMIT ?"
+        )
+        return [str(row[0]) for row in self._found(query, *kinds, session, most)]
+
+    def set_untold(self, task_ids: Iterable[str], untold: int) -> None:
+        """Note whether there is something to be told of them."""
+        ids = list(task_ids)
+        if ids:  # in one statement, which is one transaction
+            self._note(f"UPDATE tasks SET untold = ? WHERE id IN ({', '.join('?' * len(ids))})", (untold, *ids))
+
+    def is_untold(self, task_id: str) -> bool:
+        """Whether somebody may have to be told of a task; also if that is not known."""
+        found = self._found("SELECT untold FROM tasks WHERE id = ?", task_id)
+        return not found or bool(found[0][0])
 
     def lines(self, task_id: str) -> dict[str, tuple[int, int]]:
         """How far each file of a task was counted, and how many lines that were."""

@@ -86,6 +86,11 @@ def _parse(text: bytes, command: bytes, name: str) -> tuple[Launch, float]:
     return Launch(**values), created
 
 
+def made_at(directory: str) -> float:
+    """When a launch was left: without reading it."""
+    return os.stat(os.path.join(directory, _LAUNCH)).st_mtime
+
+
 def read_terms() -> Terms:
     """In a task's directory: what its guards go by. Without the text of the command, which may be long."""
     try:

@@ -268,6 +268,7 @@ class Queue:
         record.write("outcome", {"ended": time.time(), "elapsed": 0.0, "pipes": None}, directory)
         launchfile.erase_secrets(directory)
         self.leave(directory)
+        bell.ring_house(directory)
 
     # --- choose --------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from outlast.frozen import replaced
 from outlast.model import Usual
 from outlast.store import launchfile, output, view
 from outlast.store.hold import is_held
-from outlast.store.index import Index
+from outlast.store.index import Index, New
 from outlast.store.staging import token
 from outlast.store.status import is_damage, is_pending, is_watched, trouble
 
@@ -92,7 +92,9 @@ class Registry:
             fits = max(least, min(wanted, total - total // SPARE_PART - taken - beside))
             return fits if taken + fits + beside <= total else 0
 
-        found = self.index.reserve(task_id, launch.session, created, share, beside)
+        # Who waits for a foreground task gets its result, so nobody has to be told of it.
+        new = New(task_id, launch.session, created, untold=1 if launch.background or launch.notify else 2)
+        found = self.index.reserve(new, share, beside)
         if not found:
             raise StartFailed(
                 f"The tasks in {self.home.path} take all of the {total} bytes that they may, and none of them is over; "
@@ -330,6 +332,11 @@ class Registry:
             if isinstance(error, OSError) and not is_damage(error):
                 raise trouble(directory, error) from None
             # Not a whole task: remove what there is.
+        later = None
+        if self.index.is_untold(task_id):
+            from outlast.store.gathering import gather_before_removal  # hardly any task that is removed
+
+            later = gather_before_removal(self, task_id)
         # Renamed first: nobody ever sees half a task.
         aside = os.path.join(self.home.staging, f"{task_id}.{token()}")
         try:
@@ -339,6 +346,8 @@ class Registry:
         finally:
             self.index.forget(task_id)
         _remove_tree(aside)
+        if later is not None:
+            later()
         return True
 
     def prune(self, older_than_s: float, most: int = PRUNE_AT_ONCE, session: str | None = None) -> int:

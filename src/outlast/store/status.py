@@ -123,6 +123,7 @@ def _ended(since: float, found: dict[str, Any], fallback: float = 0.0) -> Ended:
         pipe_status=tuple(pipes) if pipes else None,
         cpu=found["code"].get("cpu"),
         without_memory=outcome.get("oom", 0),
+        unheard=bool(outcome.get("unheard", "ended" not in outcome)),
     )
 
 

@@ -94,6 +94,7 @@ def _begun(
         _answer(caller, {"error": _why(error)})
         os._exit(1)
     _answer(caller, {"pid": supervisor.post.command.pid, "started": supervisor.post.started})
+    bell.ring_house()
     return supervisor
 
 

@@ -134,6 +134,21 @@ def execute(shell: str, directory: str, state: str, env: Mapping[str, str]) -> N
     os.execvpe(words[0], words, env)
 
 
+def runner(shell: str, directory: str) -> list[str]:
+    """The argument list of what runs an agent, or stands for one that runs elsewhere; its path first."""
+    import sys
+
+    # Isolated: neither a variable of the session nor a file in the working directory decides what it imports.
+    return [sys.executable, "-I", _RUNNER, shell, directory]
+
+
+def needed_by_runner() -> list[str]:
+    """The directories of our package and of the Python that runs it, with what is installed there."""
+    import sys
+
+    return [_PACKAGE, os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))]
+
+
 class Told:
     """Where a session's shell says how its command ended, before it tells what the command changed."""
 
@@ -153,21 +168,6 @@ class Told:
             return None
         words = said.decode("latin-1").split()
         return int(words[0]) if len(words) == 1 and _are_codes(words) and said.endswith(b"\n") else None
-
-
-def runner(shell: str, directory: str) -> list[str]:
-    """The argument list of what runs an agent, or stands for one that runs elsewhere; its path first."""
-    import sys
-
-    # Isolated: neither a variable of the session nor a file in the working directory decides what it imports.
-    return [sys.executable, "-I", _RUNNER, shell, directory]
-
-
-def needed_by_runner() -> list[str]:
-    """The directories of our package and of the Python that runs it, with what is installed there."""
-    import sys
-
-    return [_PACKAGE, os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))]
 
 
 def wants_pipes(command: str) -> bool:

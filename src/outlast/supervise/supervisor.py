@@ -16,6 +16,7 @@ from outlast.frozen import replaced
 from outlast.lean import json, socket
 from outlast.model import AGENT, BRIDGE, Exited
 from outlast.store import bell, launchfile, output, record, sessionfile, status
+from outlast.store.hold import is_held
 from outlast.store.queue import Queue
 from outlast.supervise import ENDED, confine, invoke, request
 from outlast.supervise.ending import end_trees
@@ -96,7 +97,9 @@ class Supervisor:
         for pump in self._pumps.values():
             pump.rehearse()
         self._pipes(Exited(0), True)
+        self._is_unheard()
         self._bell.ring()
+        bell.ring_house()
         json.dumps({"pid": self.post.command.pid, "started": self.post.started})
         self._patience_ms()
         self._pair.wake.clear()
@@ -236,9 +239,12 @@ class Supervisor:
         self._settling = self._hold_session()
         pipes = self._pipes(outcome, self.post.terms.stages)
         value = {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes}
+        if self._is_unheard():
+            value["unheard"] = True  # somebody else is to be told
         record.write("outcome", {**value, **confine.what_the_kernel_did(self.post.around, self.post.task_id)})
         self._tell_caller()
         self._bell.ring()
+        bell.ring_house()
 
     def _settle(self) -> None:
         """Its shell is gone too: its session gets the state, the keeper looks after what was left behind."""
@@ -260,6 +266,13 @@ class Supervisor:
             self._pair.hand.sendall(word)
         except OSError:
             pass  # it is gone, or will look by itself
+
+    def _is_unheard(self) -> bool:
+        """Whether this is a foreground task whose caller is not there any more."""
+        try:
+            return self.post.place < 0 and not is_held(".")
+        except OSError:
+            return False
 
     def _hold_session(self) -> sessionfile.Settling | None:
         """Before the end is known: whoever learns of it and goes on in the session waits for its state."""
@@ -390,7 +403,7 @@ class Supervisor:
         return None if len(waits) == 1 else max(0.0, min(waits)) * 1000
 
     def _time_left(self) -> float | None:
-        if self._strike_at is None or self._ender or self._recorded or self.post.command_is_over():
+        if self._strike_at is None or self._ender or self.post.command_is_over():
             return None
         return self._strike_at - time.monotonic()
 
@@ -400,7 +413,8 @@ class Supervisor:
         left = self._time_left()
         if left is None or left > 0:
             return
-        status.write_ending("limit", f"limit of {self.post.terms.limit:g} s", time.time())
+        if not self._recorded:  # otherwise it is over, and only its shell does not leave
+            status.write_ending("limit", f"limit of {self.post.terms.limit:g} s", time.time())
         try:
             self._fork_ender()
         except OSError:
@@ -484,4 +498,5 @@ class Supervisor:
         confine.clear_away(self.post.around, self.post.task_id)
         self.post.release_lock()
         self._bell.ring()
+        bell.ring_house()
         os._exit(0)

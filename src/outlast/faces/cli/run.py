@@ -78,6 +78,8 @@ def parser() -> Parser:
     add("--processes", type=whole, metavar="N", help="how many processes its user may have, to start another")
     add("--cpu-time", type=seconds, metavar="SEC", help="seconds of CPU that each of its processes may use")
     add("--file-size", type=size, metavar="BYTES", help="how large a file may become that it writes")
+    add("--notify", action="append", default=[], metavar="RE", help="a notice when a line matches (may be repeated)")
+    add("--silent-after", type=seconds, metavar="SEC", help="a notice when it prints nothing for this long")
     add("--description", default="", metavar="T", help="what it is for, shown in lists")
     made.takes_policy().takes_session().takes_json()
     add("command", nargs="...", metavar="COMMAND", help="the command; everything from its first word on is part of it")
@@ -103,6 +105,8 @@ def run(words: Sequence[str], nursery: Nursery) -> int:
         "after": asked.after,
         "after_failed": asked.after_failed,
         "pass_secrets": asked.passed,
+        "notify": asked.notify,
+        "silent_after": asked.silent_after,
         "sandbox": asked.sandbox or bool(asked.writable) or asked.network or None,
         **{name: getattr(asked, name) for name in ("memory", "processes", "cpu_time", "file_size")},
     }

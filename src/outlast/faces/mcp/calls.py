@@ -13,8 +13,11 @@ import mcp_types as wire
 from outlast.aio import Attention, attention
 from outlast.errors import OutlastError
 from outlast.faces.mcp.approval import Call, Question, current
-from outlast.faces.mcp.replies import result_of
+from outlast.faces.mcp.clients import client_name
+from outlast.faces.mcp.replies import result_of, takes_both
+from outlast.faces.tools.arguments import IDS
 from outlast.faces.tools.model import Reply
+from outlast.store.handles import task_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ class Ongoing:
         context = copy_context()
         context.run(attention.set, self.noted)
         context.run(current.set, call)
-        given = params.arguments if params.arguments is not None else {}
+        given = with_task_ids(params.arguments or {})
         self.reply = asyncio.create_task(box.acall(params.name, given), context=context)
 
     @property
@@ -93,12 +96,12 @@ class Calls:
             if holds:
                 return await self._held(ctx, desk, ongoing, params)
             reply = await ongoing.attended(ctx, desk, bound + _SLACK_S)
-            return result_of(reply or await _left(box, desk, ongoing, bound))
+            return result_of(reply or await _left(box, desk, ongoing, bound), _both(ctx, desk))
         except Question as question:
             return question.result()
         finally:
             if ongoing.noted.launched:
-                await self._resources.added(desk)
+                self._resources.added(desk)
 
     async def _held(
         self, ctx: Context, desk: Desk, ongoing: Ongoing, params: wire.CallToolRequestParams
@@ -109,7 +112,16 @@ class Calls:
             reply = await ongoing.attended(ctx, desk, _TASK_AFTER_S)
         if reply is None or _goes_on(reply, ongoing, params):
             return await self._tasks.hold(desk, ongoing, params)
-        return result_of(reply)
+        return result_of(reply, _both(ctx, desk))
+
+
+def _both(ctx: Context, desk: Desk) -> bool:
+    return takes_both(client_name(ctx), desk.settings)
+
+
+def with_task_ids(given: dict[str, Any]) -> dict[str, Any]:
+    """A model that was shown the token of an MCP task may name the task by it."""
+    return {name: task_in(value) if name in IDS and isinstance(value, str) else value for name, value in given.items()}
 
 
 def _goes_on(reply: Reply, ongoing: Ongoing, params: wire.CallToolRequestParams) -> bool:

@@ -85,6 +85,8 @@ class Desk:
         return harmless(read.output).strip()
 
     async def close(self) -> None:
+        for box in self._boxes.values():
+            await asyncio.to_thread(box.say_goodbye)
         await self.shell.close()
         if self._lease:
             self._lease.close()

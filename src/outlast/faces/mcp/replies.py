@@ -9,16 +9,24 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.faces.tools.model import Reply
+    from outlast.settings import Settings
 
 FOR_PEOPLE = "outlast/forPeople"
 _ENDED_BADLY = ("failed", "killed")
+# They give a model the structured content *instead of* the text, which is what was written for it.
+_SHOW_NO_TEXT_BESIDE = ("claude-code", "codex-mcp-client")
 
 
-def result_of(reply: Reply) -> wire.CallToolResult:
-    """The answer to a call."""
+def takes_both(client: str, settings: Settings) -> bool:
+    """Whether a client of that name is well served with structured content beside the text."""
+    return settings.mcp_structured and client not in _SHOW_NO_TEXT_BESIDE
+
+
+def result_of(reply: Reply, both: bool = True) -> wire.CallToolResult:
+    """The answer to a call; `both`: text and structured content."""
     return wire.CallToolResult(
         content=[wire.TextContent(type="text", text=reply.text)],
-        structured_content=structured(reply),
+        structured_content=structured(reply) if both else None,
         is_error=reply.error or reply.failed,
         _meta={FOR_PEOPLE: reply.user} if reply.user else None,
     )

@@ -10,6 +10,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 
 from outlast.errors import OutlastError
+from outlast.faces.mcp import notices
 from outlast.faces.mcp.tasks import refuse_undeclared
 from outlast.faces.tools.words import harmless
 from outlast.text import inline
@@ -39,6 +40,8 @@ class Resources:
         self._buses: dict[str, InMemorySubscriptionBus] = {}  # one a session: nobody hears of others
         self._listening: dict[str, ListenHandler] = {}
         self._subscribed: dict[tuple[str, str, str], asyncio.Task[None]] = {}
+        self._untold: set[str] = set()  # sessions with new tasks
+        self._announcing: dict[str, asyncio.Task[None]] = {}
 
     # --- list and read -------------------------------------------------------------------
 
@@ -65,6 +68,8 @@ class Resources:
 
     async def read(self, ctx: Context, params: wire.ReadResourceRequestParams) -> wire.ReadResourceResult:
         desk = await self._clients.desk(ctx)
+        if params.uri == notices.URI:
+            return await notices.read(desk)
         try:
             result = await desk.shell.read(_task_in(params.uri))
         except OutlastError as error:
@@ -113,10 +118,22 @@ class Resources:
             for one in telling:
                 one.cancel()
 
-    async def added(self, desk: Desk) -> None:
-        """A task was launched: there is one more to list."""
-        if desk.session in self._buses:
-            await self._buses[desk.session].publish(ResourcesListChanged())
+    def added(self, desk: Desk) -> None:
+        """A task was launched: there is one more to list. Nobody waits until that is told."""
+        session = desk.session
+        if session in self._buses:
+            self._untold.add(session)
+            if session not in self._announcing:
+                self._announcing[session] = asyncio.create_task(self._announce(session))
+
+    async def _announce(self, session: str) -> None:
+        try:
+            while session in self._untold:
+                self._untold.discard(session)
+                await self._buses[session].publish(ResourcesListChanged())
+                await asyncio.sleep(_AT_MOST_EVERY_S)  # clients list anew each time
+        finally:
+            del self._announcing[session]
 
     def _bus(self, desk: Desk) -> InMemorySubscriptionBus:
         if desk.session not in self._buses:
@@ -125,6 +142,8 @@ class Resources:
         return self._buses[desk.session]
 
     async def _watched(self, desk: Desk, uri: str) -> str:
+        if uri == notices.URI:
+            return uri
         try:
             return (await desk.shell.show(_task_in(uri))).task_id
         except OutlastError as error:
@@ -132,7 +151,10 @@ class Resources:
 
 
 async def _tell(desk: Desk, task_id: str, tell: Callable[[], Awaitable[None]]) -> None:
-    """Tell of each change of a task's output, and of its end."""
+    """Tell of each change of a task's output, and of its end; or of each new notice."""
+    if task_id == notices.URI:
+        await notices.tell(desk, tell)
+        return
     with suppress(OutlastError):
         async for _ in desk.shell.follow(task_id, cursor=(await desk.shell.read(task_id, tail=1)).cursor):
             await tell()

@@ -18,14 +18,15 @@ from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
 from outlast.errors import AlreadyEnded, OutlastError, UnknownTask
-from outlast.faces.mcp.calls import read_with
-from outlast.faces.mcp.replies import final_result_of
+from outlast.faces.mcp.calls import read_with, with_task_ids
+from outlast.faces.mcp.clients import client_name
+from outlast.faces.mcp.replies import final_result_of, takes_both
 from outlast.faces.mcp.resumed import Resumed
 from outlast.store.handles import FORGOTTEN_S, Ending, Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping
 
     from outlast.faces.mcp.calls import Ongoing
     from outlast.faces.mcp.clients import Clients, Context, Desk
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from outlast.store.handles import Claim, Handles
 
 EXTENSION = "io.modelcontextprotocol/tasks"
-_POLL_MS = 1000
+_SOONEST_MS, _LATEST_MS = 250, 1000  # how often a client is to ask
+_OF_ITS_AGE = 20  # and in between: it hears of the end late by a twentieth of the time that it took
 _ROUTED_BY = "mcp-name"  # over HTTP, the task's token for whoever stands between
 
 
@@ -62,7 +64,7 @@ class TaskState(wire.Result):
     created_at: str
     last_updated_at: str
     ttl_ms: int
-    poll_interval_ms: int = _POLL_MS
+    poll_interval_ms: int
     result: dict[str, Any] | None = None
 
 
@@ -86,7 +88,7 @@ class Tasks:
                 session=desk.session,
                 profile=desk.profile.name,
                 tool=params.name,
-                arguments=params.arguments or {},
+                arguments=with_task_ids(params.arguments or {}),
                 task_id=ongoing.task_id,
                 launched=bool(ongoing.noted.launched),
                 background=background,
@@ -108,7 +110,7 @@ class Tasks:
 
     async def get(self, ctx: Context, params: TaskParams) -> TaskState:
         desk, handle = await self._found(ctx, params.task_id)
-        return await self._state(desk, handle)
+        return await self._state(desk, handle, takes_both(client_name(ctx), desk.settings))
 
     async def update(self, ctx: Context, params: UpdateParams) -> wire.EmptyResult:
         await self._found(ctx, params.task_id)
@@ -148,7 +150,7 @@ class Tasks:
 
     # --- how it stands -------------------------------------------------------------------
 
-    async def _state(self, desk: Desk, handle: Handle, result_type: str = "complete") -> TaskState:
+    async def _state(self, desk: Desk, handle: Handle, both: bool = True, result_type: str = "complete") -> TaskState:
         ending = await asyncio.to_thread(self._handles.ending, handle.token)
         if ending is None:
             await self._take_over(desk, handle)
@@ -162,7 +164,8 @@ class Tasks:
             created_at=_iso(handle.created_at),
             last_updated_at=_iso(moment),
             ttl_ms=round(kept_s * 1000),
-            result=dict(ending.result) if ending and ending.result else None,
+            poll_interval_ms=poll_interval_ms(moment - handle.created_at),
+            result=_shown(ending.result, both) if ending and ending.result else None,
             _meta={"outlast/taskId": handle.task_id},
         )
 
@@ -215,6 +218,15 @@ async def _again(desk: Desk, handle: Handle) -> Reply:
 
 def _resumed(desk: Desk, handle: Handle) -> Toolbox:
     return desk.box_over(Resumed(desk.shell, handle.task_id), desk.settings.max_wait_s)
+
+
+def poll_interval_ms(age_s: float) -> int:
+    """How soon to ask again about a call of that age."""
+    return min(_LATEST_MS, max(_SOONEST_MS, round(age_s * 1000 / _OF_ITS_AGE)))
+
+
+def _shown(result: Mapping[str, Any], both: bool) -> dict[str, Any]:
+    return {name: value for name, value in result.items() if both or name != "structuredContent"}
 
 
 def refuse_undeclared(ctx: Context) -> None:

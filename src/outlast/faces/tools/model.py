@@ -63,3 +63,7 @@ class Profile:
     """What needs a yes of the host's user whatever it is: to run, to kill."""
     lists: str = ""
     """How a model finds its tasks, for error messages."""
+    events: Mapping[str, str] = {}
+    """What that design calls our events, by what we call them; `tool.call` is what stands before the tool's name."""
+    tells: bool = False
+    """Whether replies carry notices behind them: only where a reply is text."""

@@ -11,24 +11,28 @@ time without a thread each; `call` runs one to its end for those who have no eve
 from __future__ import annotations
 
 import os
+import time
 from weakref import WeakKeyDictionary
 
 from outlast.errors import BadInput, OutlastError, named
 from outlast.faces.tools import arguments, forms, policy
 from outlast.faces.tools.model import Profile, Reply
+from outlast.faces.tools.names import event_as
 from outlast.faces.tools.profiles import profile_named
+from outlast.faces.tools.telling import Telling
 from outlast.settings import default_home, load
 from outlast.shell import Shell
 from outlast.text import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
     from typing import Any, TypeVar
 
     from outlast.aio import AsyncShell
     from outlast.faces.tools.model import Tool
+    from outlast.model import Event
 
     T = TypeVar("T")
 
@@ -61,6 +65,7 @@ class Toolbox:
         self._write = write
         self._given = waiting
         self._waiting: WeakKeyDictionary[object, AsyncShell] = WeakKeyDictionary()
+        self._telling = Telling(shell, self.profile)
         self.counted: dict[tuple[str, str], tuple[int, int]] = {}  # how far streams were counted, and what came of it
 
     @classmethod
@@ -94,7 +99,12 @@ class Toolbox:
 
     def close(self) -> None:
         """Let go of the shell. Tasks go on."""
+        self.say_goodbye()
         self.shell.close()
+
+    def say_goodbye(self) -> None:
+        """No more calls will come, and the replies have arrived: for those who close the shell themselves."""
+        self._telling.close()
 
     # --- what there is -------------------------------------------------------------------
 
@@ -129,11 +139,18 @@ class Toolbox:
 
     async def acall(self, name: str, given: object) -> Reply:
         """Call a tool as a model does. What goes wrong is in the reply."""
+        began = time.monotonic()
         try:
             tool = self._tool(name)
-            return await tool.operation(self, arguments.checked(tool, given))
+            reply = await tool.operation(self, arguments.checked(tool, given))
         except OutlastError as error:
-            return self._complaint(name, error, given if isinstance(given, dict) else {})
+            reply = self._complaint(name, error, given if isinstance(given, dict) else {})
+        label = self.label(name, given) if isinstance(given, dict) else inline(name, _LABEL)
+        return await self.do(self._telling.told, name, label, reply, began)
+
+    def events(self, **how: Any) -> Iterator[Event]:
+        """As `Shell.events`, under the names of this profile; only those that it knows."""
+        return filter(None, (event_as(self.profile, event) for event in self.shell.events(**how)))
 
     def call(self, name: str, given: object) -> Reply:
         """As `acall`, to its end. Inside an event loop use `acall`: this one holds it up."""

@@ -114,6 +114,7 @@ PROFILE = Profile(
     policy="guarded",
     complain=_complain,
     settings={},
+    tells=True,
     lists="bash_list lists them",
     tools=(
         Tool(

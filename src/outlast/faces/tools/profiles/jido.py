@@ -102,6 +102,12 @@ PROFILE = Profile(
     policy="allowlist",
     complain=_complain,
     settings={},
+    events={
+        "task.started": "jido_code.shell.background_start",
+        "task.ended": "jido_code.shell.background_complete",
+        "task.killed": "jido_code.shell.background_kill",
+        "tool.call": "jido_code.shell.",
+    },
     tools=(
         Tool(
             name="bash_background",

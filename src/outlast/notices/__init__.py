@@ -1,0 +1,1 @@
+"""What somebody is told of tasks: found, put into words, claimed, delivered. See docs/notices.md."""

@@ -1,0 +1,35 @@
+"""Events as they happen: a place among them, and what to wait on."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from outlast.model import Event
+    from outlast.notices.board import Board
+    from outlast.notices.house import HouseWatch
+
+_AT_ONCE = 1000
+
+
+class Following:
+    """Events behind a place, which moves along. Closes its board."""
+
+    def __init__(self, board: Board, after: int | None) -> None:
+        """`after` is the number of an event; None: the last that there is now."""
+        self._board, self._place = board, after
+        self.watch: HouseWatch = board.watch()
+
+    def look(self) -> list[Event]:
+        """What has happened since the last look; wait on `watch` if that is nothing."""
+        self.watch.arm()
+        self.watch.found(self._board.gather())
+        if self._place is None:
+            self._place = self._board.outbox.last_event()
+        some = self._board.events(self._place, _AT_ONCE)
+        if some:
+            self._place = some[-1].number
+        return some
+
+    def close(self) -> None:
+        self.watch.close()
+        self._board.close()

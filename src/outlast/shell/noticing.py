@@ -1,0 +1,119 @@
+"""The verbs that tell: notices, briefs, events."""
+
+from __future__ import annotations
+
+from outlast.errors import BadInput
+from outlast.shell.opened import telling
+from outlast.shell.running import Running
+from outlast.watch import Deadline
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Any
+
+    from outlast.model import Event, Notice
+    from outlast.notices.board import Board
+    from outlast.notices.following import Following
+    from outlast.notices.subscription import Calling, Subscription
+
+_BRIEF = "brief"
+
+
+class Noticing(Running):
+    """What happened and whom to tell. Nothing of it is loaded, or made on disk, before it is asked for."""
+
+    _board: Board | None = None
+
+    @property
+    def board(self) -> Board:
+        """The notices and events that this shell sees."""
+        if self._board is None:
+            self._board = self.new_board()
+        return self._board
+
+    def new_board(self, scope: str = "") -> Board:
+        """One of its own, for another thread; as this shell sees it, or for one session."""
+        from outlast.notices.board import Board
+
+        seen = scope or self._scope
+        return Board(self.executor.registry, seen, lambda: self.mask, self.settings.notice_days * 86400)
+
+    def close(self) -> None:
+        """Let go of everything. Tasks go on."""
+        if self._board is not None:
+            self._board.close()
+            self._board = None
+        super().close()
+
+    @telling
+    def subscribe(self, name: str, *, from_now: bool = False) -> Subscription:
+        """Notices for a subscriber of that name: its place is kept on disk, whoever opens it, however often.
+
+        A new one begins with the oldest notice that is kept or, `from_now`, with what happens next.
+        """
+        from outlast.notices.subscription import Subscription, subscriber_name
+
+        subscriber_name(name)
+        return Subscription(self.new_board(), name, from_now=from_now, close_board=True)
+
+    @telling
+    def on_notice(self, callback: Callable[[Notice], Any], *, name: str, from_now: bool = False) -> Calling:
+        """Have a thread call `callback` with each notice, until the result is closed.
+
+        A notice is acknowledged when its call has returned.
+        """
+        from outlast.notices.subscription import Calling
+
+        if not callable(callback):
+            raise BadInput(f"What is to be called with each notice is a function, not {type(callback).__name__}.")
+        self.subscribe(name, from_now=from_now).close()  # so that what happens from here on is not missed
+        return Calling(lambda: self.subscribe(name), callback)
+
+    @telling
+    def notices(self, most: int = 100) -> list[Notice]:
+        """The latest notices, oldest first, whoever was told of them: nothing is claimed."""
+        self.board.gather()
+        return self.board.newest(most)
+
+    @telling
+    def verify(self, said: str) -> Notice | None:
+        """The notice that this text quotes; None if it is not genuine, or not this session's."""
+        return self.board.verify(said)
+
+    @telling
+    def brief(self) -> str:
+        """One paragraph: what runs in this session, and what ended since the last one. For a model without memory."""
+        from outlast.notices import words
+        from outlast.notices.subscription import Subscription
+
+        running = [task for task in self.list(session=self.session) if not task.finished]
+        with Subscription(self.new_board(self.session), _BRIEF, close_board=True) as subscription:
+            ended = []
+            while taken := subscription.take():
+                ended += taken
+            text = words.brief(running, ended, self.settings.notice_chars)
+            if ended:
+                subscription.acknowledge()
+        return text
+
+    def events(self, *, after: int | None = 0, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
+        """What happened behind that number (None: from now on), oldest first; with `follow`, also as it happens."""
+        deadline, following = Deadline(timeout), self.following(after)
+        try:
+            while True:
+                some = following.look()
+                yield from some
+                if not some and (not follow or deadline.over):
+                    return
+                if not some:
+                    following.watch.wait(deadline.left())
+        finally:
+            following.close()
+
+    @telling
+    def following(self, after: int | None) -> Following:
+        """For those who wait in an event loop."""
+        from outlast.notices.following import Following
+
+        return Following(self.new_board(), after)

@@ -1,0 +1,82 @@
+"""What is kept in the outbox, and for how long; what another version left."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from outlast import Shell
+from outlast.store import outbox
+from outlast.store.outbox import EVERYBODY, Found, Happened, Outbox
+from tests.conftest import eventually
+
+FACTS = {"status": "completed"}
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Outbox:
+    return Outbox(str(tmp_path))
+
+
+def put(box: Outbox, *tasks: str, at: float) -> None:
+    box.put([Found(task, "ended", 0, "s", at, FACTS) for task in tasks], [Happened("t", "x", "s", at, FACTS)])
+
+
+def test_what_is_old_goes_unless_its_task_is_there(box: Outbox) -> None:
+    put(box, "bash-1", "bash-2", at=time.time() - 100)
+    put(box, "bash-3", at=time.time())
+    assert box.forget(1000, lambda task: False) == 0
+    box.forget(50, lambda task: task == "bash-2")
+    assert [one.task for one in box.newest(EVERYBODY, -1)] == ["bash-2", "bash-3"]
+    put(box, "bash-2", "bash-4", at=time.time())
+    assert [one.number for one in box.newest(EVERYBODY, -1)] == [2, 3, 4]  # no number is used twice
+
+
+def test_events_are_bounded(box: Outbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outbox, "EVENTS_AT_MOST", 10)
+    for _ in range(25):
+        box.add(Happened(None, "tool.call", "s", time.time(), {}))
+    box.forget(1000, lambda task: True)
+    assert [one.number for one in box.events(EVERYBODY)] == list(range(16, 26))
+
+
+def test_what_is_in_is_not_put_in_again(box: Outbox) -> None:
+    one = Found("bash-1", "ended", 0, "s", 1.0, FACTS)
+    assert [box.put([one]), box.put([one, one])] == [1, 0]
+
+
+def test_a_newer_outbox_is_refused(home: str) -> None:
+    with Shell.open(home=home) as shell:
+        shell.notices()
+    file = os.path.join(home, "outbox", "outbox.sqlite")
+    with sqlite3.connect(file) as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    with Shell.open(home=home) as shell:
+        assert shell.run("echo still works").output == "still works\n"
+        with pytest.raises(Exception, match="newer version of Outlast; update Outlast"):
+            shell.notices()
+
+
+def test_a_damaged_outbox_harms_nothing_else(home: str) -> None:
+    os.makedirs(os.path.join(home, "outbox"), 0o700)
+    Path(home, "outbox", "outbox.sqlite").write_bytes(b"this is no database, however one looks at it" * 100)
+    with Shell.open(home=home) as shell:
+        task = shell.start("true")
+        shell.wait(task.task_id, timeout=30)
+        with pytest.raises(Exception, match=r"outbox in .* cannot be used: .*; move it away"):
+            shell.notices()
+        eventually(lambda: shell.clean(all_finished=True) == 1)
+
+
+def test_a_session_is_briefed_by_whoever_asks(home: str) -> None:
+    with Shell.open(home=home, session="default") as shell:
+        shell.wait(shell.start("true").task_id, timeout=30)
+    with Shell.open(home=home, operator=True) as operator:
+        assert "Ended since the last brief (1)" in operator.brief()
+    with Shell.open(home=home, session="default") as shell:
+        assert "Nothing has ended" in shell.brief()

@@ -1,0 +1,188 @@
+"""Each notice once for each subscriber: none lost, none repeated but what somebody died with."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast import Shell
+from outlast.store.outbox import Outbox
+from tests.conftest import eventually
+from tests.notices.chaos import contradictions
+
+ROOT = Path(__file__).parent.parent.parent
+SEED = int(os.environ.get("OUTLAST_SEED", time.time_ns() % 100_000))
+
+
+def disturbed(home: str, tasks: int, subscribers: int, kills: int, patience: float) -> None:
+    print(f"OUTLAST_SEED={SEED}")
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.notices.chaos", home, *map(str, (tasks, subscribers, kills, SEED))],
+        cwd=ROOT,
+        env={**os.environ, "OUTLAST_MAX_RUNNING": "20"},
+        capture_output=True,
+        text=True,
+        timeout=patience,
+    )
+    assert ran.returncode == 0, ran.stderr
+    came = json.loads(ran.stdout)
+    assert len(came["tasks"]) >= tasks
+    assert len(came["killed"]) >= kills // 2
+    assert list(contradictions(came)) == []
+
+
+def test_subscribers_and_hosts_are_killed(home: str) -> None:
+    disturbed(home, tasks=60, subscribers=4, kills=25, patience=110)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_a_thousand_notices_to_twenty_subscribers(home: str) -> None:
+    disturbed(home, tasks=1000, subscribers=20, kills=1000, patience=3500)
+
+
+def ended_unheard(home: str, count: int) -> None:
+    with Shell.open(home=home, session="busy") as shell:
+        for _ in range(count):
+            shell.start("true")
+        eventually(lambda: not shell.list(status="running") and not shell.list(status="pending"), patience=3000)
+
+
+def told_once(home: str, count: int) -> None:
+    with Shell.open(home=home, operator=True) as shell:
+        with shell.subscribe("late") as subscription:
+            told = []
+            while taken := subscription.take():
+                told += [one.task_id for one in taken]
+                subscription.acknowledge(*taken)
+        assert len(told) == len(set(told)) == count
+        with shell.subscribe("late") as subscription:
+            assert subscription.take() == []
+
+
+def test_what_ended_while_nobody_listened_is_told_once(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTLAST_MAX_RUNNING", "50")
+    ended_unheard(home, 60)
+    told_once(home, 60)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_ten_thousand_that_ended_while_nobody_listened(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTLAST_MAX_RUNNING", "200")
+    monkeypatch.setenv("OUTLAST_STATE_LIMIT_BYTES", str(10**12))
+    ended_unheard(home, 10_000)
+    told_once(home, 10_000)
+
+
+def test_what_was_removed_before_anybody_listened_is_still_told(shell: Shell) -> None:
+    task = shell.start("exit 7", description="gone")
+    shell.wait(task.task_id, timeout=30)
+    eventually(lambda: shell.clean(all_finished=True) == 1)
+    with shell.subscribe("me") as subscription:
+        (notice,) = subscription.take()
+        assert (notice.task_id, notice.kind, notice.facts["exit_code"]) == (task.task_id, "ended", 7)
+        subscription.acknowledge()
+        assert subscription.take() == []
+
+
+def test_a_full_disk_does_not_keep_a_task_from_being_removed(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = shell.start("exit 7")
+    shell.wait(task.task_id, timeout=30)
+    put, tried = Outbox.put, []
+
+    def refused(self: Outbox, *what: Any) -> int:
+        tried.append(what)
+        if os.path.isdir(os.path.dirname(task.output_file)):
+            raise sqlite3.OperationalError("database or disk is full")
+        return put(self, *what)
+
+    monkeypatch.setattr(Outbox, "put", refused)
+    eventually(lambda: shell.clean(all_finished=True) == 1)
+    assert len(tried) == 2
+    with shell.subscribe("me") as subscription:
+        assert [one.task_id for one in subscription.take()] == [task.task_id]
+
+
+def test_what_is_given_back_comes_again_with_its_number(shell: Shell) -> None:
+    for _ in range(3):
+        shell.wait(shell.start("true").task_id, timeout=30)
+    with shell.subscribe("me") as subscription:
+        first, second, third = subscription.wait(30)
+        subscription.acknowledge(second)
+    with shell.subscribe("me") as subscription:
+        again = subscription.take()
+        assert [one.number for one in again] == [first.number, third.number]
+        assert all(one.repeated for one in again)
+        assert not first.repeated
+
+
+def test_two_holders_of_one_name_share_the_work(shell: Shell) -> None:
+    for _ in range(4):
+        shell.wait(shell.start("true").task_id, timeout=30)
+    with shell.subscribe("me") as one, shell.subscribe("me") as other:
+        mine, theirs = one.take(2), other.take(10)
+        assert len(mine) == len(theirs) == 2
+        assert one.acknowledge(*theirs) == 0  # they are not ours
+        assert other.acknowledge(*theirs) == 2
+
+
+def test_a_new_subscriber_can_begin_with_now(shell: Shell) -> None:
+    shell.wait(shell.start("true").task_id, timeout=30)
+    with shell.subscribe("me", from_now=True) as subscription:
+        assert subscription.take() == []
+        task = shell.start("true")
+        assert [one.task_id for one in subscription.wait(30)] == [task.task_id]
+
+
+def test_a_foreground_command_is_not_told_of(shell: Shell) -> None:
+    shell.run("true")
+    with shell.subscribe("me") as subscription:
+        assert subscription.take() == []
+
+
+def test_a_foreground_command_that_was_left_is(shell: Shell) -> None:
+    result = shell.run("sleep 0.3", wait=0.05)
+    with shell.subscribe("me") as subscription:
+        assert [one.task_id for one in subscription.wait(30)] == [result.task_id]
+
+
+def test_a_foreground_command_whose_host_died_is_told_of(home: str) -> None:
+    code = f"from outlast import Shell\nShell.open(home={home!r}, session='s').run('sleep 0.5; exit 4')"
+    host = subprocess.Popen([sys.executable, "-c", code])
+    with Shell.open(home=home, session="s") as shell:
+        eventually(lambda: shell.list(status="running"))
+        host.kill()
+        host.wait()
+        with shell.subscribe("me") as subscription:
+            (notice,) = subscription.wait(30)
+            assert notice.facts["exit_code"] == 4
+
+
+def test_a_lost_task_is_told_of_at_once(shell: Shell) -> None:
+    from outlast import process
+    from outlast.store import status
+    from tests.faults.support import directory_of
+
+    task = shell.start("sleep 60")
+    with shell.subscribe("me") as subscription:
+        assert subscription.take() == []
+        guards = status.guards_of(directory_of(task))
+        assert guards.keeper is not None
+        for who in (guards.supervisor, guards.keeper):
+            process.send(who, 19)  # both stopped, so that neither replaces the other
+        for who in (guards.supervisor, guards.keeper):
+            process.send(who, 9)
+        died = time.monotonic()
+        (notice,) = subscription.wait(30)
+        assert time.monotonic() - died < 15  # nobody rang for it
+        assert notice.facts["reason"] == "lost"
+    process.send(guards.command, 9)
