@@ -24,6 +24,7 @@ STREAMS = ("stdout", "stderr")
 BUBBLEWRAP, LANDLOCK = "bubblewrap", "landlock"  # the kinds of sandbox
 NO_SHELL = "none"  # as a shell: the words of the command are one program and its arguments, for the system itself
 AGENT = "agent"  # as a shell: the same, by way of our runner, which understands what an agent prints
+REGISTERED = "registered"  # as the format of an agent: somebody else started it, so it takes no place here
 BRIDGE = "bridge"  # as a shell: our runner alone; no command runs, and the text of it is only shown
 _NO_LIMITS: Mapping[str, tuple[int, int]] = {}
 _NO_RESOURCES: Mapping[str, int] = {}

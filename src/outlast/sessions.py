@@ -165,7 +165,7 @@ def _notify(request: Request, settings: Settings) -> Mapping[str, object]:
     found = dict(request.notify)
     if request.background and request.limit is not None and request.limit >= _LONG_LIMIT_S:
         found["limit"] = True
-    if request.background and request.stdin.open:
+    if request.background and request.stdin.open and request.shell != BRIDGE:
         found["input"] = True
     if found.get("patterns"):
         found |= {"cooldown": settings.notify_cooldown_s, "most": settings.notify_most}

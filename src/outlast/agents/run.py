@@ -19,7 +19,7 @@ if __name__ == "__main__":
     sys.path.append(os.path.dirname(_PACKAGE))
 
 from outlast.errors import OutlastError
-from outlast.model import AGENT
+from outlast.model import AGENT, REGISTERED
 from outlast.store import launchfile
 
 NOT_RUN = 127
@@ -49,7 +49,7 @@ def main() -> int:
         from outlast.agents import hosted
 
         return hosted.stand_for(agent["socket"], directory)
-    if format == "registered":
+    if format == REGISTERED:
         from outlast.agents import registered
 
         return registered.follow(agent["output_file"], directory)

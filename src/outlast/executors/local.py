@@ -13,7 +13,7 @@ from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, S
 from outlast.executors.warm import Warm
 from outlast.frozen import fields, frozen
 from outlast.lean import signal
-from outlast.model import Ended, Exited, Pending, Receipt, Running, surroundings, terms
+from outlast.model import REGISTERED, Ended, Exited, Pending, Receipt, Running, surroundings, terms
 from outlast.store import launchfile, output, record, sessionfile, status
 from outlast.store.hold import Hold
 from outlast.store.home import open_home
@@ -66,6 +66,10 @@ def _spare() -> None:
     finally:
         for fd in spare:
             os.close(fd)
+
+
+def _needs_place(launch: Launch) -> bool:
+    return launch.background and launch.agent.get("format") != REGISTERED
 
 
 class LocalExecutor:
@@ -128,7 +132,7 @@ class LocalExecutor:
 
     def _start(self, start: _Start) -> Task:
         launch = start.launch
-        if not launch.background and not launch.after:
+        if not _needs_place(launch) and not launch.after:
             task = self._run(start)
             self._tidy()  # while it runs
             self.advance()  # the others look at the queue anyway

@@ -18,11 +18,11 @@ from outlast import asking
 from outlast.agents import types
 from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, OutlastError, UnknownTask, named
 from outlast.frozen import fields
-from outlast.model import AGENT, BRIDGE, Agent, Stdin, Stopped
+from outlast.model import AGENT, BRIDGE, REGISTERED, Agent, Stdin, Stopped
 from outlast.shell.acting import describe_end
 from outlast.shell.opened import telling
 from outlast.store import agentfile
-from outlast.text import shown
+from outlast.text import inline, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _FOR_COROUTINES = ("description", "limit", "name", "after", "after_failed")
 NO_OUTPUT = "(no output yet)"
 _ENDS_S = 10.0  # from the word that an agent is done until its task has ended: a fifth of a second, mostly
+_DESCRIPTION = 80  # characters
 _READ_BYTES = 4 << 20  # of each end of an output file
 
 
@@ -121,9 +122,11 @@ class Agents:
     ) -> Task:
         """Start an agent in the background. `how` is as for `Shell.start`.
 
-        One that is a coroutine runs in `loop`, or in an event loop of a thread of its own.
+        One that is a coroutine runs in `loop`, or in an event loop of a thread of its own. Without a description it
+        has the beginning of its prompt.
         """
         said = types.check_prompt(prompt)
+        description = description or inline(said, _DESCRIPTION)
         if self._hosting is not None and type in self._hosting.types:
             return self._start_coroutine(type, said, {"description": description, **how}, loop)
         commands = self._commands()
@@ -151,7 +154,7 @@ class Agents:
         line = Line()
         agent = {"type": type, "prompt": prompt, "format": "hosted", "socket": line.name}
         try:
-            task, new = self._bridge(type, agent, **how)
+            task, new = self._bridge(f"agent {type}", agent, **how)
         except BaseException:
             line.close()
             raise
@@ -162,10 +165,10 @@ class Agents:
         self._hosts().begin(line, partial(self._has_ended, task.task_id), context, loop)
         return task
 
-    def _bridge(self, type: str, agent: Mapping[str, str], **how: Any) -> tuple[Task, bool]:
-        """A task for an agent that runs elsewhere."""
+    def _bridge(self, command: str, agent: Mapping[str, str], **how: Any) -> tuple[Task, bool]:
+        """A task for an agent that runs elsewhere; its `command` is only shown."""
         # No sandbox: what runs is ours, and has to reach the host.
-        request = asking.request(f"agent {type}", session=self._shell.session, shell=BRIDGE, agent=agent, **how)
+        request = asking.request(command, session=self._shell.session, shell=BRIDGE, agent=agent, **how)
         return self._shell.launch_request(request)
 
     def _has_ended(self, task_id: str) -> bool:
@@ -177,8 +180,8 @@ class Agents:
     # --- started by somebody else --------------------------------------------------------
 
     def _register_other(self, id: str, type: str, output_file: str) -> Agent:
-        agent = {"type": type, "id": id, "format": "registered", "output_file": output_file}
-        task, new = self._bridge(type, agent, name=id, background=False, stdin=Stdin(open=True))
+        agent = {"type": type, "id": id, "format": REGISTERED, "output_file": output_file}
+        task, new = self._bridge(f"agent {type} {id}", agent, name=id, stdin=Stdin(open=True))
         if not new:
             raise BadInput(f"The agent {named(id)} is registered already and runs; use another id, or mark it as done.")
         return _as_agent(task)
