@@ -228,7 +228,7 @@ def test_an_async_iterator(home: str) -> None:
         async with AsyncShell.open(home=home) as shell:
             first = await shell.start("true")
             ids, second = [], first
-            async with aclosing(shell.notices("me")) as notices:  # type: ignore[type-var]
+            async with aclosing(shell.notices("me")) as notices:
                 async for notice in notices:
                     ids.append(notice.task_id)
                     if len(ids) == 2:
