@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from contextvars import ContextVar
 
 TASK_ID = "OUTLAST_TASK_ID"
 
 # A coroutine has no environment of its own. Threads that it has work done in get a copy of its context.
-agent: ContextVar[str] = ContextVar("agent", default="")
+_agent: ContextVar[str] | None = None  # made for the first one: most processes run none
+
+
+def begin(task_id: str) -> None:
+    """From here on, and in all that is begun from here, we are this agent."""
+    global _agent
+    if _agent is None:
+        from contextvars import ContextVar
+
+        _agent = ContextVar("agent", default="")
+    _agent.set(task_id)
 
 
 def task(environ: Mapping[str, str]) -> str:
     """The id of the task that what is started now is started from inside of."""
-    return agent.get() or environ.get(TASK_ID, "")
+    return (_agent.get() if _agent is not None else "") or environ.get(TASK_ID, "")

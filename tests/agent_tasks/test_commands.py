@@ -140,14 +140,13 @@ def test_acp(agents: Shell) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("prompt", "code", "error"),
-    [("die", 3, "it ended before it answered"), ("refuse", 1, "it stopped: refusal")],
-)
-def test_acp_that_fails(agents: Shell, prompt: str, code: int, error: str) -> None:
-    found = ran(agents, "acp-like", prompt)
-    assert (found.status, found.exit_code) == ("failed", code)
-    assert found.error.startswith(error)
+def test_acp_that_fails(agents: Shell) -> None:
+    tasks = [agents.agent.start("acp-like", prompt) for prompt in ("die", "refuse")]
+    died, refused = (agents.wait(task.task_id, timeout=60) for task in tasks)
+    assert (died.status, died.exit_code) == ("failed", 3)
+    assert died.error is not None
+    assert died.error.startswith("it ended before it answered")
+    assert (refused.status, refused.exit_code, refused.error) == ("failed", 1, "it stopped: refusal")
 
 
 def test_acp_that_asks_is_refused_unless_the_settings_allow_it(home: str) -> None:
@@ -158,8 +157,12 @@ def test_acp_that_asks_is_refused_unless_the_settings_allow_it(home: str) -> Non
         f"[agents.bold]\ncommand = '''{acp}'''\nformat = 'acp'\nallow = true\n"
     )
     with Shell.open(home=home) as shell:
-        assert ran(shell, "careful", "ask").output == "[permission refused] Delete everything\nanswered: n\n"
-        assert ran(shell, "bold", "ask").output == "[permission given] Delete everything\nanswered: y\n"
+        tasks = [shell.agent.start(type, "ask") for type in ("careful", "bold")]
+        said = [shell.read(shell.wait(task.task_id, timeout=60).task_id).output for task in tasks]
+    assert said == [
+        "[permission refused] Delete everything\nanswered: n\n",
+        "[permission given] Delete everything\nanswered: y\n",
+    ]
 
 
 def test_plain_text(agents: Shell) -> None:

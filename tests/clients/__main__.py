@@ -16,13 +16,14 @@ from tests.clients.place import ROOT, missing
 
 SCENES: dict[str, tuple[str, Callable[[], Figures]]] = {
     "claude": ("claude", claude.at_a_terminal),
+    "claude-asks": ("claude", claude.with_approval),
     "claude-print": ("claude", claude.in_print_mode),
     "codex": ("codex", codex.by_exec),
     "inspector": ("inspector", inspector.by_hand),
     "conformance": ("conformance", conformance.suite),
     "conformance-few": ("conformance", lambda: conformance.suite(conformance.FEW)),
 }
-ALL = ("claude", "claude-print", "codex", "inspector", "conformance")
+ALL = ("claude", "claude-asks", "claude-print", "codex", "inspector", "conformance")
 
 
 def played(scene: str) -> Figures:

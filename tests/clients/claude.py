@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 
 from tests.clients.figures import Figures
 from tests.clients.place import Place, binary, place
-from tests.clients.scene import PATIENCE_S, PROMPT, WAITING, WOKEN, counted, played
+from tests.clients.scene import ASKED, PATIENCE_S, PROMPT, WAITING, WOKEN, counted, played
 from tests.clients.scripted import Model, model
 from tests.clients.terminal import Terminal, terminal
+
+_SWALLOWED_S = 2.0  # so long after a line nothing has come of it
 
 
 def at_a_terminal() -> Figures:
@@ -40,12 +43,29 @@ def in_print_mode() -> Figures:
         return counted("Claude Code in print mode", version(), here, scripted, began)
 
 
+def with_approval() -> Figures:
+    """Under a policy that asks: a person says yes, then leaves the form."""
+    with place() as here, model(ASKED) as scripted:
+        began = time.time()
+        with terminal(here, _words(here, OUTLAST_POLICY="ask"), _env(here, scripted)) as seen:
+            _prompt(here, seen, scripted)
+            seen.shows("Answer:")
+            for key, then in (("Right", "yes"), ("Enter", "✔ Answer: yes"), ("Enter", "touch refused")):
+                seen.press(key, then)
+            seen.press("Escape", "It is built.")
+            played(scripted, seen.screen)
+        figures = Figures("Claude Code, whose user is asked", version(), seconds=time.time() - began)
+        figures.take(scripted, began)
+        figures.notes.append(f"made: {', '.join(os.listdir(here.work))}")
+        return figures
+
+
 def version() -> str:
     said = subprocess.run([binary("claude"), "--version"], capture_output=True, text=True, timeout=PATIENCE_S)
     return said.stdout.split(" ")[0]
 
 
-def _words(here: Place) -> list[str]:
+def _words(here: Place, **variables: str) -> list[str]:
     # What it asks a person at the first start, answered; otherwise it looks for its makers' servers first.
     here.write(
         "home/.claude.json",
@@ -56,7 +76,7 @@ def _words(here: Place) -> list[str]:
             "projects": {str(here.work): {"hasTrustDialogAccepted": True}},
         },
     )
-    config = here.write("mcp.json", here.mcp_json())
+    config = here.write("mcp.json", here.mcp_json(**variables))
     return [binary("claude"), "--mcp-config", config, "--strict-mcp-config", "--allowedTools", "mcp__outlast"]
 
 
@@ -78,11 +98,11 @@ def _prompt(here: Place, seen: Terminal, scripted: Model) -> None:
     while not here.listed():
         assert time.monotonic() < deadline, f"it never asked for our tools:\n{seen.screen}"
         time.sleep(0.05)
-    for _ in range(5):
+    while time.monotonic() < deadline:
         known = len(scripted.aside)
         seen.type(PROMPT)
-        while not scripted.heard(1, 0.1) and len(scripted.aside) == known and time.monotonic() < deadline:
-            pass
-        if scripted.heard(1, 0.0):
+        while not scripted.heard(1, _SWALLOWED_S) and len(scripted.aside) == known and time.monotonic() < deadline:
+            seen.tmux("send-keys", "Enter")  # the last one came before it was ready
+        if scripted.heard(1, 0):
             return
     raise AssertionError(f"it never offered our tools to the model:\n{seen.screen}")

@@ -79,9 +79,9 @@ class Place:
         path = os.pathsep.join(part for part in sys.path if part)
         return sys.executable, ["-m", "outlast", "mcp", *words], {"PYTHONPATH": path, "OUTLAST_HOME": self.state}
 
-    def mcp_json(self, *words: str) -> dict[str, Any]:
-        command, args, env = self.server(*words)
-        return {"mcpServers": {"outlast": {"command": command, "args": args, "env": env}}}
+    def mcp_json(self, **variables: str) -> dict[str, Any]:
+        command, args, env = self.server()
+        return {"mcpServers": {"outlast": {"command": command, "args": args, "env": {**env, **variables}}}}
 
     def write(self, name: str, content: object) -> str:
         path = self.root / name

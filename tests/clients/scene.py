@@ -36,6 +36,14 @@ WAITING: list[Line] = [*_BEGINNING, _wait_for_it, Say("It is built.")]
 """For all others."""
 
 
+ASKED: list[Line] = [
+    Call("bash", {"command": "touch allowed"}),
+    Call("bash", {"command": "touch refused"}),
+    Say("It is built."),
+]
+"""For an agent whose user can be asked: the first is allowed, the second is not."""
+
+
 def played(scripted: Model, seen: str) -> None:
     """See that the script was played to its end."""
     if not scripted.ended(0):

@@ -39,6 +39,11 @@ class Terminal:
         self.shows(text)
         self.tmux("send-keys", "Enter")
 
+    def press(self, key: str, then: str) -> None:
+        """A key, and what is to be seen after it."""
+        self.tmux("send-keys", key)
+        self.shows(then)
+
 
 @contextmanager
 def terminal(place: Place, words: Sequence[str], env: Mapping[str, str]) -> Iterator[Terminal]:

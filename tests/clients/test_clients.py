@@ -46,6 +46,14 @@ def test_claude_code_is_woken_by_the_end_of_a_task() -> None:
     assert figures.notes == ["networks: lo"]
 
 
+def test_the_user_of_claude_code_is_asked() -> None:
+    figures = figures_of("claude-asks")
+    allowed, refused = figures.heard[1:]
+    assert "completed: exit code 0" in allowed
+    assert "Somebody was asked whether to run 'touch refused': no." in refused
+    assert figures.notes == ["made: allowed", "networks: lo"]
+
+
 def test_codex_runs_starts_and_waits() -> None:
     figures = figures_of("codex")
     _ran_and_failed(figures)

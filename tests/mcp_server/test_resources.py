@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import mcp_types as wire
@@ -132,8 +133,17 @@ def test_a_modern_client_listens(place: str) -> None:
 
                 await eventually(lambda: told("ResourceUpdated"), "an update")
                 assert "ResourcesListChanged" not in heard
+                began = time.monotonic()
                 await client.call_tool(*shell("true"))
                 await eventually(lambda: told("ResourcesListChanged"), "one more to list")
+                for _ in range(5):
+                    await client.call_tool(*shell("true"))
+
+                async def told_again() -> bool:
+                    return heard.count("ResourcesListChanged") > 1
+
+                await eventually(told_again, "there were more since")
+                assert heard.count("ResourcesListChanged") <= 2 + time.monotonic() - began  # not of each by itself
                 hearing.cancel()
 
     play(scene())

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outlast.permissions.judge import Rules, judge
-from outlast.permissions.patterns import compiled, could_match, matches
+from outlast.permissions.patterns import Index, compiled, could_match, matches
 from outlast.permissions.quoting import quoted
 from outlast.permissions.syntax import read
 from tests.permissions.lines import judged
@@ -116,3 +116,11 @@ def test_an_unknown_part_is_never_ruled_out_wrongly(pattern: str, before: str, u
     one = compiled(pattern)
     if matches(one, before + unknown + after):
         assert could_match(one, f"{before}\0{after}")
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.text("ab* ", max_size=6), max_size=6), st.text("ab \0", max_size=8))
+def test_an_index_finds_what_comparing_with_each_finds(patterns: list[str], text: str) -> None:
+    index, each = Index(tuple(patterns)), [compiled(pattern) for pattern in patterns]
+    assert index.matching(text) == [pattern for pattern in each if matches(pattern, text)]
+    assert index.could_match(text) == any(could_match(pattern, text) for pattern in each)

@@ -151,7 +151,7 @@ async def live(line: Line, ended: Callable[[], bool], context: Context, run: Run
         return
     reader, writer = await asyncio.open_connection(sock=found)
     context._begin(writer)
-    within.agent.set(context.task_id)
+    within.begin(context.task_id)
     work = asyncio.ensure_future(_work(run, context))
     asked = asyncio.Event()
     listening = asyncio.ensure_future(_listen(reader, asked))

@@ -14,7 +14,7 @@ from outlast.executors.warm import Warm
 from outlast.frozen import fields, frozen
 from outlast.lean import signal
 from outlast.model import Ended, Exited, Pending, Receipt, Running, surroundings, terms
-from outlast.store import launchfile, offspring, output, record, sessionfile, status
+from outlast.store import launchfile, output, record, sessionfile, status
 from outlast.store.hold import Hold
 from outlast.store.home import open_home
 from outlast.store.queue import Queue
@@ -199,6 +199,8 @@ class LocalExecutor:
         if entered is not None:
             invoke.make_room(start.launch.command, staged)
             if start.launch.parent:
+                from outlast.store import offspring  # most are started by somebody who is no task
+
                 # Before there is a task: who ends the parent must not miss it.
                 offspring.note(self._directory(start.launch.parent), os.path.basename(published))
             if start.hold is not None:
@@ -498,9 +500,9 @@ class LocalExecutor:
             self.advance()  # what was to follow them need not wait
         receipts = {one: self._unrun(one) for one in map(os.path.basename, unrun)}
         begun = [one for one in task_ids if one not in receipts]
-        from outlast.supervise.offspring import end_offspring, end_pending
+        from outlast.supervise.offspring import end_offspring, end_pending, ends_with
 
-        agents = [one for one in begun if offspring.ends_with(one)]
+        agents = [one for one in begun if ends_with(one)]
         for one in agents:
             end_pending(self._directory(one), by)
         receipts.update(zip(begun, self._end_running(begun, grace, by, rule), strict=True))

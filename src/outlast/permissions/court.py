@@ -12,7 +12,7 @@ from outlast.permissions.options import offences, spelled
 from outlast.permissions.patterns import UNKNOWN, Index
 from outlast.permissions.quoting import quoted
 from outlast.permissions.scan import DEEPEST
-from outlast.permissions.secondopinion import bash_reads, disagreement
+from outlast.permissions.secondopinion import Asked, disagreement
 from outlast.permissions.simple import Assignment, Command, Redirection
 from outlast.permissions.syntax import Text, read
 from outlast.permissions.variables import is_harmless, steers
@@ -30,7 +30,6 @@ _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
 _MOST_SUFFIXES = 64
 _AT_HOME = re.compile(r"(?:\$HOME|\$\{HOME(?::?\?[^}]*)?\}|/home/\$(?:USER|\{USER\}))(?:/[^$`]*)?")
 _MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
-_MOST_COMMANDS = 10_000  # in a line that is allowed: all are judged, but two more readers take long over so many
 _BOTH = frozenset(["bash", "sh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "/bin/dash", "ash"])
 
 
@@ -98,18 +97,19 @@ class Court:
 
     def last_word(self) -> None:
         """Nothing stands against it: the other readers are heard."""
-        if sum(len(text.commands) for text in self.texts) > _MOST_COMMANDS:
-            self.ask("", f"it has more than {_MOST_COMMANDS} commands")
-            return
-        for text in self.texts:
-            if _PLAIN_WORDS.fullmatch(text.source):
-                continue  # words and blanks: there is nothing to read in another way
-            why = disagreement(text, strict=not self.lenient)
-            if not why and not bash_reads(text.source):
-                why = "bash cannot read it"
-            if why:
-                self.ask("", why)
-                return
+        # Where there are only words and blanks, there is nothing to read in another way.
+        texts = [text for text in self.texts if not _PLAIN_WORDS.fullmatch(text.source)]
+        asked = Asked(text.source for text in texts)
+        try:
+            for text in texts:
+                why = disagreement(text, strict=not self.lenient)
+                if not why and not asked.accepted(text.source):
+                    why = "bash cannot read it"
+                if why:
+                    self.ask("", why)
+                    return
+        finally:
+            asked.close()
 
     def _spend(self, amount: int) -> bool:
         """Whether there is still time to look at so much more; asks if not."""

@@ -14,12 +14,13 @@ from outlast.permissions.syntax import Text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from tree_sitter import Parser, Query
 
 _NAMES = "[(command name: (_) @n) (declaration_command) @n (unset_command) @n (test_command) @n]"
 _REMEMBERED = 4096
+_AT_ONCE = 4
 _MOST_FUZZY = 64  # more of them than anybody writes
 _BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/opt/homebrew/bin/bash")
 
@@ -86,19 +87,44 @@ def _is_keyword(source: bytes, at: int) -> bool:
 _read: dict[str, bool] = {}
 
 
-def bash_reads(source: str) -> bool:
-    """Whether bash accepts the text, without running it. False where there is no bash."""
-    if source not in _read:
-        if len(_read) >= _REMEMBERED:
-            _read.clear()
-        _read[source] = _ask_bash(source.encode("utf-8", "surrogateescape"))
-    return _read[source]
+class Asked:
+    """Texts that bash is to read, without running them. It reads while we do something else."""
+
+    def __init__(self, sources: Iterable[str]) -> None:
+        self._sources = list(dict.fromkeys(sources))
+        self._next = 0
+        self._asked: dict[str, int] = {}
+        self._ask_more()
+
+    def _ask_more(self) -> None:
+        while len(self._asked) < _AT_ONCE and self._next < len(self._sources):
+            source = self._sources[self._next]
+            self._next += 1
+            if source not in _read:
+                self._asked[source] = _ask_bash(source.encode("utf-8", "surrogateescape"))
+
+    def accepted(self, source: str) -> bool:
+        """Whether bash accepts the text. False where there is no bash."""
+        if source not in _read:
+            if len(_read) >= _REMEMBERED:
+                _read.clear()
+            pid = self._asked.pop(source, None) or _ask_bash(source.encode("utf-8", "surrogateescape"))
+            _read[source] = _answered(pid)
+            self._ask_more()
+        return _read[source]
+
+    def close(self) -> None:
+        """Nobody wants to know the rest."""
+        for pid in self._asked.values():
+            _answered(pid)
+        self._asked = {}
 
 
-def _ask_bash(source: bytes) -> bool:
+def _ask_bash(source: bytes) -> int:
+    """Its pid; 0 if there is no bash."""
     bash = next((path for path in _BASH if os.access(path, os.X_OK)), "")
     if not bash:
-        return False
+        return 0
     # A file, not a pipe: a pipe may hold less than the text, and bash reads it byte by byte.
     text = _file(source)
     try:
@@ -107,12 +133,18 @@ def _ask_bash(source: bytes) -> bool:
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         ]
-        pid = os.posix_spawn(bash, ["bash", "--norc", "--noprofile", "-n"], {}, file_actions=actions)
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        return os.posix_spawn(bash, ["bash", "--norc", "--noprofile", "-n"], {}, file_actions=actions)
     except OSError:
-        return False
+        return 0
     finally:
         os.close(text)
+
+
+def _answered(pid: int) -> bool:
+    try:
+        return pid > 0 and os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    except OSError:
+        return False
 
 
 def _file(content: bytes) -> int:

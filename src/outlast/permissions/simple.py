@@ -31,7 +31,7 @@ _BLANK_OR_COMMENT = frozenset(" \t\\#")
 _EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
 CLOSING = frozenset(["then", "elif", "else", "fi", "do", "done", "esac", "}"])
 RESERVED = CLOSING | names("if while until for case select function { [[ ! time coproc in")
-_MOST_DOCUMENTS = 100  # over more of them tree-sitter takes long
+_MOST_DOCUMENTS = 16  # bash itself reads no more, and tree-sitter takes long over them
 _MOST_STAGES = 3000  # bash itself reads about 3,300, and tree-sitter takes long over them
 _DECLARING = frozenset(["declare", "typeset", "local", "export", "readonly"])
 

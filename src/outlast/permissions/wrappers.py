@@ -165,7 +165,8 @@ def _transparent(words: list[Word], name: str) -> Wrapped:
     start = 2 if name == "nice" and len(words) > 1 and re.fullmatch(r"--?[0-9]+", words[1].text) else 1
     parsed = parse(words, start, grammar, first=True)
     at = parsed.operands[operands] if len(parsed.operands) > operands else None
-    if name == "command" and any(option.name in "vV" for option in parsed.options):
+    # Behind a word that is not known -v may be an argument: `command $X -v ls` runs $X.
+    if name == "command" and any(option.name in "vV" for option in parsed.options if at is None or option.index < at):
         return Wrapped([], transparent=False)
     doubt = doubt_of(words, parsed, at)
     if name == "time" and any(option.name in ("o", "output") for option in parsed.options):

@@ -5,15 +5,6 @@ from __future__ import annotations
 import os
 
 _NAME = "offspring"
-_AGENT = "agent-"
-
-
-def ends_with(task_id: str) -> bool:
-    """Whether what was started from inside of a task is ended together with it.
-
-    A command may start what is to outlast it. Who ends an agent means all that it does.
-    """
-    return task_id.startswith(_AGENT)
 
 
 def note(parent: str, task_id: str) -> None:

@@ -11,7 +11,7 @@ from outlast.frozen import fields
 from outlast.lean import json
 from outlast.model import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
 from outlast.process import is_alive
-from outlast.store import agentfile, output
+from outlast.store import output
 from outlast.store.status import status_of, watches_another
 from outlast.tree import look
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from outlast.model import Guards, Launch, Sandbox, Status
     from outlast.process import Stat, Table
 
+_TELLING_S = 5.0
 _BLANK = dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms"))
 
 
@@ -31,7 +32,7 @@ def view(directory: str, launch: Launch, table: Callable[[], Table]) -> Task:
     status, guards, closed = status_of(directory)
     # Of a lost task nobody looks after what is left, so it has to be found.
     left = isinstance(status, Lost) or (isinstance(status, Ended) and not closed)
-    children = _children(launch, guards, table, isinstance(status, Ended)) if left and guards else ()
+    children = _children(launch, guards, status, table) if left and guards else ()
     waits_for = _unmet(directory, launch) if isinstance(status, Pending) else ()
     return _seen(directory, launch, status, guards, {"children": children, "closed": closed, "waits_for": waits_for})
 
@@ -45,22 +46,25 @@ def glance(directory: str, launch: Launch) -> tuple[Task, Status]:
 def _seen(directory: str, launch: Launch, status: Status, guards: Guards | None, how: dict[str, Any]) -> Task:
     how |= _how(status, guards)
     if launch.agent:
-        told = agentfile.read(directory)
-        how |= {"metadata": agentfile.metadata(launch.agent, told), **_told(how, told)}
+        how |= _of_agent(directory, launch, how)
     return _task(directory, launch, guards.command.pid if guards else None, status.since, how)
 
 
-def _told(how: dict[str, Any], told: dict[str, Any]) -> dict[str, Any]:
-    """What an agent, or who stood for it, said of its end that its exit code does not say."""
+def _of_agent(directory: str, launch: Launch, how: dict[str, Any]) -> dict[str, Any]:
+    """What an agent, or who stood for it, told; also of its end, if its exit code does not say it."""
+    from outlast.store import agentfile  # most tasks are no agents
+
+    told = agentfile.read(directory)
+    found: dict[str, Any] = {"metadata": agentfile.metadata(launch.agent, told)}
     if how["status"] != "failed" or how["reason"] != "exit":
-        return {}
+        return found
     if why := told.get(agentfile.LOST):
-        return {"reason": "lost", "exit_code": None, "pipe_status": None, "error": str(why)}
-    return {"error": str(told["error"])} if told.get("error") else {}
+        return {**found, "reason": "lost", "exit_code": None, "pipe_status": None, "error": str(why)}
+    return {**found, "error": str(told["error"])} if told.get("error") else found
 
 
-def _children(launch: Launch, guards: Guards, table: Callable[[], Table], ended: bool) -> tuple[int, ...]:
-    found = _left(guards, table) if ended else look(guards, watches_another, table).members
+def _children(launch: Launch, guards: Guards, status: Status, table: Callable[[], Table]) -> tuple[int, ...]:
+    found = _left(guards, status, table) if isinstance(status, Ended) else look(guards, watches_another, table).members
     if launch.sandbox and launch.sandbox.kind == BUBBLEWRAP:
         # What the command left behind has the sandbox's own init as its parent, and that is none of it.
         watching = [who.pid for who in (guards.supervisor, guards.keeper, guards.ender) if who]
@@ -71,13 +75,16 @@ def _children(launch: Launch, guards: Guards, table: Callable[[], Table], ended:
     return tuple(sorted(found))
 
 
-def _left(guards: Guards, table: Callable[[], Table]) -> dict[int, Stat]:
-    """What a command left running. Its shell may still be there for a moment, to tell its state."""
+def _left(guards: Guards, ended: Ended, table: Callable[[], Table]) -> dict[int, Stat]:
+    """What a command left running. Its shell may still be there for a moment, to tell its state; not for long."""
     while True:
         there = is_alive(guards.command)
         found = look(guards, watches_another, table).members
-        if not there or is_alive(guards.command):  # otherwise its children went to its keeper behind our back
-            return {pid: stat for pid, stat in found.items() if pid != guards.command.pid}
+        if not there:
+            return found
+        if is_alive(guards.command):  # otherwise its children went to its keeper behind our back
+            telling = abs(time.time() - ended.until) < _TELLING_S
+            return {pid: stat for pid, stat in found.items() if not telling or pid != guards.command.pid}
 
 
 def _unmet(directory: str, launch: Launch) -> tuple[str, ...]:
@@ -96,7 +103,7 @@ def announced(directory: str, launch: Launch, pid: int | None, started: float, s
     """A task of which only is known that it was started."""
     how = {"children": (), "waits_for": (), "closed": False, **_BLANK, "status": status, "elapsed_ms": 0}
     if launch.agent:
-        how["metadata"] = agentfile.metadata(launch.agent, {})
+        how |= _of_agent(directory, launch, how)
     return _task(directory, launch, pid, started, how)
 
 

@@ -99,6 +99,14 @@ def _shell(post: Post) -> tuple[list[str], bool]:
     return invoke.arguments(around.shell, post.published), False
 
 
+def _of_runner(post: Post) -> list[str]:
+    """What the runner of an agent needs to run at all and is in a place that is hidden, such as /tmp."""
+    from outlast.supervise.bubblewrap import OWN, is_within
+
+    needed = invoke.needed_by_runner() if post.around.shell == AGENT else []
+    return [path for path in needed if is_within(path, OWN) and path not in OWN]
+
+
 def _check_interpreter(shell: str) -> None:
     """Inside of a sandbox nobody could tell a script without its interpreter from a command that fails."""
     with open(shell, "rb") as file:
@@ -153,8 +161,7 @@ def _put_back(post: Post) -> list[tuple[str, str, str]]:
     if post.around.shell == AGENT:
         names |= {launchfile.NAME: "--ro-bind", agentfile.NAME: "--bind"}
     files = [(how, os.path.join(here, name), os.path.join(there, name)) for name, how in names.items()]
-    if post.around.shell == AGENT:
-        files.append(("--ro-bind", invoke.PACKAGE, invoke.PACKAGE))
+    files += [("--ro-bind", path, path) for path in _of_runner(post)]
     return [*files, ("--ro-bind", invoke.SESSION, invoke.SESSION)] if post.around.state else files
 
 
@@ -273,8 +280,7 @@ def _to_be_used(post: Post) -> list[tuple[str, int]]:
         files |= {sessionfile.AFTER: both, sessionfile.START: both, sessionfile.BEFORE: READ_FILE}
     here = os.getcwd()
     found = [(os.path.join(here, name), rights) for name, rights in files.items()]
-    if post.around.shell == AGENT:
-        found.append((invoke.PACKAGE, READ))
+    found += [(path, READ) for path in _of_runner(post)]
     return [*found, (invoke.SESSION, READ_FILE)] if post.around.state else found
 
 

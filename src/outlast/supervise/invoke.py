@@ -60,8 +60,8 @@ _EVAL = (
 SESSION = os.path.join(os.path.dirname(os.path.abspath(__file__)), "session.bash")
 # Before there is a task its directory has another name, so what it begins with comes as descriptors.
 BEFORE, START = 4, 5
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_RUNNER = os.path.join(PACKAGE, "agents", "run.py")
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_RUNNER = os.path.join(_PACKAGE, "agents", "run.py")
 _RESTORE = (
     f"__outlast_dir=$1; __outlast_before=/dev/fd/{BEFORE}; __outlast_start=/dev/fd/{START}; "
     'builtin . "$2"; builtin shift 2; { builtin . "$__outlast_before"; } 2>/dev/null; '
@@ -140,6 +140,13 @@ def runner(shell: str, directory: str) -> list[str]:
 
     # Isolated: neither a variable of the session nor a file in the working directory decides what it imports.
     return [sys.executable, "-I", _RUNNER, shell, directory]
+
+
+def needed_by_runner() -> list[str]:
+    """The directories of our package and of the Python that runs it, with what is installed there."""
+    import sys
+
+    return [_PACKAGE, os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))]
 
 
 class Told:

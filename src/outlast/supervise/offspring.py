@@ -24,10 +24,19 @@ if TYPE_CHECKING:
 
     from outlast.model import Receipt
 
+_AGENT = "agent-"
 _ROUNDS = 20  # one is enough, unless they start others while they are being ended
 _PUBLISHED_S = 0.5  # from the word to begin until there is a task
 _LOOK_AGAIN_S = 0.02
 _GONE = (OSError, OutlastError, KeyError, TypeError, ValueError)
+
+
+def ends_with(task_id: str) -> bool:
+    """Whether what was started from inside of a task is ended together with it.
+
+    A command may start what is to outlast it. Who ends an agent means all that it does.
+    """
+    return task_id.startswith(_AGENT)
 
 
 def end_offspring(directory: str, receipt: Receipt, grace: float, by: str) -> Receipt:

@@ -15,7 +15,7 @@ from outlast.errors import OutlastError
 from outlast.frozen import replaced
 from outlast.lean import json, socket
 from outlast.model import Exited
-from outlast.store import bell, launchfile, offspring, output, record, sessionfile, status
+from outlast.store import bell, launchfile, output, record, sessionfile, status
 from outlast.store.hold import is_held
 from outlast.store.queue import Queue
 from outlast.supervise import ENDED, confine, invoke, request
@@ -403,7 +403,7 @@ class Supervisor:
         return None if len(waits) == 1 else max(0.0, min(waits)) * 1000
 
     def _time_left(self) -> float | None:
-        if self._strike_at is None or self._ender or self._recorded or self.post.command_is_over():
+        if self._strike_at is None or self._ender or self.post.command_is_over():
             return None
         return self._strike_at - time.monotonic()
 
@@ -413,7 +413,8 @@ class Supervisor:
         left = self._time_left()
         if left is None or left > 0:
             return
-        status.write_ending("limit", f"limit of {self.post.terms.limit:g} s", time.time())
+        if not self._recorded:  # otherwise it is over, and only its shell does not leave
+            status.write_ending("limit", f"limit of {self.post.terms.limit:g} s", time.time())
         try:
             self._fork_ender()
         except OSError:
@@ -429,9 +430,9 @@ class Supervisor:
             self.post.drop_lock()
             process.rename_self("outlast-ender", f"outlast ender of {self.post.task_id}")
             os.read(go, 1)
-            from outlast.supervise.offspring import end_all, end_pending
+            from outlast.supervise.offspring import end_all, end_pending, ends_with
 
-            if is_agent := offspring.ends_with(self.post.task_id):
+            if is_agent := ends_with(self.post.task_id):
                 end_pending(self.post.published, "limit")
             end_trees([lambda: status.guards_of(".")], self.post.terms.grace)
             if is_agent:
