@@ -10,19 +10,18 @@ if TYPE_CHECKING:
 TASK_ID = "OUTLAST_TASK_ID"
 
 # A coroutine has no environment of its own. Threads that it has work done in get a copy of its context.
-_agent: ContextVar[str] | None = None  # made for the first one: most processes run none
+_agent: list[ContextVar[str]] = []  # made for the first one: most processes run none
 
 
 def begin(task_id: str) -> None:
     """From here on, and in all that is begun from here, we are this agent."""
-    global _agent
-    if _agent is None:
+    if not _agent:
         from contextvars import ContextVar
 
-        _agent = ContextVar("agent", default="")
-    _agent.set(task_id)
+        _agent.append(ContextVar("agent", default=""))
+    _agent[0].set(task_id)
 
 
 def task(environ: Mapping[str, str]) -> str:
     """The id of the task that what is started now is started from inside of."""
-    return (_agent.get() if _agent is not None else "") or environ.get(TASK_ID, "")
+    return (_agent[0].get() if _agent else "") or environ.get(TASK_ID, "")

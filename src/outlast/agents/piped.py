@@ -189,7 +189,6 @@ class Reader:
             self._parts, self._size, self._skipped = [], 0, 0
         if self._parts or self._skipped:
             self._end_line(b"")
-        show(self.stream.end())
         self._keep()
 
     def _keep(self) -> None:

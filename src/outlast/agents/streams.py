@@ -19,7 +19,7 @@ _TELLING = ("command", "file_path", "path", "pattern", "query", "url", "descript
 
 
 class Stream:
-    """Plain text: every line is output, and the last lines are all that is told."""
+    """Plain text: every line is output, and nothing is told."""
 
     def __init__(self) -> None:
         self.told: dict[str, Any] = {}
@@ -28,10 +28,6 @@ class Stream:
     def text_of(self, line: bytes) -> str:
         """What a reader is shown of one line that the agent printed."""
         return line.decode("utf-8", "replace")
-
-    def end(self) -> str:
-        """What there is still to show when no more lines come."""
-        return ""
 
     def said(self, text: str) -> str:
         """A text of the agent's own, as it is shown: on lines of its own."""

@@ -500,13 +500,8 @@ class LocalExecutor:
             self.advance()  # what was to follow them need not wait
         receipts = {one: self._unrun(one) for one in map(os.path.basename, unrun)}
         begun = [one for one in task_ids if one not in receipts]
-        from outlast.supervise.offspring import end_offspring, end_pending, ends_with
-
-        agents = [one for one in begun if ends_with(one)]
-        for one in agents:
-            end_pending(self._directory(one), by)
-        receipts.update(zip(begun, self._end_running(begun, grace, by, rule), strict=True))
-        receipts.update({one: end_offspring(self._directory(one), receipts[one], grace, by) for one in agents})
+        end = self._end_with_agents if any(one.startswith("agent-") for one in begun) else self._end_running
+        receipts.update(zip(begun, end(begun, grace, by, rule), strict=True))
         return [receipts[one] for one in task_ids]
 
     def _runs_or_ran(self, task_id: str, by: str, rule: str) -> bool:
@@ -520,6 +515,19 @@ class LocalExecutor:
 
     def _unrun(self, task_id: str) -> Receipt:
         return Receipt(**fields(self.status(task_id)), ended=(), survivors=())
+
+    def _end_with_agents(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
+        """As `_end_running`, with all that those of them started that are agents."""
+        from outlast.supervise import offspring  # most tasks are none
+
+        agents = [one for one in task_ids if offspring.ends_with(one)]
+        for one in agents:
+            offspring.end_pending(self._directory(one), by)
+        receipts = self._end_running(task_ids, grace, by, rule)
+        return [
+            offspring.end_offspring(self._directory(one.task_id), one, grace, by) if one.task_id in agents else one
+            for one in receipts
+        ]
 
     def _end_running(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
         from outlast.supervise.ending import end_trees

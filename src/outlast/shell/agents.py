@@ -16,7 +16,7 @@ from functools import partial
 
 from outlast import asking
 from outlast.agents import types
-from outlast.errors import AlreadyEnded, BadInput, OutlastError, UnknownTask, named
+from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, OutlastError, UnknownTask, named
 from outlast.frozen import fields
 from outlast.model import AGENT, BRIDGE, Agent, Stdin, Stopped
 from outlast.shell.acting import describe_end
@@ -227,14 +227,16 @@ class Agents:
         return None if told is None else self.mask.text(str(told))
 
     def _found(self, id: str) -> Task:
-        if isinstance(id, str):
-            for task in self._shell.list(kind="agent"):
-                if (task.metadata or {}).get("id") == id:
-                    return task  # the newest of that name
-        task = self._shell.show(id)
-        if task.kind != "agent":
-            raise UnknownTask(f"{task.task_id} is no agent; `outlast agent list` lists them.")
-        return task
+        task = None
+        try:
+            task = self._shell.show(id)
+            if task.task_id == id:
+                return _only_agent(task)
+        except (UnknownTask, AmbiguousTask):
+            pass
+        # The newest of that name. Names come before parts of ids.
+        named_so = (one for one in self._shell.list(kind="agent") if (one.metadata or {}).get("id") == id)
+        return next(named_so, None) or _only_agent(task or self._shell.show(id))
 
     # --- stop ----------------------------------------------------------------------------
 
@@ -256,6 +258,12 @@ class Agents:
         if _is_other(task):
             said = f"{agent.id} is no longer followed and counts as failed. Who started it has to end it."
         return Stopped(True, said, agent.id, _as_agent(receipt).status)
+
+
+def _only_agent(task: Task) -> Task:
+    if task.kind != "agent":
+        raise UnknownTask(f"{task.task_id} is no agent; `outlast agent list` lists them.")
+    return task
 
 
 def _is_other(task: Task) -> bool:

@@ -14,7 +14,7 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.frozen import replaced
 from outlast.lean import json, socket
-from outlast.model import Exited
+from outlast.model import AGENT, BRIDGE, Exited
 from outlast.store import bell, launchfile, output, record, sessionfile, status
 from outlast.store.hold import is_held
 from outlast.store.queue import Queue
@@ -430,13 +430,15 @@ class Supervisor:
             self.post.drop_lock()
             process.rename_self("outlast-ender", f"outlast ender of {self.post.task_id}")
             os.read(go, 1)
-            from outlast.supervise.offspring import end_all, end_pending, ends_with
+            grace = self.post.terms.grace
+            if self.post.around.shell not in (AGENT, BRIDGE):
+                end_trees([lambda: status.guards_of(".")], grace)
+                return
+            from outlast.supervise import offspring  # most tasks are no agents
 
-            if is_agent := ends_with(self.post.task_id):
-                end_pending(self.post.published, "limit")
-            end_trees([lambda: status.guards_of(".")], self.post.terms.grace)
-            if is_agent:
-                end_all(self.post.published, self.post.terms.grace, "limit")
+            offspring.end_pending(self.post.published, "limit")
+            end_trees([lambda: status.guards_of(".")], grace)
+            offspring.end_all(self.post.published, grace, "limit")
 
         try:
             self._ender = process.identity(fork_into(life))

@@ -1,0 +1,41 @@
+"""Agents over MCP: the tool `Task` of the profile mycode."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from typing import Any
+
+from outlast import Shell
+from tests.agent_tasks import settings
+from tests.conftest import eventually as until
+from tests.mcp_server import Holding, ended, play, server_pid, text
+from tests.mcp_server.test_tasks import final, holding
+
+
+def test_an_agent_outlives_the_server_and_is_not_started_twice(place: str) -> None:
+    """A client that holds the call gets its answer from the next server."""
+    settings(place, slow="bash -c 'echo begun; sleep 4; cat'")
+    holds = Holding()
+    seen: dict[str, Any] = {}
+    asked = {"description": "slow", "prompt": "the prompt", "subagent_type": "slow"}
+
+    async def before() -> None:
+        async with holding(place, holds, "--profile", "mycode") as client:
+            await client.call_tool("Task", asked)
+            seen["pid"] = server_pid()
+            os.kill(seen["pid"], signal.SIGKILL)
+
+    async def after() -> None:
+        async with holding(place, holds, "--profile", "mycode") as client:
+            [held] = holds.held
+            said = json.loads(text(final(await ended(client, held.task_id))))
+            assert (said["status"], said["output"]) == ("completed", "begun\nthe prompt")
+            assert said["metadata"] == {"type": "slow", "prompt": "the prompt"}
+
+    play(before())
+    until(lambda: not os.path.exists(f"/proc/{seen['pid']}"), what="the server is gone")
+    play(after())
+    with Shell.open(home=place, operator=True) as shell:
+        assert len(shell.list(kind="agent")) == 1
