@@ -23,7 +23,7 @@ from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
     from concurrent.futures import Future
     from types import TracebackType
     from typing import Any, TypeVar
@@ -325,64 +325,30 @@ class AsyncShell:
         """As `Shell.clean`."""
         return await asyncio.to_thread(self._shell.clean, **what)
 
-    async def notices(self, name: str, *, from_now: bool = False) -> AsyncIterator[Notice]:
+    def notices(self, name: str, *, from_now: bool = False) -> AsyncGenerator[Notice, None]:
         """Notices for a subscriber of that name, as they come, for ever: see `Shell.subscribe`.
 
-        Each is acknowledged when the next one is asked for.
+        Each is acknowledged when the next one is asked for; close it to give back the last one.
         """
-        from outlast.notices.loop import changed
+        from outlast.notices import loop
 
-        subscription = await asyncio.to_thread(self._shell.subscribe, name, from_now=from_now)
-        try:
-            while True:
-                taken = await asyncio.to_thread(subscription.take)
-                for notice in taken:
-                    yield notice
-                    await asyncio.to_thread(subscription.acknowledge, notice)
-                if not taken:
-                    await changed(subscription.listening)
-        finally:
-            await asyncio.shield(asyncio.to_thread(subscription.close))
+        return loop.notices(lambda: self._shell.subscribe(name, from_now=from_now))
 
     async def latest_notices(self, most: int = 100) -> Sequence[Notice]:
         """As `Shell.notices`."""
         return await asyncio.to_thread(self._shell.notices, most)
 
-    async def new_notices(self) -> AsyncIterator[Notice]:
+    def new_notices(self) -> AsyncGenerator[Notice, None]:
         """Notices that come from now on, for ever, whoever else is told of them: nothing is claimed."""
-        from outlast.notices.loop import changed
+        from outlast.notices import loop
 
-        board = self._shell.new_board()
-        watch = board.watch()
-        try:
-            await asyncio.to_thread(board.gather)
-            last = board.outbox.last_notice()
-            while True:
-                watch.arm()
-                watch.found(await asyncio.to_thread(board.gather))
-                new = await asyncio.to_thread(board.behind, last)
-                for notice in new:
-                    last = notice.number
-                    yield notice
-                if not new:
-                    await changed(watch)
-        finally:
-            watch.close()
-            board.close()
+        return loop.new_notices(self._shell.new_board)
 
-    async def events(self, *, after: int | None = 0, follow: bool = False) -> AsyncIterator[Event]:
+    def events(self, *, after: int | None = 0, follow: bool = False) -> AsyncGenerator[Event, None]:
         """As `Shell.events`."""
-        from outlast.notices.loop import changed
+        from outlast.notices import loop
 
-        following = await asyncio.to_thread(self._shell.following, after)
-        try:
-            while (some := await asyncio.to_thread(following.look)) or follow:
-                for event in some:
-                    yield event
-                if not some:
-                    await changed(following.watch)
-        finally:
-            await asyncio.shield(asyncio.to_thread(following.close))
+        return loop.events(lambda: self._shell.following(after), follow)
 
     async def brief(self) -> str:
         """As `Shell.brief`."""

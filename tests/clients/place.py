@@ -17,7 +17,7 @@ from typing import Any
 from outlast import Shell
 from outlast.model import Task
 from tests.clients import alone
-from tests.conftest import end_all
+from tests.conftest import end_all, eventually
 
 ROOT = Path(__file__).parent.parent.parent
 INSTALLED = Path(os.environ.get("OUTLAST_CLIENTS") or ROOT / ".venv-clients")  # by `scripts/setup clients`
@@ -110,8 +110,22 @@ def place() -> Iterator[Place]:
         try:
             yield made
         finally:
-            with Shell.open(home=made.state, operator=True) as shell:
+            with Shell.open(home=made.state, operator=True, early=False) as shell:
                 end_all(shell)
+            # Clients take a moment to leave, and write down a last thing.
+            eventually(lambda: not _still_there(root), what="all that the client has started leaves")
+
+
+def _still_there(root: str) -> list[str]:
+    """The processes that were told to work below that directory."""
+    found = []
+    for one in Path("/proc").glob("[0-9]*"):
+        try:
+            if root.encode() in (one / "environ").read_bytes() and (one / "cmdline").read_bytes():
+                found.append(one.name)
+        except OSError:
+            continue
+    return found
 
 
 def _roomy() -> str | None:

@@ -10,6 +10,9 @@ from contextlib import contextmanager
 
 from tests.clients.place import Place
 
+PATIENCE_S = 30.0
+_UNHEARD_S = 5.0
+
 
 class Terminal:
     """What somebody sees and types."""
@@ -25,13 +28,18 @@ class Terminal:
     def screen(self) -> str:
         return self.tmux("capture-pane", "-p")
 
-    def shows(self, text: str, patience: float = 30.0) -> None:
+    def shows(self, text: str, patience: float = PATIENCE_S) -> None:
         """Wait until it is there."""
+        if not self._comes(text, patience):
+            raise AssertionError(f"the screen does not show {text!r}:\n{self.screen}")
+
+    def _comes(self, text: str, patience: float) -> bool:
         deadline = time.monotonic() + patience
-        while text not in (screen := self.screen):
+        while text not in self.screen:
             if time.monotonic() > deadline:
-                raise AssertionError(f"the screen does not show {text!r}:\n{screen}")
+                return False
             time.sleep(0.1)
+        return True
 
     def type(self, text: str) -> None:
         """A line, and Enter once it is there."""
@@ -40,8 +48,10 @@ class Terminal:
         self.tmux("send-keys", "Enter")
 
     def press(self, key: str, then: str) -> None:
-        """A key, and what is to be seen after it."""
+        """A key, and what is to be seen after it. A program that is busy drawing may not hear the first time."""
         self.tmux("send-keys", key)
+        if not self._comes(then, _UNHEARD_S):
+            self.tmux("send-keys", key)
         self.shows(then)
 
 

@@ -28,6 +28,7 @@ class Hook:
     def __init__(self) -> None:
         self.got: list[tuple[str, dict[str, str], Any]] = []
         self.refuses = 0
+        self.with_status = 503
         hook = self
 
         class Answer(BaseHTTPRequestHandler):
@@ -35,7 +36,12 @@ class Hook:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 hook.got.append((self.path, dict(self.headers), json.loads(body)))
                 refused, hook.refuses = hook.refuses > 0, max(0, hook.refuses - 1)
-                self.send_response(503 if refused else 200)
+                self.send_response(hook.with_status if refused else 200)
+                self.send_header("Location", "/elsewhere")
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                self.send_response(200)  # to whoever follows a redirection
                 self.end_headers()
 
             def log_message(self, format: str, *args: Any) -> None:
@@ -101,9 +107,12 @@ def test_a_web_hook(here: Here, shell: Shell, hook: Hook) -> None:
     assert genuine.returncode == 0, genuine.stderr
 
 
-def test_a_web_hook_that_refuses_is_told_again_with_the_same_number(here: Here, shell: Shell, hook: Hook) -> None:
+@pytest.mark.parametrize("status", [503, 302])
+def test_a_web_hook_that_refuses_is_told_again_with_the_same_number(
+    here: Here, shell: Shell, hook: Hook, status: int
+) -> None:
     ended(shell)
-    hook.refuses = 1
+    hook.refuses, hook.with_status = 1, status
     here("notices", "--to", f"http://{hook.address}/", check=0)
     first, second = (headers["Idempotency-Key"] for _, headers, _ in hook.got)
     assert first == second
@@ -228,7 +237,7 @@ def test_an_async_iterator(home: str) -> None:
         async with AsyncShell.open(home=home) as shell:
             first = await shell.start("true")
             ids, second = [], first
-            async with aclosing(shell.notices("me")) as notices:  # type: ignore[type-var]
+            async with aclosing(shell.notices("me")) as notices:
                 async for notice in notices:
                     ids.append(notice.task_id)
                     if len(ids) == 2:

@@ -72,7 +72,7 @@ def test_for_asyncio(home: str) -> None:
                 task = await shell.run("true")
                 await asyncio.wait({coming}, timeout=0.2)
             seen.append((await coming).type)
-            await following.aclose()  # type: ignore[attr-defined]
+            await following.aclose()
             async for event in shell.events():
                 if event.task_id == task.task_id:
                     seen.append(event.type)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from outlast import Shell
-from outlast.store import outbox
+from outlast.store import gathering, outbox
+from outlast.store.gathering import Seen
 from outlast.store.outbox import EVERYBODY, Found, Happened, Outbox
+from outlast.store.registry import Registry
 from tests.conftest import eventually
 
 FACTS = {"status": "completed"}
@@ -80,3 +82,49 @@ def test_a_session_is_briefed_by_whoever_asks(home: str) -> None:
         assert "Ended since the last brief (1)" in operator.brief()
     with Shell.open(home=home, session="default") as shell:
         assert "Nothing has ended" in shell.brief()
+
+
+def test_fifty_sessions_see_nothing_of_each_other(home: str) -> None:
+    names = [f"session-{n}" for n in range(50)]
+    with Shell.open(home=home, operator=True, early=False) as operator:
+        box = operator.board.outbox
+        facts = {"reason": "exit", "exit_code": 0, "elapsed_ms": 1, "command": "true", "description": "", **FACTS}
+        box.put([Found(f"bash-of-{name}", "ended", 0, name, time.time(), facts) for name in names])
+        box.put([], [Happened(f"bash-of-{name}", "task.ended", name, time.time(), facts) for name in names])
+        told = {notice.session: str(notice) for notice in operator.notices()}
+    assert told.keys() == set(names)
+    for name in names:
+        with Shell.open(home=home, session=name, early=False) as shell, shell.subscribe("model") as subscription:
+            seen = [subscription.text(), shell.brief(), *map(str, shell.notices()), *map(str, shell.events())]
+            assert all(f"bash-of-{name}" in text for text in seen)
+            assert not [text for text in seen for other in names if f"bash-of-{other} " in text and other != name]
+            assert [one for one, text in told.items() if shell.verify(text)] == [name]
+
+
+def test_a_task_that_runs_is_not_read_again_for_each_that_ends(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = [shell.start("sleep 60").task_id for _ in range(3)]
+    looked: list[str] = []
+    look = gathering.look
+
+    def noted(registry: Registry, task_id: str) -> Seen | None:
+        looked.append(task_id)
+        return look(registry, task_id)
+
+    monkeypatch.setattr(gathering, "look", noted)
+    with shell.subscribe("me") as subscription:
+
+        def is_known() -> bool:
+            looked.clear()
+            subscription.take()
+            return not looked
+
+        eventually(is_known)
+        task = shell.start("true")
+        (notice,) = subscription.wait(30)
+        assert notice.task_id == task.task_id
+        assert set(looked) == {task.task_id}
+        shell.kill_all(long)
+        ended = {one.task_id for one in subscription.wait(30)}
+        while len(ended) < 3:
+            ended |= {one.task_id for one in subscription.wait(30)}
+        assert ended == set(long)

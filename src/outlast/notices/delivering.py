@@ -122,10 +122,18 @@ def _run(argv: list[str], env: dict[str, str] | None = None, given: bytes = b"")
 
 
 def _to_web(url: str) -> Deliver:
-    def deliver(notice: Notice) -> None:
-        from urllib.error import HTTPError, URLError
-        from urllib.request import Request, urlopen
+    from urllib.error import HTTPError, URLError
+    from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+    class Stay(HTTPRedirectHandler):
+        """Whoever follows a redirection asks without saying anything, and takes the answer for a yes."""
+
+        def redirect_request(self, *_: object) -> None:
+            return None
+
+    opener = build_opener(Stay)
+
+    def deliver(notice: Notice) -> None:
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "outlast",
@@ -134,7 +142,7 @@ def _to_web(url: str) -> Deliver:
         }
         try:
             request = Request(url, words.as_json(notice).encode(), headers, method="POST")
-            with urlopen(request, timeout=_PATIENCE_S):
+            with opener.open(request, timeout=_PATIENCE_S):
                 pass
         except HTTPError as error:
             raise Undelivered(f"The web hook answered {error.code} {error.reason}.") from None

@@ -1,4 +1,4 @@
-"""Waiting for any task of a state directory in an event loop: no thread is held."""
+"""Notices and events in an event loop: waiting holds no thread, and what takes a moment is done in one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,62 @@ import asyncio
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from outlast.model import Event, Notice
+    from outlast.notices.board import Board
+    from outlast.notices.following import Following
     from outlast.notices.house import HouseWatch
+    from outlast.notices.subscription import Subscription
+
+
+async def notices(opened: Callable[[], Subscription]) -> AsyncGenerator[Notice, None]:
+    """A subscriber's notices as they come. Each is acknowledged when the next one is asked for."""
+    subscription = await asyncio.to_thread(opened)
+    try:
+        while True:
+            taken = await asyncio.to_thread(subscription.take)
+            for notice in taken:
+                yield notice
+                await asyncio.to_thread(subscription.acknowledge, notice)
+            if not taken:
+                await changed(subscription.listening)
+    finally:
+        await asyncio.shield(asyncio.to_thread(subscription.close))
+
+
+async def new_notices(opened: Callable[[], Board]) -> AsyncGenerator[Notice, None]:
+    """Notices that come from now on, whoever else is told of them: nothing is claimed."""
+    board = await asyncio.to_thread(opened)
+    watch = board.watch()
+    try:
+        await asyncio.to_thread(board.gather)
+        last = board.outbox.last_notice()
+        while True:
+            watch.arm()
+            watch.found(await asyncio.to_thread(board.gather))
+            new = await asyncio.to_thread(board.behind, last)
+            for notice in new:
+                last = notice.number
+                yield notice
+            if not new:
+                await changed(watch)
+    finally:
+        watch.close()
+        board.close()
+
+
+async def events(opened: Callable[[], Following], follow: bool) -> AsyncGenerator[Event, None]:
+    """What happened, and with `follow` what happens."""
+    following = await asyncio.to_thread(opened)
+    try:
+        while (some := await asyncio.to_thread(following.look)) or follow:
+            for event in some:
+                yield event
+            if not some:
+                await changed(following.watch)
+    finally:
+        await asyncio.shield(asyncio.to_thread(following.close))
 
 
 async def changed(watch: HouseWatch, patience: float | None = None) -> None:

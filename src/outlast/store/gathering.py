@@ -14,8 +14,9 @@ import time
 from outlast.errors import DamagedTask, OutlastError, UnknownTask
 from outlast.frozen import frozen
 from outlast.model import Ended, Lost, Pending, Running
-from outlast.store import launchfile, sessionfile, view
+from outlast.store import launchfile, record, sessionfile, view
 from outlast.store.outbox import Found, Happened, Outbox
+from outlast.store.status import is_watched
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ QUEUED, STARTED, MOVED, OVER = "task.queued", "task.started", "task.background",
 BACKGROUND, FOREGROUND = 1, 2  # what the index says of an untold task
 AT_ONCE = 500  # tasks that one transaction is about
 LEAVING_S = 1.0  # a command that ended may leave its children so long to end as well
+_COARSE_NS = 50_000_000  # ten times what the clock of a file system may lag behind
 COMMAND_CHARS = 500  # of a command that a notice repeats
 
 
@@ -63,6 +65,7 @@ class Gatherer:
     ) -> None:
         self._registry, self.outbox, self._more = registry, outbox, more
         self._told: set[tuple[str, str]] = set()  # events that we know to be in
+        self._alive: dict[str, tuple[Seen, int]] = {}
         self._looked = False
 
     def gather(self, session: str | None, everything: bool = False) -> Gathered:
@@ -79,12 +82,37 @@ class Gatherer:
             self._gather_some(ids[start : start + AT_ONCE], found)
         return found
 
+    def _unchanged(self, task_id: str) -> Seen | None:
+        """A task that runs, or waits, as when we last looked. A thousand others must not be read for each that ends."""
+        known = self._alive.get(task_id)
+        if known is None:
+            return None
+        seen, changed = known
+        try:
+            same = _changed(seen.directory) == changed and (
+                isinstance(seen.status, Pending) or is_watched(seen.directory)
+            )
+        except OSError:
+            same = False
+        if not same:
+            del self._alive[task_id]
+        return seen if same else None
+
+    def _remember(self, seen: Seen, changed: int) -> None:
+        # The clock of files is coarse: what was changed just now may change again and look the same.
+        if not seen.launch.notify and time.time_ns() - changed > _COARSE_NS:
+            self._alive[seen.task.task_id] = (seen, changed)
+
     def _gather_some(self, ids: list[str], found: Gathered) -> None:
         notices: list[Found] = []
         events: list[Happened] = []
         over: list[str] = []
         for task_id in ids:
-            seen = self._look(task_id)
+            if (same := self._unchanged(task_id)) is not None:
+                found.alive.append(same)
+                continue
+            changed = _changed(self._registry.home.task(task_id))  # before the look: what comes after it is new
+            seen = look(self._registry, task_id)
             if seen is None:
                 continue
             notices += self._notices(seen, found)
@@ -93,15 +121,13 @@ class Gatherer:
                 over.append(task_id)
             elif not seen.task.finished:
                 found.alive.append(seen)
+                self._remember(seen, changed)
         events.sort(key=lambda one: one.at)
         notices.sort(key=lambda one: one.at)
         found.new += self.outbox.put(notices, events)
         # After the transaction: whoever dies in between leaves it to be found again, and it is told once.
         self._registry.index.set_untold(over, 0)
         self._told -= {(task_id, kind) for task_id in over for kind in (QUEUED, STARTED, MOVED, OVER)}
-
-    def _look(self, task_id: str) -> Seen | None:
-        return look(self._registry, task_id)
 
     def _notices(self, seen: Seen, found: Gathered) -> Iterator[Found]:
         if self._more is not None and isinstance(seen.status, (Running, Ended)) and seen.launch.notify:
@@ -127,6 +153,14 @@ class Gatherer:
         new = [one for one in happened(seen) if (seen.task.task_id, one.type) not in self._told]
         self._told |= {(seen.task.task_id, one.type) for one in new}
         return new
+
+
+def _changed(directory: str) -> int:
+    """When a task's record was last written; 0 if there is none."""
+    try:
+        return os.stat(os.path.join(directory, record.NAME)).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def look(registry: Registry, task_id: str) -> Seen | None:

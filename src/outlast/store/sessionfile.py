@@ -91,6 +91,7 @@ class Sessions:
         It is the state with this mark or none: the command was judged in it.
         """
         source, target = self._of(name, SNAPSHOT), os.path.join(staged, BEFORE)
+        _await_settled(self._of(name))
         try:
             os.link(source, target)
         except OSError:  # another file system, or one without links

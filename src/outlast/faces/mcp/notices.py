@@ -35,6 +35,6 @@ async def read(desk: Desk) -> wire.ReadResourceResult:
 async def tell(desk: Desk, told: Callable[[], Awaitable[None]]) -> None:
     """Tell of each new notice. Of none twice while this server lives; another one begins with what is new then."""
     with suppress(OutlastError):
-        async with aclosing(desk.shell.new_notices()) as coming:  # type: ignore[type-var]
+        async with aclosing(desk.shell.new_notices()) as coming:
             async for _ in coming:
                 await told()
