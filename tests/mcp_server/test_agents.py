@@ -22,13 +22,13 @@ def test_an_agent_outlives_the_server_and_is_not_started_twice(place: str) -> No
     asked = {"description": "slow", "prompt": "the prompt", "subagent_type": "slow"}
 
     async def before() -> None:
-        async with holding(place, holds, "--profile", "mycode") as client:
+        async with holding(place, holds, "--profile", "mycode", apart=True) as client:
             await client.call_tool("Task", asked)
             seen["pid"] = server_pid()
             os.kill(seen["pid"], signal.SIGKILL)
 
     async def after() -> None:
-        async with holding(place, holds, "--profile", "mycode") as client:
+        async with holding(place, holds, "--profile", "mycode", apart=True) as client:
             [held] = holds.held
             said = json.loads(text(final(await ended(client, held.task_id))))
             assert (said["status"], said["output"]) == ("completed", "begun\nthe prompt")
