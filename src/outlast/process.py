@@ -128,7 +128,7 @@ class Table:
     def marked(self, variable: bytes) -> set[int]:
         """The processes that were started with this variable, as NAME=VALUE; those that we may look at."""
         if self._variables is None:
-            self._variables = {pid: _environment(pid) for pid in self.by_pid}
+            self._variables = {pid: environment(pid) for pid in self.by_pid}
         return {pid for pid, variables in self._variables.items() if variable in variables}
 
     def holds(self, who: Identity) -> bool:
@@ -136,7 +136,8 @@ class Table:
         return stat is not None and stat.tick == who.tick
 
 
-def _environment(pid: int) -> frozenset[bytes]:
+def environment(pid: int) -> frozenset[bytes]:
+    """The variables that a process began with."""
     try:
         with open(f"/proc/{pid}/environ", "rb", 0) as file:
             return frozenset(file.read().split(b"\0"))

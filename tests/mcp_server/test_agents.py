@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
+from pathlib import Path
 from typing import Any
 
 from outlast import Shell
@@ -39,3 +41,27 @@ def test_an_agent_outlives_the_server_and_is_not_started_twice(place: str) -> No
     play(after())
     with Shell.open(home=place, operator=True) as shell:
         assert len(shell.list(kind="agent")) == 1
+
+
+def test_what_an_agent_starts_over_mcp_is_ended_with_it(place: str, tmp_path: Path) -> None:
+    """Also if it starts the server without its own variables, as some do."""
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    call = {"name": "bash", "arguments": {"command": "sleep 306", "background": True}}
+    (tmp_path / "said").write_text(
+        "".join(
+            json.dumps({"jsonrpc": "2.0", **one}) + "\n"
+            for one in (
+                {"id": 1, "method": "initialize", "params": hello},
+                {"method": "notifications/initialized"},
+                {"id": 2, "method": "tools/call", "params": call},
+            )
+        )
+    )
+    server = f"env -u OUTLAST_TASK_ID {sys.executable} -m outlast mcp --session default --yolo"
+    settings(place, user=f"bash -c '(cat {tmp_path}/said; sleep 300) | {server}'")
+    with Shell.open(home=place) as shell:
+        task = shell.agent.start("user", "go")
+        [own] = until(lambda: shell.list(kind="bash"), what="the agent has started something")
+        assert own.parent == task.task_id
+        shell.kill(task.task_id)
+        assert shell.wait(own.task_id, timeout=30).ended_by == f"ended with {task.task_id}, which started it"

@@ -15,8 +15,10 @@ def serve(options: Options) -> int:
     """Serve until the client closes our input. Tasks go on."""
     from mcp.server.stdio import stdio_server
 
+    from outlast.faces.mcp.inside import remember
     from outlast.faces.mcp.server import build
 
+    remember()
     if sys.stdin.isatty():
         print("outlast: an MCP client is awaited on standard input; Ctrl-C ends this.", file=sys.stderr, flush=True)
 
