@@ -101,15 +101,7 @@ def prepare(
         inherited = {**variables.open, **variables.passed, **variables.asked}
         cwd, env = _directory(request.cwd), environment(inherited, request.env, request.session)
     else:
-        here = _directory(request.cwd) if request.cwd else ""
-        found = place.sessions.snapshot(
-            place.name, lambda: first_snapshot(_untraced(variables.open), request.session, here)
-        )
-        mark = found.mark
-        cwd = here or _nearest(found.directory, environ)
-        given = {**_traced(environ), **_not_in(found, variables.passed), **variables.asked, **request.env}
-        env = _overlay(found, request, given) if is_bash(shell) else _exported(found, request, given)
-        held = frozenset(_not_in(found, dict.fromkeys(held, "")))
+        mark, cwd, env, held = _in_session(place, request, shell, environ, variables)
     sandbox, cwd = _sandbox(request, cwd, home, environ) if request.sandbox else (None, cwd)
     _check_stdin(request, cwd)
     kept = place if place and is_bash(shell) else None
@@ -149,6 +141,20 @@ def prepare(
         agent=request.agent,
         parent=within.task(environ),
     )
+
+
+def _in_session(
+    place: Place, request: Request, shell: str, environ: Mapping[str, str], variables: Apart
+) -> tuple[str, str, dict[str, str], frozenset[str]]:
+    """What a command of a session begins with: which snapshot, where, with which variables, without which."""
+    here = _directory(request.cwd) if request.cwd else ""
+    found = place.sessions.snapshot(
+        place.name, lambda: first_snapshot(_untraced(variables.open), request.session, here)
+    )
+    given = {**_traced(environ), **_not_in(found, variables.passed), **variables.asked, **request.env}
+    env = _overlay(found, request, given) if is_bash(shell) else _exported(found, request, given)
+    held = frozenset(_not_in(found, dict.fromkeys(variables.held, "")))
+    return found.mark, here or _nearest(found.directory, environ), env, held
 
 
 def _traced(environ: Mapping[str, str]) -> dict[str, str]:
