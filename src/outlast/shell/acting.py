@@ -90,7 +90,10 @@ class Acting(Waiting):
     @telling
     def session_state(self, name: str | None = None) -> SessionState:
         """What a session (by default this one) remembers; secrets are masked."""
-        return showing.session(keeping.show(self.sessions, self._reached(name), self._scope), self.mask)
+        reached = self._reached(name)
+        found = keeping.show(self.sessions, reached, self._scope)
+        self._showing.learn_state(reached, self.sessions.read(reached))  # with what its last command has set
+        return showing.session(found, self.mask)
 
     @telling
     def reset_session(self, name: str | None = None) -> None:
