@@ -417,9 +417,8 @@ def test_it_outlives_either_guard(shell, box, who):
 def test_one_after_the_other_is_prepared_in_advance(shell, box):
     pids = [shell.run("echo $OUTLAST_TASK_ID", sandbox=box) for _ in range(4)]
     assert [one.output.strip() for one in pids] == [one.task_id for one in pids]
-    warm = shell.executor._warm
-    assert warm is not None
-    assert warm.around.sandbox is not None
+    (prepared,) = shell.executor._warm._prepared
+    assert prepared.around.sandbox is not None
     plain = shell.run("echo x > $HOME/.outlast-test && rm $HOME/.outlast-test")
     assert (plain.exit_code, plain.sandbox) == (0, None)  # never one that was prepared for another
 

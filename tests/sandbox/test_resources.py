@@ -96,7 +96,7 @@ def test_a_prepared_one_that_nobody_wanted_leaves_no_group(home, grouped):
     with Shell.open(home=home) as shell:
         for _ in range(3):
             shell.run("true", memory=100 * MB)
-        assert shell.executor._warm is not None
+        assert shell.executor._warm._prepared
     eventually(lambda: not groups_left())
 
 

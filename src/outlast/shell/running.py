@@ -293,6 +293,8 @@ class Running(Acting):
         before = self._asked
         if not launch.keeps or launch.background or before is None or _how_asked(*before) != _how_asked(grant, launch):
             return ""
+        if launch.sandbox or launch.groups or launch.stdin.text is not None:
+            return ""  # what such a one begins with is not only what its session has
         return HERE if grant.request.cwd else FOLLOW
 
     def _all_found(self, ids: Sequence[str]) -> Sequence[str]:

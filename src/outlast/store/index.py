@@ -12,6 +12,7 @@ import sqlite3
 import threading
 
 from outlast.frozen import frozen
+from outlast.store.database import AtOnce, version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ class Index:
     def _open(self, name: str) -> sqlite3.Connection:
         db = sqlite3.connect(name, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
-            if not _is_up_to_date(db):
+            if version(db) != _VERSION:
                 db.execute("PRAGMA journal_mode = WAL")
                 self._begin_anew(db)
             db.execute("PRAGMA synchronous = OFF")  # a crash of the machine costs the index, which can be rebuilt
@@ -180,18 +181,12 @@ class Index:
 
     def _begin_anew(self, db: sqlite3.Connection) -> None:
         """With what is on disk: all of it or not at all, and only once, whoever else is about to."""
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            if not _is_up_to_date(db):
+        with AtOnce(db):
+            if version(db) != _VERSION:
                 for statement in _SCHEMA:
                     db.execute(statement)
                 db.executemany(_ENTER, self._on_disk())
                 db.execute(f"PRAGMA user_version = {_VERSION}")
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
 
     def close(self) -> None:
         with self._one_at_a_time:
@@ -207,19 +202,12 @@ class Index:
     def _reserve(self, new: New, share: Callable[[int], int], beside: int) -> int:
         if self.makeshift:
             raise sqlite3.OperationalError(self.makeshift)  # nobody else would learn of it
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            taken = self._db.execute(_KEPT_BYTES).fetchone()[0]
-            may_keep = share(int(taken))
+        with AtOnce(self._db) as db:
+            may_keep = share(int(db.execute(_KEPT_BYTES).fetchone()[0]))
             if may_keep:
                 # Refused if the id is taken: the row of another task must not be touched.
                 row = (new.id, new.session, new.created, may_keep + beside, new.untold)
-                self._db.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, NULL, NULL, ?)", row)
-            self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
+                db.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, NULL, NULL, ?)", row)
         return may_keep
 
     def finished_bytes(self) -> int:
@@ -324,10 +312,6 @@ class Index:
         self._note("DELETE FROM lines WHERE id = ?", (task_id,))  # also of files that rolled away
         rows = [(task_id, file, size, lines) for file, (size, lines) in counts.items()]
         self._note("INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?)", *rows)
-
-
-def _is_up_to_date(db: sqlite3.Connection) -> bool:
-    return bool(db.execute("PRAGMA user_version").fetchone()[0] == _VERSION)
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:

@@ -19,6 +19,7 @@ import time
 from outlast.errors import StateRefused
 from outlast.frozen import frozen
 from outlast.lean import json
+from outlast.store.database import AtOnce, version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Outbox:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
-            if _version(db) != VERSION:
+            if version(db) != VERSION:
                 db.execute("PRAGMA journal_mode = WAL")
                 self._begin(db)
             # Safe against the death of any process. A crash of the machine may take the last moments along: what
@@ -125,20 +126,14 @@ class Outbox:
         return db
 
     def _begin(self, db: sqlite3.Connection) -> None:
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            found = _version(db)
+        with AtOnce(db):
+            found = version(db)
             if found > VERSION:
                 raise StateRefused(f"{self.directory} was made by a newer version of Outlast; update Outlast.")
             if found == 0:
                 for statement in _SCHEMA:
                     db.execute(statement)
                 db.execute(f"PRAGMA user_version = {VERSION}")
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
 
     def close(self) -> None:
         with self._one_at_a_time:
@@ -146,16 +141,8 @@ class Outbox:
 
     def at_once(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Do it in one transaction, alone."""
-        with self._one_at_a_time:
-            self._db.execute("BEGIN IMMEDIATE")
-            try:
-                done = act(self._db)
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
-            return done
+        with self._one_at_a_time, AtOnce(self._db) as db:
+            return act(db)
 
     def found(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with self._one_at_a_time:
@@ -284,7 +271,3 @@ def _put_notices(db: sqlite3.Connection, notices: Iterable[Found]) -> int:
 def _stored(row: tuple[Any, ...]) -> Stored:
     number, task, kind, session, at, facts, *times = row
     return Stored(number, task, kind, session, at, json.loads(facts), *times)
-
-
-def _version(db: sqlite3.Connection) -> int:
-    return int(db.execute("PRAGMA user_version").fetchone()[0])

@@ -470,10 +470,7 @@ class Supervisor:
 
     def _may_go_on(self) -> bool:
         """Whether what comes next can be foreseen: a place to be in, and the variables that no snapshot holds."""
-        around = self.post.around
-        if around.sandbox or around.groups or around.stdin.text is not None:
-            return False
-        if not around.state:
+        if not self.post.around.state:
             return True
         return self._found is not None and (self._again == request.HERE or os.access(self._found.directory, os.X_OK))
 
