@@ -63,6 +63,9 @@ class Ours(Peer):
     def foreground(self, command: str) -> None:
         self.opened.run(command)
 
+    def flood(self, command: str) -> None:
+        self.wait(self.start(command))  # as with the others: what of it is then shown is another matter
+
     def start(self, command: str) -> str:
         return self.opened.start(command).task_id
 

@@ -111,6 +111,8 @@ def _piece(task: Task, source: Source, stream: str, selection: Selection, budget
     cleaner, kept, veil = Cleaner(), HeadTail(budget, marks), mask.stream()
     sieve = Sieve(selection.filter, selection.exclude, selection.ignore_case)
     picker = LineRange(selection.lines)
+    if task.closed:
+        source.close()
     # Fixed now: a task that prints faster than we read must not keep us for ever.
     end = source.end()
     start = source.tail(selection.tail, end) if selection.tail is not None else (selection.cursor or START).at(stream)

@@ -142,9 +142,25 @@ class Source:
 
     def __init__(self, directory: str, stream: str, bound: Bound) -> None:
         self._directory, self._stream, self._bound = directory, stream, bound
+        self._closed = False
+        self._known: tuple[int, list[Extent]] | None = None
+
+    def close(self) -> None:
+        """No more will be printed: what there is need not be looked for again."""
+        self._closed = True
 
     def extents(self) -> list[Extent]:
-        return self._extents(self._dropped_up_to())
+        return self._kept()[1]
+
+    def _kept(self) -> tuple[int, list[Extent]]:
+        """Up to where bytes were dropped, and what is kept."""
+        if self._known is not None:
+            return self._known
+        dropped_up_to = self._dropped_up_to()
+        found = (dropped_up_to, self._extents(dropped_up_to))
+        if self._closed:
+            self._known = found
+        return found
 
     def _extents(self, dropped_up_to: int) -> list[Extent]:
         if not dropped_up_to:
@@ -160,8 +176,7 @@ class Source:
 
     def end(self) -> int:
         """Where the stream stands now."""
-        dropped_up_to = self._dropped_up_to()
-        kept = self._extents(dropped_up_to)
+        dropped_up_to, kept = self._kept()
         return max(kept[-1].end if kept else 0, dropped_up_to)
 
     def changed_at(self) -> float | None:
@@ -191,6 +206,7 @@ class Source:
             try:
                 fd = os.open(extent.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             except FileNotFoundError:
+                self._known = None
                 continue  # rolled away between the look and the open: look again
             try:
                 data = os.pread(fd, min(most, extent.end - start), start - extent.start)
