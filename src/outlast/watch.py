@@ -61,7 +61,7 @@ class Watch:
     def arm_for_end(self) -> bool:
         """As `arm`, but what the command prints does not wake us. False: it is sure that it has not ended."""
         self._bell.close()
-        if self._line >= 0 and not _is_ready(self._line):
+        if self._line >= 0 and not is_ready(self._line):
             self._close_processes()
             return False
         self._told(lambda: self._watch_processes("command", "supervisor", "keeper"))
@@ -80,7 +80,7 @@ class Watch:
         for name in names:
             who = getattr(guards, name)
             fd = process.open_pidfd(who) if who else None
-            if fd is not None and _is_ready(fd):
+            if fd is not None and is_ready(fd):
                 os.close(fd)  # it ended; nothing more will come of it
                 fd = None
             if name == "command":
@@ -94,7 +94,7 @@ class Watch:
         watched, unseen = queue.whom_to_watch(os.path.basename(directory))
         for who in watched:
             fd = process.open_pidfd(who)
-            if fd is None or _is_ready(fd):
+            if fd is None or is_ready(fd):
                 unseen = True  # it ended since we looked: another may have what it held
             self._processes += (fd,) if fd is not None else ()
         self.look_again_s = _LOOK_AGAIN_S if unseen else None
@@ -133,7 +133,8 @@ class Watch:
             self._line = -1
 
 
-def _is_ready(fd: int) -> bool:
+def is_ready(fd: int) -> bool:
+    """Whether there is something to read, or an end to see."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     return bool(poll.poll(0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import select
-import time
 
 from outlast import process, tree
 from outlast.errors import AlreadyEnded, InputRefused, OutlastError
@@ -13,7 +12,7 @@ from outlast.executors.starting import Starting
 from outlast.frozen import fields
 from outlast.lean import signal
 from outlast.model import Ended, Exited, Pending, Receipt, Running
-from outlast.store import launchfile, output, record, sessionfile, status
+from outlast.store import launchfile, output, sessionfile, status
 from outlast.store.hold import Hold
 from outlast.watch import Deadline, Watch, until
 
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 INPUT_PATIENCE_S = 2.0  # how long a command may take to start reading what it was sent
 RECORD_PATIENCE_S = 5.0  # between the death of a tree and the record of it; milliseconds, unless the disk is stuck
 _TREES_AT_ONCE = 100  # each process of a tree takes a descriptor while it is being ended
-_BEGINS_S = 0.005  # about what it takes to begin a task that is no longer to be held back
 
 
 class LocalExecutor(Starting):
@@ -216,7 +214,9 @@ class LocalExecutor(Starting):
         return receipts
 
     def _end(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
-        unrun = [self._directory(one) for one in task_ids if not self._runs_or_ran(one, by, rule)]
+        from outlast.supervise.ending import has_begun
+
+        unrun = [one for one in map(self._directory, task_ids) if not has_begun(one, by, rule)]
         if unrun:
             self.advance()  # what was to follow them need not wait
         receipts = {one: self._unrun(one) for one in map(os.path.basename, unrun)}
@@ -224,15 +224,6 @@ class LocalExecutor(Starting):
         end = self._end_with_agents if any(one.startswith("agent-") for one in begun) else self._end_running
         receipts.update(zip(begun, end(begun, grace, by, rule), strict=True))
         return [receipts[one] for one in task_ids]
-
-    def _runs_or_ran(self, task_id: str, by: str, rule: str) -> bool:
-        """Whether there is something to end; what is pending is ended at once, unrun."""
-        directory = self._directory(task_id)
-        while status.is_pending(directory):
-            if self._queue.end_pending(directory, by, rule):
-                return False
-            select.select([], [], [], _BEGINS_S)
-        return "guards" in record.read(directory)
 
     def _unrun(self, task_id: str) -> Receipt:
         return Receipt(**fields(self.status(task_id)), ended=(), survivors=())
@@ -251,25 +242,16 @@ class LocalExecutor(Starting):
         ]
 
     def _end_running(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
-        from outlast.supervise.ending import end_trees
+        from outlast.supervise.ending import announce, end_trees
 
         directories = [self._directory(task_id) for task_id in task_ids]
-        for task_id, directory in zip(task_ids, directories, strict=True):
-            if not self.has_ended(task_id):
-                status.write_ending(by, rule, time.time(), directory)
-            self._wake_guards(directory)
+        for directory in directories:
+            announce(directory, by, rule)
         looks = [lambda directory=directory: status.guards_of(directory) for directory in directories]
         ended = end_trees(looks, grace)
         return [
             self._receipt(task_id, gone, left, grace) for task_id, (gone, left) in zip(task_ids, ended, strict=True)
         ]
-
-    def _wake_guards(self, directory: str) -> None:
-        # A guard that somebody stopped would neither record the end nor leave.
-        guards = status.guards_of(directory)
-        for guard in (guards.supervisor, guards.keeper):
-            if guard:
-                process.send(guard, signal.SIGCONT)
 
     def _receipt(self, task_id: str, ended: tuple[int, ...], survivors: tuple[int, ...], grace: float) -> Receipt:
         if not survivors:

@@ -13,6 +13,7 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.store import bell, status
 from outlast.store.bell import Listener
+from outlast.watch import is_ready
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class HouseWatch:
 
     def _watch_keeper(self, task_id: str, seen: Seen) -> None:
         fd = self._keepers.get(task_id)
-        if fd is not None and not _is_ready(fd):
+        if fd is not None and not is_ready(fd):
             return
         if fd is not None:
             os.close(self._keepers.pop(task_id))
@@ -73,7 +74,7 @@ class HouseWatch:
         except (OSError, OutlastError, KeyError, TypeError, ValueError):
             return
         new = process.open_pidfd(keeper) if keeper else None
-        if new is not None and _is_ready(new):
+        if new is not None and is_ready(new):
             os.close(new)
             new = None
         if new is None:
@@ -110,9 +111,3 @@ class HouseWatch:
         for listener in self._bells.values():
             listener.close()
         self._bells.clear()
-
-
-def _is_ready(fd: int) -> bool:
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))

@@ -15,8 +15,9 @@ import time
 
 from outlast import process, tree
 from outlast.lean import signal
-from outlast.model import Identity
-from outlast.store import status
+from outlast.model import Identity, Running
+from outlast.store import record, status
+from outlast.store.queue import Queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,9 +27,30 @@ if TYPE_CHECKING:
 
 KILL_WAIT_S = 5.0  # what survives KILL this long hangs in the kernel (a dead NFS mount) and will not go now
 _WRAPPER = "bwrap"
+_BEGINS_S = 0.005  # about what it takes to begin a task that is no longer to be held back
 _FREEZE_ROUNDS = 50
 _LOOK_AGAIN_S = 0.25  # while it is ending: look for new processes this often
 _PAUSE_S = 0.001  # something ended while we looked; its guard is about to reap it
+
+
+def has_begun(directory: str, by: str, rule: str) -> bool:
+    """Whether a task has, or had, processes to end; one that is pending is ended at once, unrun."""
+    queue = Queue(os.path.dirname(os.path.dirname(directory)))
+    while status.is_pending(directory):
+        if queue.end_pending(directory, by, rule):
+            return False
+        select.select([], [], [], _BEGINS_S)
+    return "guards" in record.read(directory)
+
+
+def announce(directory: str, by: str, rule: str) -> None:
+    """Record who ends a task that runs, and wake its guards: one that somebody stopped would not record the end."""
+    if isinstance(status.status_of(directory)[0], Running):
+        status.write_ending(by, rule, time.time(), directory)
+    guards = status.guards_of(directory)
+    for guard in (guards.supervisor, guards.keeper):
+        if guard:
+            process.send(guard, signal.SIGCONT)
 
 
 class _Tree:

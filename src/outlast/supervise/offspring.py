@@ -10,13 +10,10 @@ import os
 import select
 import time
 
-from outlast import process
 from outlast.errors import OutlastError
 from outlast.frozen import replaced
-from outlast.lean import signal
-from outlast.store import offspring, record, status
-from outlast.store.queue import Queue
-from outlast.supervise.ending import end_trees
+from outlast.store import offspring, status
+from outlast.supervise.ending import announce, end_trees, has_begun
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +46,7 @@ def end_pending(directory: str, by: str) -> None:
     """End unrun what an agent started that has not begun: it must not begin because the agent makes room."""
     for one in _descendants(directory, set()):
         try:
-            _runs(one, by, _rule(directory))
+            has_begun(one, by, _rule(directory))
         except _GONE:
             continue
 
@@ -69,9 +66,9 @@ def end_all(directory: str, grace: float, by: str) -> tuple[list[int], list[int]
         if not alive:
             break
         tried.update(alive)
-        running = [one for one in alive if _runs(one, by, rule)]
+        running = [one for one in alive if has_begun(one, by, rule)]
         for one in running:
-            _mark(one, by, rule)
+            announce(one, by, rule)
         looks = [lambda one=one: status.guards_of(one) for one in running]
         for gone, left in end_trees(looks, grace):
             ended += gone
@@ -105,23 +102,3 @@ def _descendants(directory: str, seen: set[str]) -> Iterable[str]:
 def _is_staged(tasks: str, one: str) -> bool:
     staging = os.path.join(os.path.dirname(tasks), "staging")
     return any(name.startswith(os.path.basename(one)) for name in os.listdir(staging))
-
-
-def _runs(directory: str, by: str, rule: str) -> bool:
-    """Whether there are processes to end; what is pending is ended unrun."""
-    queue = Queue(os.path.dirname(os.path.dirname(directory)))
-    while status.is_pending(directory):
-        if queue.end_pending(directory, by, rule):
-            return False
-        select.select([], [], [], _LOOK_AGAIN_S)
-    return "guards" in record.read(directory)
-
-
-def _mark(directory: str, by: str, rule: str) -> None:
-    """Say who ends it, and wake its guards: one that somebody stopped would not record the end."""
-    if "outcome" not in record.read(directory):
-        status.write_ending(by, rule, time.time(), directory)
-    guards = status.guards_of(directory)
-    for guard in (guards.supervisor, guards.keeper):
-        if guard:
-            process.send(guard, signal.SIGCONT)
