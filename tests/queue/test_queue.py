@@ -151,7 +151,8 @@ def test_everything_that_is_launched_is_the_askers_own(home: str, gate: Gate, tm
         assert (Path(home) / "tasks" / task_id / "environ").exists()
         gate.open()
         assert shell.wait(task_id, timeout=30).exit_code == 0
-        assert shell.read(task_id).output == f"{tmp_path} 0027 3 yes 123 456\n"
+        nice = os.getpriority(os.PRIO_PROCESS, 0) + 3
+        assert shell.read(task_id).output == f"{tmp_path} 0027 {nice} yes 123 456\n"
         assert not (Path(home) / "tasks" / task_id / "environ").exists()
         assert resource.getrlimit(resource.RLIMIT_NOFILE) != (123, 456)
 
