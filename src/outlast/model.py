@@ -266,6 +266,7 @@ class Ended:
     pipe_status: tuple[int, ...] | None
     cpu: float | None
     unheard: bool = True  # whoever waited for it in the foreground was gone when it ended, or nobody had waited
+    alone: bool = False  # nothing that it started ran any more when it ended; otherwise that has to be looked for
     without_memory: int = 0  # so many of its processes the kernel ended, because there was no more for all of them
 
 

@@ -8,6 +8,7 @@ from _socket import (
     CMSG_LEN,
     MSG_CMSG_CLOEXEC,
     MSG_DONTWAIT,
+    MSG_PEEK,
     SCM_RIGHTS,
     SHUT_WR,
     SOCK_SEQPACKET,
@@ -20,7 +21,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ("AF_UNIX", "MSG_DONTWAIT", "SHUT_WR", "SOCK_SEQPACKET", "recv_fds", "send_fds", "socket", "socketpair")
+__all__ = (
+    "AF_UNIX",
+    "MSG_DONTWAIT",
+    "MSG_PEEK",
+    "SHUT_WR",
+    "SOCK_SEQPACKET",
+    "recv_fds",
+    "send_fds",
+    "socket",
+    "socketpair",
+)
 
 _FD = struct.calcsize("i")
 

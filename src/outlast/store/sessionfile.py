@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SNAPSHOT = "snapshot"
 BEGINNING = "beginning"
 DAMAGED = "snapshot.damaged-"
-BEFORE, START, AFTER, MOVED, TOLD = "before", "start", "state", "moved", "told"  # files of a task
+BEFORE, START, AFTER, MOVED, TOLD, GO = "before", "start", "state", "moved", "told", "go"  # files of a task
 _LOCK = "lock"
 _PRIVATE = ".shell-"
 _STALE_S = 3600.0  # what is this old is nobody's work in progress
@@ -249,7 +249,7 @@ def need_not_dump() -> None:
 
 def tidy() -> None:
     """In a task's directory: its session has what it needs."""
-    for name in (BEFORE, START, AFTER, TOLD):
+    for name in (BEFORE, START, AFTER, TOLD, GO):
         try:
             os.unlink(name)
         except OSError:

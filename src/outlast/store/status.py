@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import time
 
 from outlast.errors import DamagedTask, OutlastError, SystemRefused, UnknownTask
 from outlast.lean import json
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 LOCK = "lock"
 QUEUED = "queued"
+STAGING = "staging"
+_LAUNCH = "launch.json"
 STDIN = "stdin"
 END_OF_INPUT = "stdin.eof"
 
@@ -124,6 +127,7 @@ def _ended(since: float, found: dict[str, Any], fallback: float = 0.0) -> Ended:
         cpu=found["code"].get("cpu"),
         without_memory=outcome.get("oom", 0),
         unheard=bool(outcome.get("unheard", "ended" not in outcome)),
+        alone=bool(outcome.get("alone")),
     )
 
 
@@ -190,6 +194,8 @@ def watches_another(stat: Stat, task_id: str) -> bool:
     try:
         directory = os.readlink(f"/proc/{stat.pid}/cwd")
         guards = guards_of(directory)
+        if os.path.basename(os.path.dirname(directory)) == STAGING:
+            return False  # of no task: it goes when who prepared it goes
     except KeyError:
         # One that is about to begin a pending task: the supervisor of another may have forked it.
         return os.path.basename(directory) != task_id and os.path.exists(os.path.join(directory, QUEUED))
@@ -211,13 +217,18 @@ def _guards(directory: str, found: dict[str, Any]) -> Guards:
     supervisor, command = who("supervisor"), who("command")
     if supervisor is None or command is None:
         raise ValueError("the record does not say who watches")
+    started, monotonic = slot["started"], slot["monotonic"]
+    if not started:
+        # A warm one that its caller let go a moment ago, and its supervisor has not written down when.
+        started = os.stat(os.path.join(directory, _LAUNCH)).st_mtime
+        monotonic = time.monotonic() - (time.time() - started)
     return Guards(
         task_id=os.path.basename(os.path.abspath(directory)),
         supervisor=supervisor,
         keeper=who("keeper"),
         ender=who("ender"),
         command=command,
-        started=slot["started"],
-        monotonic=slot["monotonic"],
+        started=started,
+        monotonic=monotonic,
         recoveries=slot["recoveries"],
     )

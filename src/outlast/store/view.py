@@ -31,7 +31,7 @@ def view(directory: str, launch: Launch, table: Callable[[], Table]) -> Task:
     """What the files say about a task now."""
     status, guards, closed = status_of(directory)
     # Of a lost task nobody looks after what is left, so it has to be found.
-    left = isinstance(status, Lost) or (isinstance(status, Ended) and not closed)
+    left = isinstance(status, Lost) or (isinstance(status, Ended) and not closed and not status.alone)
     children = _children(launch, guards, status, table) if left and guards else ()
     waits_for = _unmet(directory, launch) if isinstance(status, Pending) else ()
     return _seen(directory, launch, status, guards, {"children": children, "closed": closed, "waits_for": waits_for})

@@ -16,10 +16,10 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.lean import json, signal, socket
 from outlast.model import Stdin, surroundings, terms
-from outlast.store import bell, launchfile, output, record, staging, status
+from outlast.store import bell, launchfile, output, record, sessionfile, staging, status
 from outlast.store.home import Home
 from outlast.store.queue import Queue
-from outlast.supervise import EXISTS, confine, request
+from outlast.supervise import EXISTS, READY, confine, request
 from outlast.supervise.forks import fork_afresh, fork_into
 from outlast.supervise.keeper import REFUSED, Keeper
 from outlast.supervise.pair import Pair
@@ -77,15 +77,18 @@ def _begun(
             staged, published = staging.stage(Home(staged), request.WARM_KIND, around)
             _answer(caller, [staged, published, around.snapshot, around.cwd])
         os.chdir(staged)
-        supervisor = _prepare(published, around, given, pair or _Alone(caller, warm))
+        supervisor = _prepare(published, around, given, pair or _Alone(caller, warm), warm)
+        if supervisor.post.staged:
+            supervisor.sign_on()  # in advance: from here on the caller may publish it too
+            _say(caller, READY)
         if not select.select([caller], [], [], REST_S)[0]:
             supervisor.rehearse()
-        wanted = request.await_begin(caller) if select.select([caller], [], [], _WARM_S)[0] else None
+        wanted = _wanted(caller, supervisor.post)
         if wanted is None:
             confine.clear_away(supervisor.post.around, supervisor.post.task_id)
             _abandon(pending)
-        supervisor.take_up(*wanted)
-        supervisor.begin(None if pending else staged, caller)
+        supervisor.take_up(wanted)
+        ours = supervisor.begin(None if pending else staged, caller)
     except (OSError, OutlastError, MemoryError) as error:
         if pending:
             _give_up(published, error)
@@ -93,9 +96,17 @@ def _begun(
             staging.remove(staged)
         _answer(caller, {"error": _why(error)})
         os._exit(1)
-    _answer(caller, {"pid": supervisor.post.command.pid, "started": supervisor.post.started})
+    if ours:
+        _answer(caller, {"pid": supervisor.post.command.pid, "started": supervisor.post.started})
     bell.ring_house()
     return supervisor
+
+
+def _wanted(caller: socket.socket, post: Post) -> request.Word | None:
+    """The word to begin; None if nobody wants it."""
+    if not select.select([caller], [], [], _WARM_S)[0] and post.never_was():
+        return None
+    return request.await_begin(caller)
 
 
 def _abandon(pending: bool) -> NoReturn:
@@ -116,8 +127,12 @@ def _why(error: OSError | OutlastError | MemoryError) -> str:
 
 
 def _answer(caller: socket.socket, value: object) -> None:
+    _say(caller, json.dumps(value).encode())
+
+
+def _say(caller: socket.socket, word: bytes) -> None:
     try:
-        caller.sendall(json.dumps(value).encode())
+        caller.sendall(word)
     except OSError:
         pass  # the caller is gone; the task is not
 
@@ -155,13 +170,17 @@ class _Alone:
         return Pair(hand, keeper)
 
 
-def _prepare(published: str, around: Surroundings, given: dict[str, int], guards: Pair | _Alone) -> Supervisor:
+def _prepare(
+    published: str, around: Surroundings, given: dict[str, int], guards: Pair | _Alone, warm: bool
+) -> Supervisor:
     """In a staged directory: all that a task needs but its command."""
     if around.sandbox:
         around = confine.furnished(around, os.path.basename(published))
     post = Post(published, around, _open_pipes(around), _open_stdin(around, given.get(request.TEXT, -1)))
     post.take_lock(given.get(request.LOCK, -1))
-    ready, post.go = os.pipe()
+    if warm and around.state and not around.sandbox:
+        post.staged = os.getcwd()
+    ready, post.go = _named_pipe(sessionfile.GO) if post.staged else os.pipe()
     # Early: while the keeper starts the shell, we do the rest.
     pair = guards.with_a_keeper(post, ready)
     os.close(ready)
@@ -231,12 +250,17 @@ def _open_stdin(around: Surroundings, text: int) -> HeldStdin:
         return HeldStdin(text)
     match around.stdin:
         case Stdin(open=True):
-            if not os.path.lexists(status.STDIN):  # another may have died while it began this one
-                os.mkfifo(status.STDIN, 0o600)
-            reader = os.open(status.STDIN, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            writer = os.open(status.STDIN, os.O_WRONLY | os.O_CLOEXEC)
-            os.set_blocking(reader, True)
-            return HeldStdin(reader, writer)
+            return HeldStdin(*_named_pipe(status.STDIN))
         case Stdin(file=str(path)):
             return HeldStdin(os.open(os.path.join(around.cwd, path), os.O_RDONLY | os.O_CLOEXEC))
     return HeldStdin(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def _named_pipe(name: str) -> tuple[int, int]:
+    """Both ends of one that others can write to."""
+    if not os.path.lexists(name):  # of a pending task another may have died while it began it
+        os.mkfifo(name, 0o600)
+    reader = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    writer = os.open(name, os.O_WRONLY | os.O_CLOEXEC)
+    os.set_blocking(reader, True)
+    return reader, writer

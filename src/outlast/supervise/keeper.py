@@ -17,11 +17,11 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.lean import socket
 from outlast.model import LANDLOCK, NeverStarted
-from outlast.store import launchfile, sessionfile, status
+from outlast.store import launchfile, sessionfile, staging, status
 from outlast.supervise import confine, invoke, signals
 from outlast.supervise.forks import fork_into
 from outlast.supervise.pair import MOST_DESCRIPTORS, taken_over
-from outlast.supervise.post import AGAIN, DONE, GO, NOTED, PLACE, REST_S, hands, heard
+from outlast.supervise.post import AGAIN, DONE, NOTED, PLACE, REST_S, hands, heard
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -167,7 +167,9 @@ class Keeper:
 
     def _let_it_begin(self) -> None:
         """The supervisor died, and perhaps before the command began."""
-        if not self._post.is_published():
+        if self._post.never_was():
+            if self._post.staged:
+                staging.remove(os.getcwd())
             os._exit(1)  # there is no task; the command sees the end of its pipe
         launchfile.erase_secrets()
         self._post.let_command_begin()
@@ -261,7 +263,7 @@ class Keeper:
         self._supervisor = process.identity(_fork_at_last(life))
         theirs.close()
         self._post.write_guards(self._supervisor, self._me)
-        self._tell(GO)
+        self._tell(staging.GO_WORD)
 
     def _breathe(self) -> None:
         """A supervisor that dies at once, again and again (a disk that fails), must not take a whole core."""
@@ -349,7 +351,7 @@ def _become_command(post: Post, given: Given, joined: int) -> NoReturn:
     ready = next(ours for ours, theirs in given if theirs == invoke.READY)
     try:
         # First of all: until there is a task, nobody could be told what goes wrong.
-        if os.read(ready, len(GO)) != GO:
+        if os.read(ready, len(staging.GO_WORD)) != staging.GO_WORD:
             raise OSError(0, "its guards died before it began")
         for ours, theirs in given:
             if ours != ready:

@@ -64,7 +64,7 @@ def taken_over(fds: list[int], hand: socket.socket, wake: signals.Wake) -> tuple
     pipes = tuple(Pipe(stream, *rest[at : at + 2]) for stream, at in (("stdout", 0), ("stderr", 2)) if rest[at:])
     around = Surroundings(**{**values, "stdin": Stdin(**values["stdin"])})
     post = Post(published, around, pipes, HeldStdin(reader, writer))
-    post.lock, post.go = lock, go
+    post.lock, post.go, post.staged = lock, go, there
     return post, ready, there
 
 

@@ -16,7 +16,7 @@ from outlast.errors import OutlastError
 from outlast.frozen import frozen
 from outlast.lean import socket
 from outlast.model import BUBBLEWRAP, Exited, Guards
-from outlast.store import launchfile, record, status
+from outlast.store import launchfile, record, staging, status
 from outlast.supervise import invoke
 
 TYPE_CHECKING = False
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 _SAY_AGAIN_S = 0.01
 REST_S = 0.005  # what is not wanted after this long is not wanted at once: there is time for a rehearsal
-
-GO = b"g\n"  # either guard to the command: the task is published, begin
 
 # Supervisor to keeper, each word one message:
 PLACE = b"p"  # with it comes the place of a background task
@@ -72,6 +70,7 @@ class Post:
     def __init__(self, published: str, around: Surroundings, pipes: tuple[Pipe, ...], stdin: Stdin) -> None:
         self.task_id, self.published, self.around = os.path.basename(published), published, around
         self.pipes, self.stdin = pipes, stdin
+        self.staged = ""  # where a warm one is, which its caller too may publish
         self.lock = -1
         self.place = -1  # what a background task holds while its command runs
         self.go = -1  # the write end of what the command waits on before it begins
@@ -102,9 +101,15 @@ class Post:
     def is_published(self) -> bool:
         """Whether there is a task and it has begun: a pending one is published before it has guards."""
         try:
-            return os.path.samestat(os.stat("."), os.stat(self.published)) and "guards" in record.read()
+            return staging.is_here(self.published) and "guards" in record.read()
         except FileNotFoundError:
             return False
+
+    def never_was(self) -> bool:
+        """Who would have published it is gone: whether there is no task, and nobody can make it one any more."""
+        if not self.staged:
+            return not self.is_published()
+        return staging.put_aside(self.staged, self.published)
 
     def let_command_begin(self) -> None:
         """The task is published. Either guard may say so: the other can die before it does."""
@@ -122,7 +127,7 @@ class Post:
 
     def _go(self) -> bytes:
         if self.around.sandbox is None:
-            return GO
+            return staging.GO_WORD
         return invoke.go(launchfile.read()[0].command, self.terms.keeps)
 
     def take_lock(self, held: int = -1) -> None:
@@ -259,8 +264,8 @@ class Post:
         if self.stdin.writer >= 0 and os.path.exists(status.END_OF_INPUT):
             self.end_input()
 
-    def start_clock(self) -> None:
-        self.started, self.started_monotonic = time.time(), time.monotonic()
+    def start_clock(self, at: tuple[float, float] | None = None) -> None:
+        self.started, self.started_monotonic = at or (time.time(), time.monotonic())
 
     def share_clock(self) -> None:
         """Take over what the supervisor recorded."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import os
 
-from outlast.frozen import fields
+from outlast.frozen import fields, frozen
 from outlast.lean import json, socket
 from outlast.model import Stdin, Surroundings, Terms, as_sandbox
-from outlast.supervise import ENDED
+from outlast.supervise import ENDED, READY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +22,19 @@ WARM_KIND = "bash"
 MOST_DESCRIPTORS = 4  # line, request, and one each of the following
 TEXT, LOCK = "text", "lock"  # the command's input; the lock of a task that was pending
 HERE, FOLLOW = "here", "follow"  # another one is wanted afterwards: in the same directory, or where its session is then
+
+
+@frozen
+class Word:
+    """To begin: on which terms, with which place (-1: none), and whether another one like it will be wanted.
+
+    `at` is when, as time and monotonic time, if the caller may let it go by itself.
+    """
+
+    terms: Terms
+    place: int
+    again: str
+    at: tuple[float, float] | None
 
 
 def wanted(staged: str, published: str, around: Surroundings, lock: int = -1) -> list[int]:
@@ -59,19 +72,28 @@ def begin(line: socket.socket, terms: Terms, place: int = -1, again: str = "") -
 
     With `again` its guards prepare another one like it when it is over.
     """
+    say(line, Word(terms, place, again, None))
+    return answer(line)
+
+
+def say(line: socket.socket, word: Word) -> bool:
+    """Have a prepared task begin; False if nobody hears it: its supervisor is dead, or has refused and said why."""
+    # Said, not read from what is on disk: somebody waits.
+    said = json.dumps([fields(word.terms), word.again, word.at]).encode()
     try:
-        # Said, not read from what is on disk: somebody waits.
-        socket.send_fds(line, json.dumps([fields(terms), again]).encode(), [place] if place >= 0 else [])
+        socket.send_fds(line, said, [word.place] if word.place >= 0 else [])
     except OSError:
-        pass  # it is dead, or has refused; then it said why before
-    found: dict[str, Any] | None = answer(line)
-    return found
+        return False
+    return True
 
 
-def answer(line: socket.socket) -> Any:
+def answer(line: socket.socket) -> dict[str, Any] | None:
     """What the supervisor says next; None if it could not: it died, or the system would not send it."""
     said = _read(line)
-    return json.loads(said) if said not in (b"", ENDED) else None
+    while said == READY:
+        said = _read(line)
+    found: dict[str, Any] | None = json.loads(said) if said not in (b"", ENDED) else None
+    return found
 
 
 def _read(line: socket.socket) -> bytes:
@@ -94,16 +116,22 @@ def offered(line: socket.socket) -> tuple[str, str, str, str] | None:
     return tuple(told) if isinstance(told, list) else None
 
 
-def await_begin(line: socket.socket) -> tuple[Terms, int, str] | None:
-    """In a supervisor: wait for the word: terms, place (-1: none), and whether another one like it will be wanted.
+def is_ready(line: socket.socket) -> bool:
+    """Whether the supervisor of a warm task has said that its caller may let it go."""
+    try:
+        # Looked at first: if it is something else, it is for another to read.
+        return line.recv(2, socket.MSG_PEEK | socket.MSG_DONTWAIT) == READY == line.recv(2)
+    except OSError:
+        return False  # not yet, or it is dead
 
-    None if nobody wants the task any more.
-    """
+
+def await_begin(line: socket.socket) -> Word | None:
+    """In a supervisor: wait for the word. None if nobody wants the task any more."""
     try:
         said, places = socket.recv_fds(line, 4096, 1)
     except OSError:
         return None
     if not said:
         return None
-    terms, again = json.loads(said)
-    return Terms(**terms), places[0] if places else -1, again
+    terms, again, at = json.loads(said)
+    return Word(Terms(**terms), places[0] if places else -1, again, tuple(at) if at else None)

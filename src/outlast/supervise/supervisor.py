@@ -15,7 +15,7 @@ from outlast.errors import OutlastError
 from outlast.frozen import replaced
 from outlast.lean import json, socket
 from outlast.model import AGENT, BRIDGE, Exited
-from outlast.store import bell, launchfile, output, record, sessionfile, status
+from outlast.store import bell, launchfile, output, record, sessionfile, staging, status
 from outlast.store.hold import is_held
 from outlast.store.queue import Queue
 from outlast.supervise import ENDED, confine, invoke, request
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from outlast.model import Identity, Outcome, Surroundings, Terms
+    from outlast.model import Identity, Outcome, Surroundings
     from outlast.store.order import Order
     from outlast.store.snapshot import Snapshot
     from outlast.supervise.post import Post
+    from outlast.supervise.request import Word
 
 _LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
 _TRY_AGAIN_S = 1.0  # when there is no process or descriptor to be had
@@ -98,6 +99,7 @@ class Supervisor:
             pump.rehearse()
         self._pipes(Exited(0), True)
         self._is_unheard()
+        self._left_nothing()
         self._bell.ring()
         bell.ring_house()
         json.dumps({"pid": self.post.command.pid, "started": self.post.started})
@@ -113,9 +115,11 @@ class Supervisor:
 
             self._order = Order()
 
-    def take_up(self, said: Terms, place: int, again: str) -> None:
+    def take_up(self, word: Word) -> None:
         """Learn how long it may run, how much of its output to keep, and whether there will be another one."""
-        self.post.terms, self.post.place, self._again = said, place, again
+        said = self.post.terms = word.terms
+        self.post.place, self._again = word.place, word.again
+        self.post.start_clock(word.at)
         for pump in self._pumps.values():
             pump.begin(output.bound_of(said.output_limit, self.post.around.split), said.free_floor)
 
@@ -128,18 +132,21 @@ class Supervisor:
         if self._recorded:
             self._settling = self._hold_session()  # it may have died between the two
 
-    def begin(self, staged: str | None, caller: socket.socket) -> None:
-        """What is to run is written down: make it a task, and let it run. One that was pending is a task already."""
+    def begin(self, staged: str | None, caller: socket.socket) -> bool:
+        """What is to run is written down: make it a task, and let it run. One that was pending is a task already.
+
+        False if its caller was faster.
+        """
         self._caller = caller
         if self.post.place >= 0:
             # Before it begins: while the keeper lives, its place is taken, also if we are not there any more.
             socket.send_fds(self._pair.hand, PLACE, [self.post.place])
         confine.hold(self.post)
-        self.post.start_clock()
         self._set_limit()
         self.sign_on()
+        ours = True
         if staged is not None:
-            os.rename(staged, self.post.published)
+            ours = staging.publish(staged, self.post.published)
         else:
             # It has begun. Not a moment earlier: whoever tries again if we die needs its variables and its entry.
             launchfile.erase_secrets()
@@ -149,6 +156,7 @@ class Supervisor:
             sessionfile.need_not_dump()
         # From here on there is a task, and nothing that happens to the keeper can take it back.
         self.post.let_command_begin()
+        return ours
 
     def _set_limit(self) -> None:
         limit = self.post.terms.limit
@@ -241,6 +249,8 @@ class Supervisor:
         value = {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes}
         if self._is_unheard():
             value["unheard"] = True  # somebody else is to be told
+        if self._left_nothing():
+            value["alone"] = True  # nobody has to look for what it left running
         record.write("outcome", {**value, **confine.what_the_kernel_did(self.post.around, self.post.task_id)})
         self._tell_caller()
         self._bell.ring()
@@ -273,6 +283,15 @@ class Supervisor:
             return self.post.place < 0 and not is_held(".")
         except OSError:
             return False
+
+    def _left_nothing(self) -> bool:
+        """Whether nothing runs any more that the command started; its shell may, to tell its state."""
+        post = self.post
+        if self._adopted or self._alone or post.around.sandbox:
+            return False  # then there are others between them and us
+        # In this order: what loses its parent goes from the first to the second.
+        shell_has_none = post.command_is_over() or process.has_no_child_but(post.command.pid)
+        return shell_has_none and process.has_no_child_but(self._pair.keeper.pid, post.command.pid)
 
     def _hold_session(self) -> sessionfile.Settling | None:
         """Before the end is known: whoever learns of it and goes on in the session waits for its state."""
