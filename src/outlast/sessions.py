@@ -94,7 +94,7 @@ def prepare(
     are known already.
     """
     request = grant.request
-    shell = _shell(request.shell or settings.shell, environ)
+    shell = shell_for(request.shell or settings.shell, environ)
     variables = _apart(environ, settings, request, secret)
     mark, held = "", variables.held
     if place is None:
@@ -118,7 +118,7 @@ def prepare(
         split=request.split,
         limit=request.limit,
         grace=settings.kill_grace_s,
-        umask=_umask(),
+        umask=umask(),
         description=request.description,
         output_limit=settings.output_limit_bytes,
         free_floor=settings.free_floor_bytes,
@@ -127,7 +127,7 @@ def prepare(
         after=request.after,
         after_failed=request.after_failed,
         max_running=settings.max_running,
-        rlimits={**_rlimits(), **_held_to(resources, groups)} if resources else _rlimits(),
+        rlimits={**rlimits(), **_held_to(resources, groups)} if resources else rlimits(),
         nice=os.getpriority(os.PRIO_PROCESS, 0),
         state=kept.name if kept else "",
         snapshot=mark if kept else "",
@@ -154,7 +154,7 @@ def _in_session(
     given = {**_traced(environ), **_not_in(found, variables.passed), **variables.asked, **request.env}
     env = _overlay(found, request, given) if is_bash(shell) else _exported(found, request, given)
     held = frozenset(_not_in(found, dict.fromkeys(variables.held, "")))
-    return found.mark, here or _nearest(found.directory, environ), env, held
+    return found.mark, here or nearest(found.directory, environ), env, held
 
 
 def _traced(environ: Mapping[str, str]) -> dict[str, str]:
@@ -241,7 +241,7 @@ def _not_in(found: Snapshot, variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if b" %s=" % os.fsencode(name) not in found.script}
 
 
-def _rlimits() -> dict[str, tuple[int, int]]:
+def rlimits() -> dict[str, tuple[int, int]]:
     """Soft and hard, by name: whoever starts the command may be a stranger with others."""
     import resource
 
@@ -259,7 +259,7 @@ def first_snapshot(environ: Mapping[str, str], session: str, fallback: str = "")
         if not fallback:
             raise
         cwd = fallback
-    state = snapshot.beginning(env, cwd, _umask())
+    state = snapshot.beginning(env, cwd, umask())
     return snapshot.compose(state, generation=0, task="", made=time.time(), environ=env, first=True)
 
 
@@ -282,7 +282,7 @@ def _exported(found: Snapshot, request: Request, given: Mapping[str, str]) -> di
     return {**env, **given}
 
 
-def _nearest(path: str, environ: Mapping[str, str]) -> str:
+def nearest(path: str, environ: Mapping[str, str]) -> str:
     """A session's directory, or what is left of the way to it: a session must not end with a directory."""
     while path and not _can_enter(path):
         path = os.path.dirname(path) if path != "/" else ""
@@ -331,7 +331,7 @@ def _directory(asked: str) -> str:
     return path
 
 
-def _shell(asked: str, environ: Mapping[str, str]) -> str:
+def shell_for(asked: str, environ: Mapping[str, str]) -> str:
     import shutil
 
     if asked in (NO_SHELL, AGENT, BRIDGE):
@@ -362,13 +362,17 @@ def _check_stdin(request: Request, cwd: str) -> None:
         raise BadInput(f"The input file {path} cannot be read: Permission denied; give another one.")
 
 
-def _umask() -> int:
+def umask() -> int:
+    """That of this process."""
     # There is no way to ask without setting; /proc tells without a race against other threads.
     try:
-        with open("/proc/self/status") as file:
-            for line in file:
-                if line.startswith("Umask:"):
-                    return int(line.split()[1], 8)
+        fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _, found, rest = os.read(fd, 512).partition(b"\nUmask:")
+        finally:
+            os.close(fd)
+        if found:
+            return int(rest.split(None, 1)[0], 8)
     except OSError:
         pass
     mask = os.umask(0o022)

@@ -48,15 +48,15 @@ class _Start:
     again: str = ""
 
 
-def _spare() -> None:
+def _spare(fd: int) -> None:
     """Refuse before there is a task if we could not even look at it for want of descriptors."""
     spare: list[int] = []
     try:
         while len(spare) < _TO_LOOK:
-            spare += os.pipe()
+            spare.append(os.dup(fd))
     finally:
-        for fd in spare:
-            os.close(fd)
+        for one in spare:
+            os.close(one)
 
 
 def _needs_place(launch: Launch) -> bool:
@@ -170,7 +170,7 @@ class Starting:
                 entry, launch = entered
                 if place >= 0:
                     self._queue.sign(place, launch.session, os.path.basename(published))
-                _spare()
+                _spare(prepared.fileno())
                 answer = prepared.begin(terms(launch), place, start.again)
         except BaseException:
             prepared.close()

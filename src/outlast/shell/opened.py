@@ -13,6 +13,7 @@ from outlast.executors.local import LocalExecutor
 from outlast.frozen import replaced
 from outlast.model import NO_SHELL
 from outlast.permissions import MODES, YOLO, Policy, has_a_say
+from outlast.preparing import Preparing
 from outlast.settings import Settings, default_home, load
 from outlast.store.sessionfile import Sessions
 
@@ -91,6 +92,7 @@ class Opened:
         self._owner = os.getpid()
         self._guard = threading.Lock()
         self._showing = showing.Showing(self.settings)
+        self._preparing = Preparing(self.settings, self.executor.registry.home.path)
         self._asked: tuple[Grant, Launch] | None = None  # the last launch, and
         self._asked_before: tuple[Grant, Launch] | None = None
 

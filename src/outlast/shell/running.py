@@ -21,7 +21,7 @@ from outlast.errors import (
 )
 from outlast.model import BRIDGE
 from outlast.permissions import YOLO, decide
-from outlast.sessions import Place, prepare
+from outlast.sessions import Place
 from outlast.settings import development_commands
 from outlast.shell.acting import Acting
 from outlast.shell.opened import telling
@@ -275,9 +275,10 @@ class Running(Acting):
             if keeps and not self._state:
                 self._begin_own_state()
             place = Place(self.sessions, self._state, keeps) if self._state else None
-            environ = {**os.environ, **self.trace()} if self.trace else dict(os.environ)
-            secret = self._showing.notice(environ)
-            return prepare(grant, self.settings, environ, place, self.executor.registry.home.path, secret)
+            environ = self._preparing.environ()
+            if self.trace:
+                environ = {**environ, **self.trace()}
+            return self._preparing.launch(grant, environ, place, self._showing.notice(environ))
         except OSError as error:
             where = os.path.dirname(self.sessions.path)
             raise StartFailed(f"The task cannot be prepared in {where}: {error.strerror}.") from None
