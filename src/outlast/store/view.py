@@ -31,7 +31,7 @@ def view(directory: str, launch: Launch, table: Callable[[], Table]) -> Task:
     """What the files say about a task now."""
     status, guards, closed = status_of(directory)
     # Of a lost task nobody looks after what is left, so it has to be found.
-    left = isinstance(status, Lost) or (isinstance(status, Ended) and not closed and not status.alone)
+    left = isinstance(status, Lost) or (isinstance(status, Ended) and not closed and not _left_nothing(status))
     children = _children(launch, guards, status, table) if left and guards else ()
     waits_for = _unmet(directory, launch) if isinstance(status, Pending) else ()
     return _seen(directory, launch, status, guards, {"children": children, "closed": closed, "waits_for": waits_for})
@@ -75,6 +75,15 @@ def _children(launch: Launch, guards: Guards, status: Status, table: Callable[[]
     return tuple(sorted(found))
 
 
+def _left_nothing(ended: Ended) -> bool:
+    """Whether nobody has to look for what a command left running; only while its shell may be telling its state."""
+    return ended.alone and _is_telling(ended)
+
+
+def _is_telling(ended: Ended) -> bool:
+    return abs(time.time() - ended.until) < _TELLING_S
+
+
 def _left(guards: Guards, ended: Ended, table: Callable[[], Table]) -> dict[int, Stat]:
     """What a command left running. Its shell may still be there for a moment, to tell its state; not for long."""
     while True:
@@ -83,8 +92,8 @@ def _left(guards: Guards, ended: Ended, table: Callable[[], Table]) -> dict[int,
         if not there:
             return found
         if is_alive(guards.command):  # otherwise its children went to its keeper behind our back
-            telling = abs(time.time() - ended.until) < _TELLING_S
-            return {pid: stat for pid, stat in found.items() if not telling or pid != guards.command.pid}
+            hidden = guards.command.pid if _is_telling(ended) else 0
+            return {pid: stat for pid, stat in found.items() if pid != hidden}
 
 
 def _unmet(directory: str, launch: Launch) -> tuple[str, ...]:

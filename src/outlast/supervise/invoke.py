@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 PIPES = "pipes"
 READY = 3  # the descriptor on which bash waits for its command
+_NET = b"__outlast_save exit"  # what the EXIT trap of session.bash has, and no other
+_MOST_TOLD = 1 << 16
 MOST_STAGES = 500  # what a record has room for; the list of a longer pipeline is not kept
 
 # One line each, so that line numbers in messages are the text's own. What is ours goes on
@@ -78,7 +80,7 @@ _TAKE = (
 _EVALUATE = '__outlast_begin; builtin eval "$__outlast_hot$__outlast_command$__outlast_tail"; '
 _DUMP = (
     '{ __outlast_code=$?; unset -f builtin; [[ -z $__outlast_hot ]] || builtin eval "$__outlast_hot"; '
-    "__outlast_note; "
+    "__outlast_note end; "
     'builtin trap -p >&"$__outlast_out"; builtin trap - DEBUG ERR RETURN; '
     '__outlast_save end "$@"; __outlast_code=${__outlast_pipes:-$__outlast_code}; __outlast_again; } >/dev/null 2>&1; '
     # Without a code the line above could not be begun, for want of a descriptor.
@@ -159,15 +161,19 @@ class Told:
             pass  # made by the supervisor before us
         # For both: then it never hangs up, and its shell never waits for a reader.
         self.fd = os.open(TOLD, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        self._said = b""
 
     def code(self) -> int | None:
-        """The exit code that was told; None if that is not what it is."""
+        """The exit code that was told; None if there is more to come, or something of the user's comes first."""
         try:
-            said = os.read(self.fd, 64)
+            self._said = (self._said + os.read(self.fd, 4096))[-_MOST_TOLD:]
         except OSError:
             return None
-        words = said.decode("latin-1").split()
-        return int(words[0]) if len(words) == 1 and _are_codes(words) and said.endswith(b"\n") else None
+        trap, end, code = self._said.rpartition(b"\n\n")
+        words = code.decode("latin-1").splitlines(keepends=True)
+        if not end or len(words) != 1 or not words[0].endswith("\n") or _NET not in trap:
+            return None
+        return int(words[0]) if _are_codes([words[0][:-1]]) else None
 
 
 def wants_pipes(command: str) -> bool:

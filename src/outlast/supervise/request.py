@@ -128,10 +128,17 @@ def is_ready(line: socket.socket) -> bool:
 def await_begin(line: socket.socket) -> Word | None:
     """In a supervisor: wait for the word. None if nobody wants the task any more."""
     try:
-        said, places = socket.recv_fds(line, 4096, 1)
+        said, places = _word(line)
     except OSError:
         return None
     if not said:
         return None
     terms, again, at = json.loads(said)
     return Word(Terms(**terms), places[0] if places else -1, again, tuple(at) if at else None)
+
+
+def _word(line: socket.socket) -> tuple[bytes, list[int]]:
+    try:
+        return socket.recv_fds(line, 4096, 1)
+    except ConnectionResetError:
+        return socket.recv_fds(line, 4096, 1)  # who gave it is gone and had not read all that we said; it counts

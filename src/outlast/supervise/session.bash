@@ -115,6 +115,7 @@ __outlast_note() {
     # What the rest of the dump has to change first.
     __outlast_opts=$SHELLOPTS __outlast_flags=$- __outlast_posix=
     builtin set +aefkuvxCET
+    [[ ${1-} != end || -n $__outlast_tail ]] || __outlast_tell
     builtin trap '' XFSZ
     __outlast_open "$__outlast_dir/state"
     __outlast_refresh
@@ -125,6 +126,15 @@ __outlast_note() {
     fi
 }
 
+__outlast_tell() {
+    # Who waits need not wait for the rest: nothing of the user's comes any more, if the net is still the EXIT trap.
+    # Not if the command left before its end: that may have been a signal, which bash dies of after its EXIT trap.
+    [[ -n ${__outlast_action-} || ! -p $__outlast_dir/told ]] || {
+        builtin trap -p EXIT
+        builtin printf '\n%s\n' "${__outlast_pipes:-$__outlast_code}"
+    } 1<>"$__outlast_dir/told"
+}
+
 __outlast_save() {
     # After the command: how it left, then its positional parameters. The traps are in the file already.
     builtin unset -v __outlast_command
@@ -133,6 +143,7 @@ __outlast_save() {
     if [[ -w $__outlast_dir/pipes && -n ${__outlast_pipes-} ]]; then
         builtin printf '%s ' "$__outlast_how" "${__outlast_pipes[@]}" >>"$__outlast_dir/pipes"
     fi
+    [[ $__outlast_how != end || -z $__outlast_tail ]] || __outlast_tell
     builtin mapfile -d '' -t -u "$__outlast_in" __outlast_traps
     if [[ ${__outlast_traps-} == *"__outlast_save exit"* ]]; then
         if [[ $__outlast_how == end && -n ${__outlast_action-} ]]; then
@@ -140,10 +151,6 @@ __outlast_save() {
         else
             builtin trap - EXIT
         fi
-        # Nothing of the user's comes any more: who waits need not wait for the rest. Not if it left before its
-        # end: that may have been a signal, which bash dies of after its EXIT trap.
-        [[ $__outlast_how != end || -n ${__outlast_action-} || ! -p $__outlast_dir/told ]] ||
-            builtin printf '%s\n' "${__outlast_pipes:-$__outlast_code}" 1<>"$__outlast_dir/told"
     fi
     __outlast_trust=1
     # In a sandbox there is no such file to be seen; the go told.
