@@ -118,6 +118,21 @@ def test_a_guard_that_dies_while_it_serves_a_later_task_is_replaced(shell, home)
         settled_pair(shell, home)
 
 
+def test_guards_that_die_one_after_the_other_do_not_keep_the_session(shell, home):
+    """The end is told, the state is not there yet, and whoever is replaced meanwhile must leave nothing held."""
+    told = "{ builtin trap -p EXIT; printf '\\n0\\n'; } 1<>$__outlast_dir/told"
+    first = shell.run(f"x=kept; {told}; sleep 2")
+    assert first.status == "completed"
+    supervisor, keeper = pair_of(home, first.task_id)
+    os.kill(keeper, signal.SIGKILL)
+    eventually(lambda: pair_of(home, first.task_id)[1] not in (0, keeper))
+    os.kill(supervisor, signal.SIGKILL)
+    eventually(lambda: pair_of(home, first.task_id)[0] != supervisor)
+    assert shell.run("echo next").output == "next\n"
+    eventually(lambda: shell.show(first.task_id).closed)
+    assert shell.run("echo $x").output == "kept\n"
+
+
 def test_a_directory_that_is_gone_makes_no_trouble(shell, home, tmp_path):
     settled_pair(shell, home)
     place = tmp_path / "place"

@@ -222,6 +222,12 @@ class Settling:
             self._lock = _Locked(self._session)
             self._lock.__enter__()
 
+    def forget(self) -> None:
+        """In a fork of whoever holds it: with a copy of ours it would stay held."""
+        if self._lock is not None:
+            self._lock.__exit__()
+            self._lock = None
+
     def settle(self, around: Surroundings, task_id: str, ground: Ground | None = None) -> Snapshot | None:
         """Give the session what the command changed. Whoever does it twice does it once.
 

@@ -154,7 +154,8 @@ class Keeper:
         assert self._wake is not None
         while True:
             supervisor = process.open_pidfd(self._supervisor)
-            another = self._watch(self._wake, supervisor) if supervisor is not None else None
+            # One that is gone may have said before that it leaves because all is done.
+            another = self._watch(self._wake, supervisor) if supervisor is not None else self._hear()[0]
             if another is not None:
                 self._post, ready, there = taken_over(another, self._hand, self._wake)
                 self._forget()

@@ -406,6 +406,8 @@ class Supervisor:
         """In a fork: close what only a supervisor holds."""
         self._pair.wake.close()
         self._bell.close()
+        if self._settling is not None:
+            self._settling.forget()
         if self._caller is not None:
             self._caller.close()
 
