@@ -14,7 +14,9 @@ import pytest
 from outlast import Shell, process
 from outlast.errors import DamagedTask
 from outlast.executors.nursery import Prepared
-from outlast.model import Guards
+from outlast.executors.starting import _Start
+from outlast.frozen import replaced
+from outlast.model import Guards, Result, Terms, terms
 from outlast.store import sessionfile, staging, status
 from outlast.supervise import request
 from tests.conftest import eventually
@@ -51,8 +53,8 @@ def stopped(pid: int) -> Iterator[None]:
             pass
 
 
-def begun_by(shell: Shell, command: str) -> tuple[threading.Thread, list[object]]:
-    results: list[object] = []
+def begun_by(shell: Shell, command: str) -> tuple[threading.Thread, list[Result]]:
+    results: list[Result] = []
     thread = threading.Thread(target=lambda: results.append(shell.run(command)))
     thread.start()
     return thread, results
@@ -97,12 +99,9 @@ def prepared_of(shell: Shell) -> Prepared:
     return one
 
 
-def entered(shell: Shell, one: Prepared, command: str) -> object:
+def entered(shell: Shell, one: Prepared, command: str) -> Terms:
     """Write down what it is to run, as a start does."""
-    from outlast.executors.starting import _Start
-    from outlast.frozen import replaced
-    from outlast.model import terms
-
+    assert shell._asked is not None
     launch = replaced(shell._asked[1], command=command)
     found = shell.executor._enter(one.staged, one.published, _Start(launch, None))
     assert found is not None
@@ -112,8 +111,8 @@ def entered(shell: Shell, one: Prepared, command: str) -> object:
 def test_a_caller_that_dies_before_it_publishes_leaves_that_to_the_supervisor(shell, home, tmp_path):
     warmed(shell, home)
     one = prepared_of(shell)
-    terms = entered(shell, one, f"echo ran >> {tmp_path}/ran")
-    assert request.say(one._line, request.Word(terms, -1, "", (time.time(), time.monotonic())))
+    on_terms = entered(shell, one, f"echo ran >> {tmp_path}/ran")
+    assert request.say(one._line, request.Word(on_terms, -1, "", (time.time(), time.monotonic())))
     one.hang_up()
     eventually(lambda: os.path.isdir(one.published))
     assert shell.wait(os.path.basename(one.published), timeout=20).exit_code == 0
@@ -123,9 +122,9 @@ def test_a_caller_that_dies_before_it_publishes_leaves_that_to_the_supervisor(sh
 def test_a_caller_that_dies_before_it_lets_go_leaves_that_to_the_supervisor(shell, home, tmp_path):
     _, guards = warmed(shell, home)
     one = prepared_of(shell)
-    terms = entered(shell, one, f"echo ran >> {tmp_path}/ran")
+    on_terms = entered(shell, one, f"echo ran >> {tmp_path}/ran")
     with stopped(guards.supervisor.pid):
-        assert request.say(one._line, request.Word(terms, -1, "", (time.time(), time.monotonic())))
+        assert request.say(one._line, request.Word(on_terms, -1, "", (time.time(), time.monotonic())))
         os.rename(one.staged, one.published)
         one.hang_up()
     assert shell.wait(os.path.basename(one.published), timeout=20).exit_code == 0
@@ -136,12 +135,13 @@ def test_what_a_keeper_gave_up_nobody_can_publish(shell, home, tmp_path):
     """The supervisor died after it was told and before anybody published it: there is no task, and never will be."""
     _, guards = warmed(shell, home)
     one = prepared_of(shell)
-    terms = entered(shell, one, f"touch {tmp_path}/ran")
+    on_terms = entered(shell, one, f"touch {tmp_path}/ran")
     with stopped(guards.supervisor.pid):
-        assert request.say(one._line, request.Word(terms, -1, "", (time.time(), time.monotonic())))
+        assert request.say(one._line, request.Word(on_terms, -1, "", (time.time(), time.monotonic())))
         os.kill(guards.supervisor.pid, signal.SIGKILL)
-    assert guards.keeper
-    eventually(lambda: not process.is_alive(guards.keeper))
+    keeper = guards.keeper
+    assert keeper
+    eventually(lambda: not process.is_alive(keeper))
     assert not one._let_go()
     assert request.answer(one._line) is None
     eventually(lambda: not process.is_alive(guards.command))

@@ -24,6 +24,8 @@ _PIDFD_INFO_EXIT = 8
 _PIDFD_SIGNAL_PROCESS_GROUP = 4
 
 _boot: str | None = None
+_prctl = 0
+_title: tuple[int, int] | None = None
 
 
 def boot_id() -> str:
@@ -56,18 +58,31 @@ class Stat:
         return self.state in "ZX" and self.threads <= 1
 
 
-def stat_of(pid: int) -> Stat | None:
-    """What the kernel says of `pid` now; None if there is no such process."""
+def _line_of(pid: int) -> bytes:
+    """Its line of the process table; nothing if there is no such process."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError):
-        return None
+        return b""
     try:
-        line = os.read(fd, 1024)
+        return os.read(fd, 1024)
     except ProcessLookupError:
-        return None
+        return b""
     finally:
         os.close(fd)
+
+
+def _tick_of(pid: int) -> int | None:
+    """When a process began, as all that is asked for most often; None if there is no such process."""
+    line = _line_of(pid)
+    return int(line[line.rindex(b")") :].split(None, 21)[20]) if line else None
+
+
+def stat_of(pid: int) -> Stat | None:
+    """What the kernel says of `pid` now; None if there is no such process."""
+    line = _line_of(pid)
+    if not line:
+        return None
     # The name stands in brackets and may itself contain blanks and brackets.
     head, _, tail = line.rpartition(b")")
     part = tail.split()
@@ -161,10 +176,10 @@ def environment(pid: int) -> frozenset[bytes]:
 
 def identity(pid: int) -> Identity:
     """The identity of a process that certainly lives: ourselves, or a child not yet reaped."""
-    stat = stat_of(pid)
-    if stat is None:
+    tick = _tick_of(pid)
+    if tick is None:
         raise ProcessLookupError(pid)
-    return Identity(pid, stat.tick, boot_id())
+    return Identity(pid, tick, boot_id())
 
 
 def is_alive(who: Identity) -> bool:
@@ -196,8 +211,7 @@ def open_pidfd(who: Identity) -> int | None:
     except ProcessLookupError:
         return None
     # Looked at after the open: from here on the descriptor and the tick belong together.
-    stat = stat_of(who.pid)
-    if stat is None or stat.tick != who.tick:
+    if _tick_of(who.pid) != who.tick:
         os.close(fd)
         return None
     return fd
@@ -296,22 +310,27 @@ def _outcome(wait_status: int) -> Outcome:
     return Exited(code) if code >= 0 else Signalled(-code)
 
 
-def become_subreaper() -> None:
+def become_subreaper(yes: bool = True) -> None:
     """Orphans among our descendants become our children, not init's."""
+    global _prctl  # noqa: PLW0603 # an address, the same in every fork
     import _ctypes  # ctypes proper costs 0.7 MiB in every supervisor
 
-    prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type] # None: this very program
-    _ctypes.call_function(prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+    if not _prctl:
+        _prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type] # None: this very program
+    _ctypes.call_function(_prctl, (_PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0))
 
 
 def rename_self(name: str, title: str) -> None:
     """Show `name` and `title` to ps and pkill instead of our interpreter and its arguments."""
+    global _title  # noqa: PLW0603 # where the arguments are, the same in every fork
     try:
+        if _title is None:
+            fd = os.open("/proc/self/stat", os.O_RDONLY | os.O_CLOEXEC)
+            part = os.read(fd, 1024).rpartition(b")")[2].split()
+            os.close(fd)
+            _title = int(part[45]), int(part[46])
+        start, end = _title
         _put("/proc/self/comm", name[:15].encode(), 0)
-        fd = os.open("/proc/self/stat", os.O_RDONLY | os.O_CLOEXEC)
-        part = os.read(fd, 1024).rpartition(b")")[2].split()
-        os.close(fd)
-        start, end = int(part[45]), int(part[46])
         _put("/proc/self/mem", title.encode()[: end - start - 1].ljust(end - start, b"\0"), start)
     except (OSError, IndexError, ValueError):
         pass  # only looks: hardened kernels forbid it

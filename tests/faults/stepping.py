@@ -5,10 +5,10 @@ that talk to the kernel are the steps. It stays with a process over a fork, and 
 a role of its own, so a plan can name whom to kill and when:
 
     n          the nursery
-    s          the first supervisor, forked by the nursery
-    s.1        its keeper             s.1.1   the command before it is executed
-    s.1.2      the supervisor that this keeper forks when the first one died
-    s.2        the keeper that the first supervisor forks when its own died; or its ender
+    k          the first keeper, forked by the nursery
+    s          its supervisor
+    k.2        the supervisor that this keeper forks when the first one died
+    s.1        what the first supervisor forks: a keeper when its own died, or its ender
 
 Standard library only, because it also runs inside a nursery (`python -I -S`).
 """
@@ -57,9 +57,10 @@ class Life:
         self._forks += 1
 
     def _in_child(self) -> None:
-        self.role = "s" if self.role == "n" else f"{self.role}.{self._forks}"
+        first = {"n": "k", "k": "s" if self._forks == 1 else ""}.get(self.role)
+        self.role = first or f"{self.role}.{self._forks}"
         self._forks = self._count = 0
-        if self.role == "s":
+        if self.role == "k":
             self.read_plan()
 
     def read_plan(self) -> None:

@@ -119,10 +119,10 @@ def test_a_waiter_tries_again_when_a_task_could_not_begin(steps: Steps, shell: S
 
 CASES = [
     ("begun_by_a_caller", "s"),  # its supervisor
-    ("begun_by_a_caller", "s_1"),  # its keeper
+    ("begun_by_a_caller", "k"),  # its keeper
     ("begun_by_another", "s"),  # the supervisor of the one before, which begins it
-    ("begun_by_another", "s_2"),  # its own supervisor, a fork of that
-    ("begun_by_another", "s_2_1"),  # its keeper
+    ("begun_by_another", "s_1"),  # its own keeper, a fork of that
+    ("begun_by_another", "s_1_1"),  # its supervisor
 ]
 
 

@@ -86,6 +86,14 @@ def let_go(directory: str) -> None:
         os.close(fd)
 
 
+def remove_here() -> None:
+    """In a guard: its directory, by the name that it has now; the caller may have put it aside."""
+    try:
+        remove(os.getcwd())
+    except FileNotFoundError:
+        pass  # it is gone
+
+
 def remove(staged: str) -> None:
     """Take back a directory that did not become a task; whoever else does so meanwhile is welcome."""
     try:

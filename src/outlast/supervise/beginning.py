@@ -1,9 +1,10 @@
 """How a task comes to have guards: prepared, begun, and watched by this process from then on.
 
-A supervisor's life: detach, take the lock, fork the keeper (which starts the shell), wait
-until what is to run is written down, publish the task, let the command go; then it is
-watched (`supervisor`). When that is over and another task like it is wanted, the same two
-processes take that one up. The first is forked from the nursery, never from a caller.
+The keeper comes first, detaches, forks the supervisor and sleeps. A supervisor's life: take the
+lock, start the shell, tell the keeper, wait until what is to run is written down, publish the
+task, let the command go; then it is watched (`supervisor`). When that is over and another task
+like it is wanted, the same two processes take that one up. The first are forked from the
+nursery, never from a caller.
 """
 
 from __future__ import annotations
@@ -14,46 +15,61 @@ import select
 
 from outlast import process
 from outlast.errors import OutlastError
-from outlast.lean import json, signal, socket
+from outlast.lean import json, socket
 from outlast.model import Stdin, surroundings, terms
 from outlast.store import bell, launchfile, output, record, sessionfile, staging, status
 from outlast.store.home import Home
 from outlast.store.queue import Queue
-from outlast.supervise import EXISTS, READY, confine, request
-from outlast.supervise.forks import fork_afresh, fork_into
-from outlast.supervise.keeper import REFUSED, Keeper
+from outlast.supervise import EXISTS, READY, asleep, confine, request
+from outlast.supervise.forks import fork_afresh
 from outlast.supervise.pair import Pair
-from outlast.supervise.post import REST_S, Pipe, Post, hands, heard
+from outlast.supervise.post import DONE, REST_S, Pipe, Post
 from outlast.supervise.post import Stdin as HeldStdin
+from outlast.supervise.spawning import start_command
 from outlast.supervise.supervisor import Supervisor, home_of, resume
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
     from outlast.model import Surroundings
     from outlast.store.queue import Turn
+
+    Start = Callable[[Post, int, Callable[[], None]], None]
 
 _BEGIN_PATIENCE_S = 5.0  # a disk that is stuck must not keep us from our own task
 _WARM_S = 600.0  # guards that nobody wanted for so long leave; the next task begins cold
 
 
 def start(line: int, what: int, *beside: int) -> NoReturn:
-    """In a fork of the nursery: prepare a task, wait until somebody wants it, and stay with it.
+    """In a fork of the nursery: become the keeper of a supervisor that prepares a task and stays with it.
 
-    `line` leads to the caller. The task is prepared as far as it can be without knowing its
-    command, so that preparing it and writing down what it is to run go on side by side, or
-    long before (a warm task). When the line closes first, nothing has happened.
+    `line` leads to the caller.
+    """
+    try:
+        asleep.keep(lambda hand, keeper: _supervise(hand, keeper, line, what, *beside), resume)
+    except OSError as error:
+        answer(socket.socket(fileno=line), {"error": _why(error)})
+        os._exit(1)
+
+
+def _supervise(hand: socket.socket, above: int, line: int, what: int, *beside: int) -> NoReturn:
+    """Prepare a task, wait until somebody wants it, and stay with it.
+
+    The task is prepared as far as it can be without knowing its command, so that preparing it
+    and writing down what it is to run go on side by side, or long before (a warm task). When
+    the line closes first, nothing has happened.
     """
     caller = socket.socket(fileno=line)
     try:
         staged, published, around, given = request.understood(what, *beside)
+        pair = Pair(hand, process.identity(above))
     except (OSError, MemoryError) as error:
-        _answer(caller, {"error": _why(error)})
+        answer(caller, {"error": _why(error)})
         os._exit(1)
-    os.setsid()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    supervisor = _begun(caller, staged, published, around, given)
+    process.become_subreaper()  # before anything that the command starts can become an orphan
+    supervisor = _begun(caller, staged, published, around, given, pair)
     while True:
         supervisor.run()  # comes back only for another one
         home = home_of(supervisor.post.published)
@@ -67,7 +83,7 @@ def _begun(
     published: str,
     around: Surroundings,
     given: dict[str, int],
-    pair: Pair | None = None,
+    pair: Pair,
 ) -> Supervisor:
     """A supervisor whose command runs. Without a place to publish it, it is warm: staged below the home `staged`."""
     pending = request.LOCK in given  # then it is published already, and its lock is ours
@@ -75,9 +91,9 @@ def _begun(
     try:
         if warm:
             staged, published = staging.stage(Home(staged), request.WARM_KIND, around)
-            _answer(caller, [staged, published, around.snapshot, around.cwd])
+            answer(caller, [staged, published, around.snapshot, around.cwd])
         os.chdir(staged)
-        supervisor = _prepare(published, around, given, pair or _Alone(caller, warm), warm)
+        supervisor = prepare(published, around, given, pair, caller, warm)
         if supervisor.post.staged:
             supervisor.sign_on()  # in advance: from here on the caller may publish it too
             _say(caller, READY)
@@ -86,7 +102,7 @@ def _begun(
         wanted = _wanted(caller, supervisor.post)
         if wanted is None:
             confine.clear_away(supervisor.post.around, supervisor.post.task_id)
-            _abandon(pending)
+            _abandon(pending, pair)
         supervisor.take_up(wanted)
         ours = supervisor.begin(None if pending else staged, caller)
     except (OSError, OutlastError, MemoryError) as error:
@@ -94,10 +110,10 @@ def _begun(
             _give_up(published, error)
         if warm and published:
             staging.remove(staged)
-        _answer(caller, {"error": _why(error)})
+        answer(caller, {"error": _why(error)})
         os._exit(1)
     if ours:
-        _answer(caller, {"pid": supervisor.post.command.pid, "started": supervisor.post.started})
+        answer(caller, {"pid": supervisor.post.command.pid, "started": supervisor.post.started})
     bell.ring_house()
     return supervisor
 
@@ -109,10 +125,11 @@ def _wanted(caller: socket.socket, post: Post) -> request.Word | None:
     return request.await_begin(caller)
 
 
-def _abandon(pending: bool) -> NoReturn:
+def _abandon(pending: bool, pair: Pair) -> NoReturn:
     """The caller is gone, or wants something else. The command sees the end of its pipe, and never was."""
+    pair.hand.sendall(DONE)
     if not pending:
-        staging.remove(os.getcwd())  # by the name that it has now: the caller may have put it aside
+        staging.remove_here()
     os._exit(0)
 
 
@@ -126,7 +143,8 @@ def _why(error: OSError | OutlastError | MemoryError) -> str:
     return f"{error.strerror}{': ' + str(error.filename) if error.filename else ''}"
 
 
-def _answer(caller: socket.socket, value: object) -> None:
+def answer(caller: socket.socket, value: object) -> None:
+    """Tell who asked."""
     _say(caller, json.dumps(value).encode())
 
 
@@ -148,32 +166,16 @@ def _give_up(published: str, error: OSError | OutlastError | MemoryError) -> Non
         pass  # it stays pending
 
 
-class _Alone:
-    """A supervisor that has no keeper yet."""
-
-    def __init__(self, caller: socket.socket, warm: bool) -> None:
-        self._caller, self._warm = caller, warm
-
-    def with_a_keeper(self, post: Post, ready: int) -> Pair:
-        """Fork one, which starts the shell."""
-        hand, theirs = hands()
-        me = process.identity(os.getpid())
-
-        def life() -> NoReturn:
-            hand.close()
-            self._caller.close()
-            Keeper(post, theirs, me, resume).run(ready, self._warm)
-
-        keeper = process.identity(fork_into(life))
-        theirs.close()
-        process.become_subreaper()
-        return Pair(hand, keeper)
-
-
-def _prepare(
-    published: str, around: Surroundings, given: dict[str, int], guards: Pair | _Alone, warm: bool
+def prepare(
+    published: str,
+    around: Surroundings,
+    given: dict[str, int],
+    pair: Pair,
+    caller: socket.socket,
+    warm: bool,
+    start: Start = start_command,
 ) -> Supervisor:
-    """In a staged directory: all that a task needs but its command."""
+    """In a staged directory: all that a task needs but its command. `start` starts its shell."""
     if around.sandbox:
         around = confine.furnished(around, os.path.basename(published))
     post = Post(published, around, _open_pipes(around), _open_stdin(around, given.get(request.TEXT, -1)))
@@ -181,9 +183,16 @@ def _prepare(
     if warm and around.state and not around.sandbox:
         post.staged = os.getcwd()
     ready, post.go = _named_pipe(sessionfile.GO) if post.staged else os.pipe()
-    # Early: while the keeper starts the shell, we do the rest.
-    pair = guards.with_a_keeper(post, ready)
-    os.close(ready)
+
+    def let_go() -> None:
+        caller.close()
+        pair.close()
+        os.close(post.go)
+        post.drop_lock()
+
+    # Early: while the shell gets itself ready, we do the rest.
+    start(post, ready, let_go)
+    pair.hand_over(post)
     process.rename_self("outlast-sup", f"outlast supervisor of {post.task_id}")
     if request.LOCK not in given:  # otherwise all this is there already
         record.reserve()
@@ -192,22 +201,8 @@ def _prepare(
     output.make(pipe.stream for pipe in post.pipes)
     supervisor = Supervisor(post, pair)
     supervisor.open_pumps()
-    _await_command(post, pair.hand)
+    pair.await_keeper()
     return supervisor
-
-
-def _await_command(post: Post, hand: socket.socket) -> None:
-    """The command is there and waits."""
-    said = heard(hand)
-    if not said:
-        raise OSError(0, "the keeper could not fork the command: no more processes, or no memory")
-    if said.startswith(REFUSED):
-        raise OutlastError(said.removeprefix(REFUSED).decode(errors="replace"))
-    pid, *wrapper = map(int, said.split())
-    if pid <= 0:
-        raise OSError(-pid, os.strerror(-pid))
-    post.watch_command(pid, *wrapper)
-    os.close(post.stdin.reader)
 
 
 def begin_another(turn: Turn) -> bool:
@@ -233,12 +228,12 @@ def begin_another(turn: Turn) -> bool:
             os.close(fd)
     ours.settimeout(_BEGIN_PATIENCE_S)
     try:
-        answer = request.begin(ours, terms(launch), turn.place)
+        said = request.begin(ours, terms(launch), turn.place)
     except TimeoutError:
-        answer = {}  # slow, not dead
+        said = {}  # slow, not dead
     turn.close()
     ours.close()
-    return answer is not None and "error" not in answer
+    return said is not None and "error" not in said
 
 
 def _open_pipes(around: Surroundings) -> tuple[Pipe, ...]:

@@ -9,8 +9,18 @@ It is started as a script (`python -I -S nursery.py`): nothing of the caller's
 environment, site-packages or working directory has a say in it.
 """
 
+from __future__ import annotations
+
 import os
+import select
 import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from outlast.lean import socket
+
+_FEW = 2
+_PAUSE_S = 0.005  # what is wanted after a shorter pause must not wait
 
 
 def main() -> None:
@@ -39,7 +49,9 @@ def main() -> None:
     gc.collect()
     gc.disable()  # what is left is shared by all forks for as long as nobody looks at it
     requests = socket.socket(fileno=0)
+    exercise = _Exercise()
     while True:
+        exercise.until(requests)
         said, fds = socket.recv_fds(requests, 16, MOST_DESCRIPTORS)
         if not said:
             return
@@ -54,6 +66,27 @@ def main() -> None:
             os.write(fds[0], json.dumps({"error": f"no process can be started: {error.strerror}"}).encode())
         for fd in fds:
             os.close(fd)
+
+
+class _Exercise:
+    """Practice while nobody wants anything; a nursery that is used only once needs none."""
+
+    def __init__(self) -> None:
+        self._requests = 0
+        self._rounds = -1  # still to do; not known before it is wanted
+
+    def until(self, requests: socket.socket) -> None:
+        """Until there is a request."""
+        self._requests += 1
+        if self._requests <= _FEW or not self._rounds:
+            return
+        from outlast.supervise import practice
+
+        self._rounds = practice.ROUNDS if self._rounds < 0 else self._rounds
+        while self._rounds and not select.select([requests], [], [], _PAUSE_S)[0]:
+            self._rounds = self._rounds - 1 if practice.practise() else 0
+            if not self._rounds:
+                practice.make_room()
 
 
 if __name__ == "__main__":

@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 
 
 _SAY_AGAIN_S = 0.01
+ALONE_S = 0.05  # after so long without a word of the supervisor a keeper looks by itself how the command ended
 REST_S = 0.005  # what is not wanted after this long is not wanted at once: there is time for a rehearsal
 
 # Supervisor to keeper, each word one message:
+TASK = b"t"  # with it comes all that is needed to go on with a task without me
 PLACE = b"p"  # with it comes the place of a background task
+INPUT = b"i"  # the command's input is to end
 NOTED = b"n"  # the command is over and everybody was told: look after your children
 DONE = b"d"  # I leave because all is recorded, do not replace me
-AGAIN = b"a"  # with it comes another task, for the two of us
 
 
 @frozen
@@ -109,7 +111,10 @@ class Post:
         """Who would have published it is gone: whether there is no task, and nobody can make it one any more."""
         if not self.staged:
             return not self.is_published()
-        return staging.put_aside(self.staged, self.published)
+        if not staging.put_aside(self.staged, self.published):
+            return False
+        staging.remove_here()
+        return True
 
     def let_command_begin(self) -> None:
         """The task is published. Either guard may say so: the other can die before it does."""
@@ -260,9 +265,12 @@ class Post:
             os.close(self.stdin.writer)
             self.stdin = Stdin(self.stdin.reader)
 
-    def end_input_if_asked(self) -> None:
-        if self.stdin.writer >= 0 and os.path.exists(status.END_OF_INPUT):
+    def end_input_if_asked(self) -> bool:
+        """Whether it was asked for, and is done now."""
+        asked = self.stdin.writer >= 0 and os.path.exists(status.END_OF_INPUT)
+        if asked:
             self.end_input()
+        return asked
 
     def start_clock(self, at: tuple[float, float] | None = None) -> None:
         self.started, self.started_monotonic = at or (time.time(), time.monotonic())

@@ -47,6 +47,9 @@ class Wake:
     def fds(self) -> tuple[int, int]:
         return self.fd, self._end
 
+    def ring(self) -> None:
+        os.write(self._end, b"\0")
+
     def clear(self) -> None:
         try:
             while os.read(self.fd, 4096):

@@ -23,7 +23,7 @@ from outlast.supervise.ending import end_trees
 from outlast.supervise.forks import fork_into
 from outlast.supervise.keeper import CHILDLESS, LEFT, Keeper
 from outlast.supervise.pair import MOST_TASKS, Pair
-from outlast.supervise.post import DONE, NOTED, PLACE, hands, heard
+from outlast.supervise.post import DONE, INPUT, NOTED, PLACE, hands, heard
 from outlast.supervise.pump import Pump
 
 TYPE_CHECKING = False
@@ -52,7 +52,7 @@ def resume(post: Post, hand: socket.socket, keeper: Identity) -> NoReturn:
     """In a fork of the keeper, whose supervisor died: go on where the files end."""
     process.rename_self("outlast-sup", f"outlast supervisor of {post.task_id}")
     process.become_subreaper()
-    supervisor = Supervisor(post, Pair(hand, keeper))
+    supervisor = Supervisor(post, Pair(hand, keeper, asleep=False))
     supervisor.look_back()
     supervisor.run()
     os._exit(0)  # not reached: nobody asked us for another
@@ -78,8 +78,8 @@ class Supervisor:
         self._found: Snapshot | None = None  # what its session has, for that one
         self._free_by: float | None = None
         self._alone = False  # a keeper died and there is no other yet
-        self._childless = False  # the keeper has nothing of the command below it
-        self._adopted = False  # a keeper died: its children are ours
+        self._childless = pair.asleep  # the keeper has nothing of the command below it
+        self._adopted = pair.asleep  # the command is our child: from the beginning, or because its keeper died
         self._unseen = False  # it ended, but we may not see how
         self._recorded = False  # how it ended, and everybody was told
         self._settled = False  # the shell is gone too, and the session has its state
@@ -169,25 +169,42 @@ class Supervisor:
         """Watch the task until nothing of it is left. Comes back only if another one is wanted."""
         self._register()
         ready: set[int] = set()
-        while True:
-            # Before the first poll too: a successor is not told again what happened before it came.
-            self._move(ready)
-            self.post.end_input_if_asked()
-            if not self._recorded:
-                self._look_for_end(ready)
-            if self._recorded and not self._settled and self.post.command_is_over():
-                self._settle()
-            if self._settled and not self._made_way:
-                self._make_way()
-            self._hear_keeper(ready)
-            self.post.reap()
-            self._enforce_limit()
-            if self._is_over():
-                if self._serves_again():
-                    return
-                self._leave()
-            ready = {fd for fd, _ in self._poll.poll(self._patience_ms())}
-            self._pair.wake.clear()
+        # Before the first poll too: a successor is not told again what happened before it came.
+        while not self._look(ready):
+            ready = self._await()
+
+    def _look(self, ready: set[int]) -> bool:
+        """Do what there is to do; whether this task is over and another one is wanted."""
+        self._move(ready)
+        if self.post.end_input_if_asked():
+            self._tell_keeper(INPUT)
+        if not self._recorded:
+            self._look_for_end(ready)
+        if self._recorded and not self._settled and self.post.command_is_over():
+            self._settle()
+        if self._settled and not self._made_way:
+            self._make_way()
+        self._hear_keeper(ready)
+        self.post.reap()
+        self._enforce_limit()
+        if not self._is_over():
+            return False
+        if not self._serves_again():
+            self._leave()
+        return True
+
+    def _await(self) -> set[int]:
+        ready = {fd for fd, _ in self._poll.poll(self._patience_ms())}
+        self._pair.wake.clear()
+        return ready
+
+    def practise(self) -> None:
+        """In a nursery: all that happens until there is something to wait for."""
+        self._register()
+        self._look(set())
+        self._pair.wake.ring()
+        self._look(self._await())
+        self._forget_ours()
 
     def _register(self) -> None:
         self._poll.register(self._pair.wake.fd, select.POLLIN)
@@ -263,6 +280,8 @@ class Supervisor:
         self._leave_alone(self.post.command_fd)
         self._tell_keeper(NOTED)
         self._free_by = time.monotonic() + _FREE_S
+        if self._again and self._has_children():
+            self._decline()
         self._settle_session()
 
     def _leave_alone(self, fd: int) -> None:
@@ -287,11 +306,11 @@ class Supervisor:
     def _left_nothing(self) -> bool:
         """Whether nothing runs any more that the command started; its shell may, to tell its state."""
         post = self.post
-        if self._adopted or self._alone or post.around.sandbox:
+        if not self._pair.asleep or post.around.sandbox:
             return False  # then there are others between them and us
         # In this order: what loses its parent goes from the first to the second.
         shell_has_none = post.command_is_over() or process.has_no_child_but(post.command.pid)
-        return shell_has_none and process.has_no_child_but(self._pair.keeper.pid, post.command.pid)
+        return shell_has_none and process.has_no_child_but(os.getpid(), post.command.pid)
 
     def _hold_session(self) -> sessionfile.Settling | None:
         """Before the end is known: whoever learns of it and goes on in the session waits for its state."""
@@ -395,7 +414,7 @@ class Supervisor:
             return  # no process: later
         finally:
             theirs.close()
-        self._alone = False
+        self._alone = self._pair.asleep = False
         self._pair.keeper_fd = process.open_pidfd(self._pair.keeper)
         self._poll.register(self._pair.hand, select.POLLIN)
         if self._pair.keeper_fd is not None:
@@ -473,8 +492,12 @@ class Supervisor:
             self._decline()  # something of it goes on: whoever hopes for us waits in vain
         if not self._settled or not self._childless or not all(pump.closed for pump in self._pumps.values()):
             return False
+        return not self._has_children()
+
+    def _has_children(self) -> bool:
+        """Whether anything that the command left behind is our child."""
         others = (self._pair.keeper.pid, self._ender.pid if self._ender else 0)
-        return not (self._adopted and self.post.reap() and self.post.has_other_children(*others))
+        return self._adopted and self.post.reap() and self.post.has_other_children(*others)
 
     def _decline(self) -> None:
         """There will be no other task: the line to the caller is of no more use."""

@@ -1,0 +1,141 @@
+"""A keeper while its first supervisor lives: it holds what that one gave it, and waits for its end.
+
+It is the supervisor's parent, so whatever that one leaves behind comes to it. It is a fork of
+the nursery as the supervisor is, and each page that a fork writes to is its own from then on;
+Python writes to every object that it looks at. So it looks at nothing: a task is a message
+whose descriptors are kept unread. All it ever does is in this module, and most of it is one
+`poll`; what is needed when the supervisor dies (`keeper`) costs only those whose supervisor does.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+
+from outlast import process
+from outlast.lean import signal, socket
+from outlast.supervise.forks import close_all_but, fork_into
+from outlast.supervise.pair import KEPT, taken_over
+from outlast.supervise.post import ALONE_S, DONE, INPUT, NOTED, PLACE, TASK, hands
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
+
+    from outlast.supervise.keeper import Resume
+
+MOST_DESCRIPTORS = 12  # that go with one task
+_MOST_SAID = 256
+
+
+def keep(life: Callable[[socket.socket, int], NoReturn], resume: Resume) -> NoReturn:
+    """Fork a supervisor and wait for its end. Its `life` begins with its side of what we talk through, and our pid."""
+    os.setsid()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # of the nursery's children nobody reaps any
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # its supervisor looks, and tells
+    hand, theirs = hands()
+    me = os.getpid()
+
+    def supervise() -> NoReturn:
+        hand.close()
+        life(theirs, me)
+
+    supervisor = os.pidfd_open(fork_into(supervise))
+    # Before it can have a child that becomes an orphan: its command begins only when we have its task.
+    process.become_subreaper()
+    close_all_but(hand.fileno(), supervisor)
+    sleeper = Sleeper(hand, supervisor)
+    sleeper.sleep()
+    sleeper.wake(resume)
+
+
+class Sleeper:
+    """The descriptors of a task, in the order in which they came."""
+
+    def __init__(self, hand: socket.socket, supervisor: int) -> None:
+        self._hand, self._supervisor = hand, supervisor
+        self._kept: list[int] = []
+        self._lent: list[int] = []  # only until the command is over
+        self._place = self._command = -1
+        self._patience_ms: float | None = None
+        self._poll = select.poll()
+        self._poll.register(hand, select.POLLIN)
+        self._poll.register(supervisor, select.POLLIN)
+
+    def sleep(self) -> None:
+        """Until the supervisor is gone."""
+        hand = self._hand.fileno()
+        while True:
+            ready = [fd for fd, _ in self._poll.poll(self._patience_ms)]
+            if self._supervisor in ready:
+                return
+            if hand in ready:
+                self.hear()
+            elif ready:  # the command is over, and the supervisor sees to it
+                self._turn_from_command()
+                self._patience_ms = ALONE_S * 1000
+            else:  # it does not: somebody may have stopped it
+                self._patience_ms = None
+                taken_over(self._kept, self._lent, self._place).note_end()
+
+    def wake(self, resume: Resume) -> NoReturn:
+        """It is gone: see what it said last, and take its task over."""
+        while self.hear(socket.MSG_DONTWAIT):
+            pass
+        os.close(self._supervisor)
+        if not self._kept:
+            os._exit(1)  # there was no task
+        post = taken_over(self._kept, self._lent, self._place)
+        if post.go >= 0 and post.never_was():
+            os._exit(1)  # nor is there now; the command sees the end of its pipe
+        from outlast.supervise.keeper import Keeper
+
+        Keeper(post, self._hand, None, resume).keep()
+
+    def hear(self, flags: int = 0) -> bool:
+        """One word of the supervisor; whether there may be more."""
+        try:
+            said, fds = socket.recv_fds(self._hand, _MOST_SAID, MOST_DESCRIPTORS, flags)
+        except ConnectionResetError:
+            return True  # it died before it heard us; what it said before comes next
+        except OSError:
+            return False
+        if said[:1] == TASK:
+            self._take(said[1:], fds)
+        elif said == PLACE:
+            self._place = fds[0]
+        elif said == INPUT:
+            os.close(self._lent.pop())
+        elif said == NOTED:
+            self._turn_from_command()
+            _close(self._lent)
+        elif said == DONE:
+            os._exit(0)
+        elif flags == 0:
+            self._poll.unregister(self._hand)  # at its end it is always ready
+        return bool(said)
+
+    def _take(self, task_id: bytes, fds: list[int]) -> None:
+        """Another task: to its directory, and nothing of the one before is ours any more."""
+        self._turn_from_command()
+        os.fchdir(fds[0])
+        _close([fds[0], *self._kept, *self._lent, *([self._place] if self._place >= 0 else [])])
+        self._place, self._command = -1, fds[3]
+        streams = (len(fds) - 5) // 2  # the last may be that of the input
+        self._kept, self._lent = fds[1 : 4 + streams], fds[4 + streams :]
+        self._poll.register(self._command, select.POLLIN)
+        process.rename_self("outlast-keeper", f"outlast keeper of {task_id.decode()}")
+        self._hand.sendall(KEPT)
+
+    def _turn_from_command(self) -> None:
+        self._patience_ms = None
+        if self._command >= 0:
+            self._poll.unregister(self._command)
+            self._command = -1
+
+
+def _close(fds: list[int]) -> None:
+    for fd in fds:
+        os.close(fd)
+    fds.clear()
