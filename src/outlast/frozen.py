@@ -70,3 +70,12 @@ def fields(record: object) -> dict[str, Any]:
 def replaced(record: T, **changes: Any) -> T:
     """The same record with some values changed."""
     return type(record)(**{**fields(record), **changes})
+
+
+def extended(kind: type[T], record: object, **more: Any) -> T:
+    """A record of a kind that has all the values of this one, and `more`."""
+    made = kind.__new__(kind)
+    made.__dict__.update(record.__dict__, **more)
+    if len(made.__dict__) != len(kind.__match_args__):  # type: ignore[attr-defined]
+        raise TypeError(f"{kind.__name__} has other values than these: {', '.join(made.__dict__)}")
+    return made

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 
+from outlast import little
 from outlast.errors import BadInput, named
-from outlast.frozen import fields, frozen
+from outlast.frozen import extended, frozen
 from outlast.masking import LOOK_BACK, MASK, OFF
 from outlast.model import START, STREAMS, Cursor, Result, Slice
 from outlast.sieve import Sieve
@@ -43,6 +44,11 @@ class Selection:
     marked: bool = False
     interleaved: bool = False
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether all from the start, or from a cursor on, is wanted."""
+        return self.tail is None and self.lines is None and not self.filter and not self.exclude
+
 
 @frozen
 class Piece:
@@ -71,6 +77,8 @@ def check(selection: Selection, split: bool) -> None:
         if first < 1 or (last is not None and last < first):
             upto = "the end" if last is None else last
             raise BadInput(f"Lines {first} to {upto} are no range; count from 1, and give the smaller number first.")
+    if selection.is_plain:
+        return
     starts = [name for name in ("cursor", "tail", "lines") if getattr(selection, name) is not None]
     if len(starts) > 1:
         raise BadInput(f"Only one of {' and '.join(starts)} can say where to start; leave out the rest.")
@@ -87,8 +95,9 @@ def read(task: Task, selection: Selection, source: Callable[[str], Source], budg
     pieces = found.values()
     start = selection.cursor or START
     texts = [_interleaved(task, source, selection, budget, mask)] if selection.interleaved and len(wanted) > 1 else None
-    return Result(
-        **fields(task),
+    return extended(
+        Result,
+        task,
         output=_joined(texts or [piece.text for piece in pieces]),
         stdout=found["stdout"].text if task.split and "stdout" in found else None,
         stderr=found["stderr"].text if task.split and "stderr" in found else None,
@@ -96,6 +105,24 @@ def read(task: Task, selection: Selection, source: Callable[[str], Source], budg
         dropped_bytes=sum(piece.dropped for piece in pieces),
         hidden_lines=sum(piece.hidden for piece in pieces),
         cursor=str(Cursor(**{s: found[s].next if s in found else start.at(s) for s in STREAMS})),
+    )
+
+
+def little_of(task: Task, source: Source, place: int, budget: int, mask: Mask) -> Result | None:
+    """All that follows `place` in the one output of a task, if it is little and plain."""
+    rest = little.rest(source, place, task.closed, mask)
+    if rest is None or len(rest[0]) > budget:
+        return None
+    return extended(
+        Result,
+        task,
+        output=rest[0],
+        stdout=None,
+        stderr=None,
+        truncated=False,
+        dropped_bytes=0,
+        hidden_lines=0,
+        cursor=str(rest[1]),
     )
 
 
@@ -107,6 +134,16 @@ def _joined(texts: list[str]) -> str:
 
 
 def _piece(task: Task, source: Source, stream: str, selection: Selection, budget: int, mask: Mask) -> Piece:
+    if selection.is_plain:
+        start = (selection.cursor or START).at(stream)
+        rest = little.rest(source, start, task.closed, mask)
+        if rest is not None and len(rest[0]) <= budget:
+            return Piece(rest[0], False, 0, 0, rest[1])
+    source.look_again()
+    return _worked_through(task, source, stream, selection, budget, mask)
+
+
+def _worked_through(task: Task, source: Source, stream: str, selection: Selection, budget: int, mask: Mask) -> Piece:
     marks = MARKS if selection.marked else ("", "")
     cleaner, kept, veil = Cleaner(), HeadTail(budget, marks), mask.stream()
     sieve = Sieve(selection.filter, selection.exclude, selection.ignore_case)

@@ -29,7 +29,7 @@ OBEYED = frozenset("KJCDG`ABEFHfd")  # erase; move within the line; move to anot
 
 # Zero-width joiner and non-joiner (U+200C, U+200D) stay: families of emoji, Persian and
 # the scripts of India are misspelt without them. Tags (U+E0000 on) go: people cannot see
-# them and models can read them. All are unprintable to Python, which `_is_plain` builds on.
+# them and models can read them. All are unprintable to Python, which `is_plain` builds on.
 FORMAT_RANGES = (
     (0x061C, 0x061C),
     (0x180E, 0x180E),
@@ -104,7 +104,7 @@ class Cleaner:
 
     def _clean(self, text: str) -> None:
         flat = text.replace("\r\n", "\n")
-        if not self._begun and _is_plain(flat):
+        if not self._begun and is_plain(flat):
             self._add_lines(flat)
             return
         ground, *sequences = (self._begun + _without_dead(text)).split(ESC)
@@ -308,7 +308,8 @@ def _uncovered(frames: list[str]) -> list[str]:
     return kept[::-1]
 
 
-def _is_plain(text: str) -> bool:
+def is_plain(text: str) -> bool:
+    """Whether a text without any carriage return stays as it is when it is cleaned."""
     if text.isascii():
         return len(text.translate(ANY_CONTROL)) == len(text)
     return text.replace("\n", "").replace("\t", "").isprintable()

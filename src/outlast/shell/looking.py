@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from outlast.model import Cursor, Result, Slice, Task, Usual
 
 
+_NOTHING = (None, None, None, None)
+_DIGITS = frozenset("0123456789")
+_LONGEST_PLACE = 18  # digits, as in `asking`
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
 
@@ -52,10 +55,16 @@ class Looking(Opened):
         about what is left out, stands between the two `reading.MARKS`, which no output contains. `interleaved`: the
         output of a split task is both streams, whole, in the order they came, not one after the other.
         """
-        task = self._shown(self.executor.status(self._find(task_id)))
-        directory = os.path.dirname(task.output_file)
-        who = reader or f"session {self.session}"
+        if (tail, lines, stream, max_chars) == _NOTHING and not (new or filter or exclude or interleaved):
+            little = self._little(task_id, cursor)
+            if little is not None:
+                return little
+        # Of what is over only the output is looked at; if it is gone with its task, that is noticed there.
+        over = self.executor.registry.over(task_id, self._scope)
+        task = self._showing.shown(over or self.executor.status(self._find(task_id)))
+        directory, who = "", ""
         if new:
+            directory, who = os.path.dirname(task.output_file), reader or f"session {self.session}"
             if cursor is not None or tail is not None or lines is not None:
                 raise BadInput("What is new starts where the last read ended; leave out cursor, tail and lines.")
             cursor = places.place_of(directory, who)
@@ -77,13 +86,28 @@ class Looking(Opened):
             raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")
         try:
             result = reading.read(
-                task, selection, lambda one: self.executor.source(task.task_id, one), budget, self.mask_for(task)
+                task, selection, lambda one: self.executor.registry.source(task, one), budget, self.mask_for(task)
             )
             if new and (place := asking.cursor(result.cursor)) != selection.cursor:
                 places.move(directory, who, place)
         except OSError as error:
             raise self.executor.trouble(task.task_id, error) from None
         return result
+
+    def _little(self, task_id: str, cursor: str | Cursor | None) -> Result | None:
+        """What is left of a task that is over, if it is little."""
+        registry = self.executor.registry
+        over = registry.over(task_id, self._scope)
+        if over is None or over.split:
+            return None
+        place = 0
+        if cursor is not None:
+            if not isinstance(cursor, str) or not 0 < len(cursor) <= _LONGEST_PLACE or not _DIGITS.issuperset(cursor):
+                return None
+            place = int(cursor)
+        task = self._showing.shown(over)
+        source = registry.source(task, "stdout")
+        return reading.little_of(task, source, place, self.settings.shown_chars, self.mask_for(task))
 
     def follow(
         self,
