@@ -74,8 +74,9 @@ def replaced(record: T, **changes: Any) -> T:
 
 def extended(kind: type[T], record: object, **more: Any) -> T:
     """A record of a kind that has all the values of this one, and `more`."""
+    values = record.__dict__ | more
+    if len(values) != len(kind.__match_args__):  # type: ignore[attr-defined]
+        raise TypeError(f"{kind.__name__} has other values than these: {', '.join(values)}")
     made = kind.__new__(kind)
-    made.__dict__.update(record.__dict__, **more)
-    if len(made.__dict__) != len(kind.__match_args__):  # type: ignore[attr-defined]
-        raise TypeError(f"{kind.__name__} has other values than these: {', '.join(made.__dict__)}")
+    object.__setattr__(made, "__dict__", values)
     return made

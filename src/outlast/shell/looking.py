@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 
 _NOTHING = (None, None, None, None)
-_DIGITS = frozenset("0123456789")
-_LONGEST_PLACE = 18  # digits, as in `asking`
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
 
@@ -100,11 +98,9 @@ class Looking(Opened):
         over = registry.over(task_id, self._scope)
         if over is None or over.split:
             return None
-        place = 0
-        if cursor is not None:
-            if not isinstance(cursor, str) or not 0 < len(cursor) <= _LONGEST_PLACE or not _DIGITS.issuperset(cursor):
-                return None
-            place = int(cursor)
+        place = _place(cursor)
+        if place is None:
+            return None
         task = self._showing.shown(over)
         source = registry.source(task, "stdout")
         return reading.little_of(task, source, place, self.settings.shown_chars, self.mask_for(task))
@@ -220,3 +216,12 @@ class Looking(Opened):
 def shorter(one: float | None, other: float | None) -> float | None:
     """The shorter of two times, where None is for ever."""
     return other if one is None else one if other is None else min(one, other)
+
+
+def _place(cursor: str | Cursor | None) -> int | None:
+    """Where in its one output, if this is a plain number."""
+    try:
+        place = int(cursor) if isinstance(cursor, str) else -1 if cursor else 0
+    except ValueError:
+        return None
+    return place if place >= 0 and (cursor is None or str(place) == cursor) else None

@@ -189,7 +189,7 @@ class Source:
         if dropped_up_to or not kept:
             return None
         last = kept[-1]
-        first, end = max(0, cursor - before), last.end
+        first, end = max(0, cursor - before), last.start + last.size
         if not last.start <= first <= cursor <= end <= cursor + most:
             return None
         try:
