@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from outlast import little
+from outlast import ends, little
 from outlast.errors import BadInput, named
 from outlast.frozen import extended, frozen
 from outlast.masking import LOOK_BACK, MASK, OFF
@@ -47,7 +47,12 @@ class Selection:
     @property
     def is_plain(self) -> bool:
         """Whether all from the start, or from a cursor on, is wanted."""
-        return self.tail is None and self.lines is None and not self.filter and not self.exclude
+        return self.tail is None and self.takes_all
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether all from where it starts is wanted."""
+        return self.lines is None and not self.filter and not self.exclude
 
 
 @frozen
@@ -153,6 +158,12 @@ def _worked_through(task: Task, source: Source, stream: str, selection: Selectio
     # Fixed now: a task that prints faster than we read must not keep us for ever.
     end = source.end()
     start = source.tail(selection.tail, end) if selection.tail is not None else (selection.cursor or START).at(stream)
+    if (
+        end - start > ends.MUCH
+        and selection.takes_all
+        and (both := _both_ends(task, source, start, end, HeadTail(budget, marks), mask))
+    ):
+        return both
     if secret := inside_secret(source, start, end, mask):
         kept.add(picker.take(sieve.feed(MASK)))
     place, dropped = start + secret, 0
@@ -167,6 +178,53 @@ def _worked_through(task: Task, source: Source, stream: str, selection: Selectio
     kept.add(picker.take(sieve.feed(veil.feed(cleaner.finish()) + veil.finish()) + sieve.finish()))
     cut = kept.cut(where=task.output_file)
     return Piece(cut.text, cut.truncated, dropped, sieve.hidden, place)
+
+
+def _both_ends(task: Task, source: Source, start: int, end: int, kept: HeadTail, mask: Mask) -> Piece | None:
+    """The head and the tail of much output; None if they cannot be told without all that is between."""
+    _add_head(source, start, end, kept, mask)
+    if not kept.has_head:
+        return None
+    dropped = source.missing(start, end)
+    for size in ends.sizes(kept.budget):
+        tail = _tail(task, source, start, end, size, mask)
+        if tail is None:
+            return None
+        text, place = tail
+        if len(text) > kept.budget:
+            kept.skip(f"the middle of {end - start - dropped:,} bytes")
+            kept.add(text)
+            return Piece(kept.cut(where=task.output_file).text, True, dropped, 0, place)
+    return None
+
+
+def _add_head(source: Source, start: int, end: int, kept: HeadTail, mask: Mask) -> None:
+    reader = _Cleared(mask)
+    if secret := inside_secret(source, start, end, mask):
+        kept.add(MASK)
+    for piece in source.chunks(start + secret, start + ends.MOST):
+        if piece.dropped:
+            return
+        kept.add(reader.feed(piece.data))
+        if kept.has_head:
+            return
+
+
+def _tail(task: Task, source: Source, start: int, end: int, size: int, mask: Mask) -> tuple[str, int] | None:
+    """The text of the last bytes, at least so many, and up to where it is settled."""
+    first = ends.forgets_at(source, start, end, size, mask)
+    if first is None:
+        return None
+    reader, texts = _Cleared(mask), []
+    if secret := inside_secret(source, first, end, mask):
+        texts.append(MASK)
+    place = first + secret
+    for piece in settled(task, source, place, end, False, mask):
+        if piece.dropped:
+            return None
+        texts.append(reader.feed(piece.data))
+        place = piece.next
+    return "".join((*texts, reader.finish())), place
 
 
 def _interleaved(task: Task, source: Callable[[str], Source], selection: Selection, budget: int, mask: Mask) -> str:

@@ -208,6 +208,11 @@ class Source:
         dropped_up_to, kept = self._kept()
         return max(kept[-1].end if kept else 0, dropped_up_to)
 
+    def missing(self, start: int, end: int) -> int:
+        """How many bytes between two places are not kept."""
+        kept = (min(extent.end, end) - max(extent.start, start) for extent in self.extents())
+        return end - start - sum(size for size in kept if size > 0)
+
     def changed_at(self) -> float | None:
         """When something was last printed; None if nothing was."""
         kept = [extent for extent in self.extents() if extent.size]
