@@ -89,6 +89,7 @@ class Looking(Opened):
             if new and (place := asking.cursor(result.cursor)) != selection.cursor:
                 places.move(directory, who, place)
         except OSError as error:
+            self._find(task_id)  # which says so if it was removed
             raise self.executor.trouble(task.task_id, error) from None
         return result
 
