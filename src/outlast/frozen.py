@@ -70,3 +70,13 @@ def fields(record: object) -> dict[str, Any]:
 def replaced(record: T, **changes: Any) -> T:
     """The same record with some values changed."""
     return type(record)(**{**fields(record), **changes})
+
+
+def extended(kind: type[T], record: object, **more: Any) -> T:
+    """A record of a kind that has all the values of this one, and `more`."""
+    values = record.__dict__ | more
+    if len(values) != len(kind.__match_args__):  # type: ignore[attr-defined]
+        raise TypeError(f"{kind.__name__} has other values than these: {', '.join(values)}")
+    made = kind.__new__(kind)
+    object.__setattr__(made, "__dict__", values)
+    return made

@@ -24,6 +24,7 @@ _LEAST_VALUE = 8
 _LEAST_LINE = 16  # of a value of several lines
 _OF_LINES = b"PRIVATE KEY"  # is in the literal of the one format whose secrets have many lines
 _BEFORE_A_LINE = 128  # what another one, with a line end or two inside of it, has at most before the last
+_TRIES = 16  # a short look at a text does not look at more literals
 _PLAIN_WORD = 16  # a word of letters alone that is shorter is taken for a word
 
 
@@ -46,6 +47,19 @@ class Mask:
     def bytes_stream(self) -> BytesStream:
         """Bytes that come in pieces."""
         return BytesStream(self._as_bytes, self.on)
+
+    def is_clear(self, before: bytes, after: bytes, final: bool) -> bool:
+        """Whether there is no secret in `after`, none that reaches into it, and (if not `final`) none that may begin.
+
+        Where it says no there may be none all the same. What is said of bytes holds for the text that they are.
+        """
+        if not self.on:
+            return True
+        text = (_near(before) + after).decode("latin-1")
+        # Whatever is in front of a literal: who reads from the cursor on does not see that.
+        if (literals := present(text)) and _may_be_token(text, literals, final):
+            return False
+        return not self._as_bytes or not any(_values(text, 0, self._as_bytes, final))
 
     def unfinished(self, data: bytes) -> int:
         """How many bytes at the end may be the beginning of a secret."""
@@ -197,6 +211,11 @@ def _candidates(text: str, shown: int, fence: int, values: tuple[str, ...], fina
             if not format.before or compiled(format.before).match(text, begun):
                 yield begun + len(literal), begun, format
             begun = text.find(literal, begun + 1)
+    yield from _values(text, shown, values, final)
+
+
+def _values(text: str, shown: int, values: tuple[str, ...], final: bool) -> Iterator[Candidate]:
+    """Where one of the values is, or (None) may begin."""
     for value in values:
         begun = text.find(value, shown)
         while begun >= 0:
@@ -207,6 +226,19 @@ def _candidates(text: str, shown: int, fence: int, values: tuple[str, ...], fina
             if value.startswith(text[begun:]):
                 yield begun, begun, None
             begun = text.find(value[0], begun + 1)
+
+
+def _may_be_token(text: str, literals: list[tuple[str, Format]], final: bool) -> bool:
+    """Whether a token is anywhere in a text, or may begin there; also if that takes long to find out."""
+    tries, stops = 0, dict[str, int]()
+    for literal, format in literals:
+        begun = text.find(literal)
+        while begun >= 0:
+            tries += 1
+            if tries > _TRIES or _look(text, begun + len(literal), format, None if final else stops) != ():
+                return True
+            begun = text.find(literal, begun + 1)
+    return False
 
 
 def _look(text: str, where: int, what: Format | int | None, stops: dict[str, int] | None) -> Span | tuple[()] | None:

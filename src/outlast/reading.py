@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 
+from outlast import ends, little
 from outlast.errors import BadInput, named
-from outlast.frozen import fields, frozen
+from outlast.frozen import extended, frozen
 from outlast.masking import LOOK_BACK, MASK, OFF
 from outlast.model import START, STREAMS, Cursor, Result, Slice
 from outlast.sieve import Sieve
@@ -43,6 +44,16 @@ class Selection:
     marked: bool = False
     interleaved: bool = False
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether all from the start, or from a cursor on, is wanted."""
+        return self.tail is None and self.takes_all
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether all from where it starts is wanted."""
+        return self.lines is None and not self.filter and not self.exclude
+
 
 @frozen
 class Piece:
@@ -71,6 +82,8 @@ def check(selection: Selection, split: bool) -> None:
         if first < 1 or (last is not None and last < first):
             upto = "the end" if last is None else last
             raise BadInput(f"Lines {first} to {upto} are no range; count from 1, and give the smaller number first.")
+    if selection.is_plain:
+        return
     starts = [name for name in ("cursor", "tail", "lines") if getattr(selection, name) is not None]
     if len(starts) > 1:
         raise BadInput(f"Only one of {' and '.join(starts)} can say where to start; leave out the rest.")
@@ -87,8 +100,9 @@ def read(task: Task, selection: Selection, source: Callable[[str], Source], budg
     pieces = found.values()
     start = selection.cursor or START
     texts = [_interleaved(task, source, selection, budget, mask)] if selection.interleaved and len(wanted) > 1 else None
-    return Result(
-        **fields(task),
+    return extended(
+        Result,
+        task,
         output=_joined(texts or [piece.text for piece in pieces]),
         stdout=found["stdout"].text if task.split and "stdout" in found else None,
         stderr=found["stderr"].text if task.split and "stderr" in found else None,
@@ -96,6 +110,24 @@ def read(task: Task, selection: Selection, source: Callable[[str], Source], budg
         dropped_bytes=sum(piece.dropped for piece in pieces),
         hidden_lines=sum(piece.hidden for piece in pieces),
         cursor=str(Cursor(**{s: found[s].next if s in found else start.at(s) for s in STREAMS})),
+    )
+
+
+def little_of(task: Task, source: Source, place: int, budget: int, mask: Mask) -> Result | None:
+    """All that follows `place` in the one output of a task, if it is little and plain."""
+    rest = little.rest(source, place, task.closed, mask)
+    if rest is None or len(rest[0]) > budget:
+        return None
+    return extended(
+        Result,
+        task,
+        output=rest[0],
+        stdout=None,
+        stderr=None,
+        truncated=False,
+        dropped_bytes=0,
+        hidden_lines=0,
+        cursor=str(rest[1]),
     )
 
 
@@ -107,6 +139,16 @@ def _joined(texts: list[str]) -> str:
 
 
 def _piece(task: Task, source: Source, stream: str, selection: Selection, budget: int, mask: Mask) -> Piece:
+    if selection.is_plain:
+        start = (selection.cursor or START).at(stream)
+        rest = little.rest(source, start, task.closed, mask)
+        if rest is not None and len(rest[0]) <= budget:
+            return Piece(rest[0], False, 0, 0, rest[1])
+    source.look_again()
+    return _worked_through(task, source, stream, selection, budget, mask)
+
+
+def _worked_through(task: Task, source: Source, stream: str, selection: Selection, budget: int, mask: Mask) -> Piece:
     marks = MARKS if selection.marked else ("", "")
     cleaner, kept, veil = Cleaner(), HeadTail(budget, marks), mask.stream()
     sieve = Sieve(selection.filter, selection.exclude, selection.ignore_case)
@@ -116,6 +158,12 @@ def _piece(task: Task, source: Source, stream: str, selection: Selection, budget
     # Fixed now: a task that prints faster than we read must not keep us for ever.
     end = source.end()
     start = source.tail(selection.tail, end) if selection.tail is not None else (selection.cursor or START).at(stream)
+    if (
+        end - start > ends.MUCH
+        and selection.takes_all
+        and (both := _both_ends(task, source, start, end, HeadTail(budget, marks), mask))
+    ):
+        return both
     if secret := inside_secret(source, start, end, mask):
         kept.add(picker.take(sieve.feed(MASK)))
     place, dropped = start + secret, 0
@@ -130,6 +178,53 @@ def _piece(task: Task, source: Source, stream: str, selection: Selection, budget
     kept.add(picker.take(sieve.feed(veil.feed(cleaner.finish()) + veil.finish()) + sieve.finish()))
     cut = kept.cut(where=task.output_file)
     return Piece(cut.text, cut.truncated, dropped, sieve.hidden, place)
+
+
+def _both_ends(task: Task, source: Source, start: int, end: int, kept: HeadTail, mask: Mask) -> Piece | None:
+    """The head and the tail of much output; None if they cannot be told without all that is between."""
+    _add_head(source, start, end, kept, mask)
+    if not kept.has_head:
+        return None
+    dropped = source.missing(start, end)
+    for size in ends.sizes(kept.budget):
+        tail = _tail(task, source, start, end, size, mask)
+        if tail is None:
+            return None
+        text, place = tail
+        if len(text) > kept.budget:
+            kept.skip(f"the middle of {end - start - dropped:,} bytes")
+            kept.add(text)
+            return Piece(kept.cut(where=task.output_file).text, True, dropped, 0, place)
+    return None
+
+
+def _add_head(source: Source, start: int, end: int, kept: HeadTail, mask: Mask) -> None:
+    reader = _Cleared(mask)
+    if secret := inside_secret(source, start, end, mask):
+        kept.add(MASK)
+    for piece in source.chunks(start + secret, start + ends.MOST):
+        if piece.dropped:
+            return
+        kept.add(reader.feed(piece.data))
+        if kept.has_head:
+            return
+
+
+def _tail(task: Task, source: Source, start: int, end: int, size: int, mask: Mask) -> tuple[str, int] | None:
+    """The text of the last bytes, at least so many, and up to where it is settled."""
+    first = ends.forgets_at(source, start, end, size, mask)
+    if first is None:
+        return None
+    reader, texts = _Cleared(mask), []
+    if secret := inside_secret(source, first, end, mask):
+        texts.append(MASK)
+    place = first + secret
+    for piece in settled(task, source, place, end, False, mask):
+        if piece.dropped:
+            return None
+        texts.append(reader.feed(piece.data))
+        place = piece.next
+    return "".join((*texts, reader.finish())), place
 
 
 def _interleaved(task: Task, source: Callable[[str], Source], selection: Selection, budget: int, mask: Mask) -> str:

@@ -58,6 +58,18 @@ class Showing:
             self._mask = Mask(self._values)
         return self._mask
 
+    def shown(self, one: Task) -> Task:
+        """A task as it is shown. One that has ended is looked at once."""
+        mask = self.mask
+        if mask is not self._listed_by:
+            self._listed, self._listed_by = {}, mask
+        known = self._listed.get(one.task_id)
+        if known is None or known[0] is not one:
+            known = (one, task(one, mask))
+            if one.finished and len(self._listed) < _LISTED_AT_MOST:
+                self._listed[one.task_id] = known
+        return known[1]
+
     def listed(self, tasks: Iterable[Task]) -> list[Task]:
         """Tasks as they are shown. One that has ended is the same object each time: it is looked at once."""
         mask = self.mask

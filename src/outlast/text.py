@@ -29,7 +29,7 @@ OBEYED = frozenset("KJCDG`ABEFHfd")  # erase; move within the line; move to anot
 
 # Zero-width joiner and non-joiner (U+200C, U+200D) stay: families of emoji, Persian and
 # the scripts of India are misspelt without them. Tags (U+E0000 on) go: people cannot see
-# them and models can read them. All are unprintable to Python, which `_is_plain` builds on.
+# them and models can read them. All are unprintable to Python, which `is_plain` builds on.
 FORMAT_RANGES = (
     (0x061C, 0x061C),
     (0x180E, 0x180E),
@@ -104,7 +104,7 @@ class Cleaner:
 
     def _clean(self, text: str) -> None:
         flat = text.replace("\r\n", "\n")
-        if not self._begun and _is_plain(flat):
+        if not self._begun and is_plain(flat):
             self._add_lines(flat)
             return
         ground, *sequences = (self._begun + _without_dead(text)).split(ESC)
@@ -308,7 +308,8 @@ def _uncovered(frames: list[str]) -> list[str]:
     return kept[::-1]
 
 
-def _is_plain(text: str) -> bool:
+def is_plain(text: str) -> bool:
+    """Whether a text without any carriage return stays as it is when it is cleaned."""
     if text.isascii():
         return len(text.translate(ANY_CONTROL)) == len(text)
     return text.replace("\n", "").replace("\t", "").isprintable()
@@ -350,7 +351,7 @@ def _behind_string(piece: str) -> str | None:
 
 @frozen
 class Cut:
-    """A text in its budget, and exactly how much of the whole is not in it."""
+    """A text in its budget, and exactly how much of what was seen of the whole is not in it."""
 
     text: str
     truncated: bool
@@ -363,13 +364,28 @@ class HeadTail:
 
     def __init__(self, budget: int = BUDGET, marks: tuple[str, str] = ("", "")) -> None:
         """`marks` stand before and after the line that says what is left out."""
-        self._budget, self._marks = max(budget, 0), marks
+        self.budget, self._marks = max(budget, 0), marks
         self._head: list[str] = []
-        self._head_room = self._budget
+        self._head_room = self.budget
         self._tail: list[str] = []
         self._tail_chars = 0
         self._chars = 0
         self._newlines = 0
+        self._unseen = ""
+
+    @property
+    def has_head(self) -> bool:
+        """Whether no more text is needed for the first part."""
+        return not self._head_room
+
+    def skip(self, what: str) -> None:
+        """The text goes on after a part that nobody looks at, so `what` is said of it, not a number of characters.
+
+        Only when there is a head, and only if what follows is longer than the budget.
+        """
+        self._unseen = what
+        self._tail.clear()
+        self._tail_chars = 0
 
     def add(self, text: str) -> None:
         if not text:
@@ -383,7 +399,7 @@ class HeadTail:
         self._keep_tail(text)
 
     def _keep_tail(self, text: str) -> None:
-        limit = max(self._budget, 1)  # the last character tells whether the last line is complete
+        limit = max(self.budget, 1)  # the last character tells whether the last line is complete
         self._tail.append(text)
         self._tail_chars += len(text)
         if self._tail_chars > 2 * limit:
@@ -397,11 +413,11 @@ class HeadTail:
         budget is too small for that line, it does without `where`, or there is only a head.
         """
         head = "".join(self._head)
-        if self._chars <= self._budget:
+        if self._chars <= self.budget and not self._unseen:
             return Cut(head, False, 0, 0)
         # No number in the marker can be longer than those of the whole text.
-        widest = _marker(self._chars, self._newlines + 1, where)
-        room = self._budget - len(widest) - sum(map(len, self._marks)) - 2  # its own newline, and one before it
+        widest = self._marker(self._chars, self._newlines + 1, where)
+        room = self.budget - len(widest) - sum(map(len, self._marks)) - 2  # its own newline, and one before it
         if room < 2:
             return self.cut() if where else self._without_tail(head)
         head = _head_of(head, room // 2)
@@ -419,13 +435,12 @@ class HeadTail:
         lines = self._newlines - head.count("\n") - tail.count("\n") + (not at_line_end)
         newline = "" if head.endswith("\n") else "\n"
         before, after = self._marks
-        text = f"{head}{newline}{before}{_marker(chars, lines, where)}\n{after}{tail}"
+        text = f"{head}{newline}{before}{self._marker(chars, lines, where)}\n{after}{tail}"
         return Cut(text, True, chars, lines)
 
-
-def _marker(chars: int, lines: int, where: str) -> str:
-    whole = f"; the whole output: {where}" if where else ""
-    return f"[... {_count(chars, 'character')} ({_count(lines, 'line')}) left out{whole} ...]"
+    def _marker(self, chars: int, lines: int, where: str) -> str:
+        what = self._unseen or f"{_count(chars, 'character')} ({_count(lines, 'line')})"
+        return f"[... {what} left out{f'; the whole output: {where}' if where else ''} ...]"
 
 
 def _count(number: int, noun: str) -> str:

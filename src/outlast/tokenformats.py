@@ -134,6 +134,16 @@ FORMATS = (
 LITERALS = tuple((literal, format) for format in FORMATS for literal in format.literals)
 LONGEST_LITERAL = max(len(literal) for literal, _ in LITERALS)
 
+
+def _sign_of(literal: str) -> str:
+    return next((sign for sign in _SIGNS if sign in literal), "")
+
+
+_SIGNS = "_-.:="  # each is in many literals and not in every text: so one look can be for all of those
+_BY_SIGN: dict[str, list[tuple[str, Format]]] = {}
+for _pair in LITERALS:
+    _BY_SIGN.setdefault(_sign_of(_pair[0]), []).append(_pair)
+
 _MUCH = 1 << 14  # characters from which on one search for all at once is faster than one for each
 _URL = "://"  # is in so many texts that it is no sign of anything
 # What has to follow these, or be all that has come so far, before they are one.
@@ -158,7 +168,11 @@ def present(text: str) -> list[tuple[str, Format]]:
     """The literals that are in a text, each with its format."""
     if len(text) >= _MUCH and not _has_rare(text):
         return [pair for pair in LITERALS if pair[0] == _URL and _URL in text]
-    return [pair for pair in LITERALS if pair[0] in text]
+    found = []
+    for sign, pairs in _BY_SIGN.items():
+        if sign in text:
+            found += [pair for pair in pairs if pair[0] in text]
+    return found
 
 
 def _has_rare(text: str) -> bool:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from outlast.model import Cursor, Result, Slice, Task, Usual
 
 
+_NOTHING = (None, None, None, None)
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
 
@@ -52,10 +53,16 @@ class Looking(Opened):
         about what is left out, stands between the two `reading.MARKS`, which no output contains. `interleaved`: the
         output of a split task is both streams, whole, in the order they came, not one after the other.
         """
-        task = self._shown(self.executor.status(self._find(task_id)))
-        directory = os.path.dirname(task.output_file)
-        who = reader or f"session {self.session}"
+        if (tail, lines, stream, max_chars) == _NOTHING and not (new or filter or exclude or interleaved):
+            little = self._little(task_id, cursor)
+            if little is not None:
+                return little
+        # Of what is over only the output is looked at; if it is gone with its task, that is noticed there.
+        over = self.executor.registry.over(task_id, self._scope)
+        task = self._showing.shown(over or self.executor.status(self._find(task_id)))
+        directory, who = "", ""
         if new:
+            directory, who = os.path.dirname(task.output_file), reader or f"session {self.session}"
             if cursor is not None or tail is not None or lines is not None:
                 raise BadInput("What is new starts where the last read ended; leave out cursor, tail and lines.")
             cursor = places.place_of(directory, who)
@@ -77,13 +84,27 @@ class Looking(Opened):
             raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")
         try:
             result = reading.read(
-                task, selection, lambda one: self.executor.source(task.task_id, one), budget, self.mask_for(task)
+                task, selection, lambda one: self.executor.registry.source(task, one), budget, self.mask_for(task)
             )
             if new and (place := asking.cursor(result.cursor)) != selection.cursor:
                 places.move(directory, who, place)
         except OSError as error:
+            self._find(task_id)  # which says so if it was removed
             raise self.executor.trouble(task.task_id, error) from None
         return result
+
+    def _little(self, task_id: str, cursor: str | Cursor | None) -> Result | None:
+        """What is left of a task that is over, if it is little."""
+        registry = self.executor.registry
+        over = registry.over(task_id, self._scope)
+        if over is None or over.split:
+            return None
+        place = _place(cursor)
+        if place is None:
+            return None
+        task = self._showing.shown(over)
+        source = registry.source(task, "stdout")
+        return reading.little_of(task, source, place, self.settings.shown_chars, self.mask_for(task))
 
     def follow(
         self,
@@ -196,3 +217,12 @@ class Looking(Opened):
 def shorter(one: float | None, other: float | None) -> float | None:
     """The shorter of two times, where None is for ever."""
     return other if one is None else one if other is None else min(one, other)
+
+
+def _place(cursor: str | Cursor | None) -> int | None:
+    """Where in its one output, if this is a plain number."""
+    try:
+        place = int(cursor) if isinstance(cursor, str) else -1 if cursor else 0
+    except ValueError:
+        return None
+    return place if place >= 0 and (cursor is None or str(place) == cursor) else None

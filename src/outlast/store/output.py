@@ -23,6 +23,7 @@ FILES = {"stdout": "output", "stderr": "stderr"}
 SEGMENTS = 8  # the tail that is kept is between 7 and 8 eighths of its half
 NOTE_BYTES = 100  # the line for people where the head ends; it counts like everything else
 _READ_BYTES = 256 * 1024
+_TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @frozen
@@ -154,8 +155,9 @@ class Source:
 
     def _kept(self) -> tuple[int, list[Extent]]:
         """Up to where bytes were dropped, and what is kept."""
-        if self._known is not None:
-            return self._known
+        known = self._known  # another thread may forget it
+        if known is not None:
+            return known
         dropped_up_to = self._dropped_up_to()
         found = (dropped_up_to, self._extents(dropped_up_to))
         if self._closed:
@@ -174,10 +176,42 @@ class Source:
                 return [Extent(0, size, path)]
         return extents(self._directory, self._stream, self._bound.head)
 
+    def look_again(self) -> None:
+        """Forget what was found before."""
+        self._known = None
+
+    def around(self, cursor: int, before: int, most: int) -> tuple[bytes, bytes] | None:
+        """So many bytes before `cursor`, and all that follows it, in one look.
+
+        None if more than `most` follow, if not all of it is there, or if it is in several files.
+        """
+        dropped_up_to, kept = self._kept()
+        if dropped_up_to or not kept:
+            return None
+        last = kept[-1]
+        first, end = max(0, cursor - before), last.start + last.size
+        if not last.start <= first <= cursor <= end <= cursor + most:
+            return None
+        try:
+            # Also if there is nothing to read: so a task that was removed does not go unnoticed.
+            fd = os.open(last.path, _TO_READ)
+        except FileNotFoundError:
+            return None
+        try:
+            data = os.pread(fd, end - first, first - last.start)
+        finally:
+            os.close(fd)
+        return (data[: cursor - first], data[cursor - first :]) if len(data) == end - first else None
+
     def end(self) -> int:
         """Where the stream stands now."""
         dropped_up_to, kept = self._kept()
         return max(kept[-1].end if kept else 0, dropped_up_to)
+
+    def missing(self, start: int, end: int) -> int:
+        """How many bytes between two places are not kept."""
+        kept = (min(extent.end, end) - max(extent.start, start) for extent in self.extents())
+        return end - start - sum(size for size in kept if size > 0)
 
     def changed_at(self) -> float | None:
         """When something was last printed; None if nothing was."""
@@ -204,7 +238,7 @@ class Source:
                 return Slice(self._stream, gone, b"", gone - cursor, gone)
             start = max(cursor, extent.start)
             try:
-                fd = os.open(extent.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+                fd = os.open(extent.path, _TO_READ)
             except FileNotFoundError:
                 self._known = None
                 continue  # rolled away between the look and the open: look again
@@ -278,7 +312,7 @@ def count_lines(
 
 def _newlines(path: str, start: int, end: int) -> int:
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, _TO_READ)
     except FileNotFoundError:
         return 0  # rolled away; the next count does without it
     try:

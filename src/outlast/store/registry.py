@@ -49,6 +49,7 @@ class Registry:
         self._known: dict[str, tuple[str, Task]] = {}
         self._launches: dict[str, Launch] = {}
         self._over: dict[str, Task] = {}  # that were just looked at
+        self._sources: dict[tuple[str, str], output.Source] = {}  # of what is closed
 
     @property
     def index(self) -> Index:
@@ -190,6 +191,26 @@ class Registry:
             return over  # nothing about it can change any more, but that it is removed
         self._table = None
         return self._settle(task_id)
+
+    def over(self, task_id: str, session: str | None) -> Task | None:
+        """A task that was seen to be over, if this is one that the session reaches; it may have been removed."""
+        task = self._over.get(task_id)
+        return task if task is not None and (session is None or session == task.session) else None
+
+    def source(self, task: Task, stream: str) -> output.Source:
+        """One stream of a task's output. Of one that is closed, what was found is known the next time."""
+        key = (task.task_id, stream)
+        source = self._sources.get(key)
+        if source is None:
+            launch = self.launch_of(task.task_id)
+            bound = output.bound_of(launch.output_limit, launch.split)
+            source = output.Source(self.home.task(task.task_id), stream, bound)
+            if task.closed:
+                source.close()
+                if len(self._sources) >= LAUNCHES_AT_MOST:
+                    self._sources.clear()
+                self._sources[key] = source
+        return source
 
     def tasks(self, session: str | None = None) -> Iterator[Task]:
         """All tasks (of a session), newest first. One that is damaged is left out, and does not harm the others."""
