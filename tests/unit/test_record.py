@@ -30,9 +30,9 @@ def page(directory: str) -> bytes:
     return Path(directory, record.NAME).read_bytes()
 
 
-def fitting(slot: str, byte: str = "x") -> str:
-    """The longest text that a slot takes: its line holds a checksum, a blank, two quotes and a newline."""
-    return byte * (record.SLOTS[slot][1] - len('12345678 ""\n'))
+def fitting(slot: str, byte: str = "x", more: int = 0) -> dict[str, str]:
+    """The longest text that a slot takes, or so much more: its line holds a checksum, a blank, an object, a newline."""
+    return {"t": byte * (record.SLOTS[slot][1] - len('12345678 {"t":""}\n') + more)}
 
 
 def test_the_slots_fill_the_page_without_gap_or_overlap() -> None:
@@ -61,7 +61,7 @@ def test_a_slot_takes_what_fits_and_refuses_one_byte_more(directory: str, slot: 
     record.write(slot, fitting(slot), directory)
     assert record.read(directory) == {slot: fitting(slot)}
     with pytest.raises(ValueError, match=slot):
-        record.write(slot, fitting(slot) + "x", directory)
+        record.write(slot, fitting(slot, more=1), directory)
     assert record.read(directory) == {slot: fitting(slot)}, "a refused write changed something"
 
 
@@ -106,7 +106,7 @@ def test_a_record_as_it_was_reserved_but_not_yet_blanked_is_empty() -> None:
 def test_half_a_write_is_noticed(data: st.DataObject) -> None:
     """A page that has the first part of the new bytes and the rest of the old ones is refused, or is whole."""
     slot = data.draw(st.sampled_from(SLOTS))
-    texts = st.text("abc", max_size=record.SLOTS[slot][1] - 20)
+    texts = st.text("abc}", max_size=record.SLOTS[slot][1] - 20)
     before, after = _line(slot, data.draw(texts)), _line(slot, data.draw(texts))
     cut = data.draw(st.integers(0, len(after)))
     torn = after[:cut] + before[cut:]
@@ -123,7 +123,7 @@ def test_half_a_write_is_noticed(data: st.DataObject) -> None:
 
 
 def _line(slot: str, text: str) -> bytes:
-    value = json.dumps(text).encode()
+    value = json.dumps({"t": text}, separators=(",", ":")).encode()
     return (b"%08x %s" % (crc32(value), value)).ljust(record.SLOTS[slot][1] - 1) + b"\n"
 
 

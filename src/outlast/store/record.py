@@ -19,7 +19,7 @@ from outlast.lean import json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
 NAME = "record"
@@ -44,7 +44,7 @@ def reserve(directory: str = ".") -> None:
         os.close(fd)
 
 
-def write(slot: str, value: object, directory: str = ".", fd: int = -1) -> None:
+def write(slot: str, value: Mapping[str, object], directory: str = ".", fd: int = -1) -> None:
     """Put `value` into its slot, of a record that is open as `fd` if there is one. Cannot fail for want of space."""
     start, size = SLOTS[slot]
     text = json.dumps(value).encode()
