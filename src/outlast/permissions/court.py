@@ -97,8 +97,7 @@ class Court:
 
     def last_word(self) -> None:
         """Nothing stands against it: the other readers are heard."""
-        # Where there are only words and blanks, there is nothing to read in another way.
-        texts = [text for text in self.texts if not _PLAIN_WORDS.fullmatch(text.source)]
+        texts = [text for text in self.texts if not (text.plain or _PLAIN_WORDS.fullmatch(text.source))]
         asked = Asked(text.source for text in texts)
         try:
             for text in texts:

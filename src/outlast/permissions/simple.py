@@ -16,11 +16,13 @@ _ELEMENT_SET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[.*?\]\+?=", re.DOTALL)
 _PLAIN_COMMAND = re.compile(
     r"(([A-Za-z0-9_./:,+@%^-]++)(?:[ \t]++[A-Za-z0-9_./:,+@%^=-]++)*+)[ \t]*+(?=[;\n|)]|&(?!>)|\Z)"
 )
-# The same with what stands between it and the next one; a line that is continued there is not for here.
+# The same with what stands between it and the next one, which must follow what is in the third group; a line that is
+# continued there is not for here.
 _LISTED = re.compile(
     r"[ \t\n]*+(([A-Za-z0-9_./:,+@%^-]++)(?:[ \t]++[A-Za-z0-9_./:,+@%^=-]++)*+)[ \t]*+"
-    r"(?:[;\n](?![;&\\])|&&(?!\\)|\|\|(?!\\)|&(?![&>\\])|(\|)(?![|&\\]))"
+    r"(?:[;\n](?![;&\\])|&(?![&>\\])|\Z|(&&(?!\\)|\|\|(?!\\)|\|(?![|&\\])))"
 )
+_SPACE = re.compile(r"[ \t\n]*+")
 _NEXT_WORD = re.compile(r"[ \t]*+([A-Za-z0-9_./:,+@%^=-]++)(?=[ \t\n;|)]|&(?!>)|\Z)")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 _REDIRECTS = frozenset("<>&{0123456789")
@@ -70,6 +72,7 @@ class SimpleReader(WordReader):
     """Simple commands, redirections, assignments and here-documents."""
 
     keyword = False  # the next simple command follows `time` or `coproc`
+    all_listed = False  # the text is nothing but a list of plain commands
 
     def blanks(self) -> None:
         char = self.text[self.at : self.at + 1]
@@ -151,11 +154,15 @@ class SimpleReader(WordReader):
 
     def listed(self) -> int:
         """Plain commands with what separates them, as many as there are; how many of them feed an open pipe."""
-        text, at, stages = self.text, self.at, 0
+        text, start, at, stages = self.text, self.at, self.at, 0
+        joined = None
         while (match := _LISTED.match(text, at)) and match[2] not in RESERVED:
             self._found_plain(match[1], match.start(1), stages > 0)
-            at = match.end()
-            stages = self.piped(stages) if match[3] else 0
+            at, joined = match.end(), match[3]
+            stages = self.piped(stages) if joined == "|" else 0
+        if not joined and (space := _SPACE.match(text, at)):
+            at = space.end()
+            self.all_listed = start == 0 and at == len(text)
         self.at = at
         return stages
 

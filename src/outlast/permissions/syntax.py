@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"[-+]?[0-9]+")
 class Text:
     """What was read from one text."""
 
-    __slots__ = ("bashisms", "commands", "fuzzy", "problems", "source")
+    __slots__ = ("bashisms", "commands", "fuzzy", "plain", "problems", "source")
 
     def __init__(self, source: str, reader: Reader) -> None:
         self.source = source
@@ -37,16 +37,12 @@ class Text:
         self.problems = [one for one in reader.found if isinstance(one, Problem)]
         self.fuzzy = reader.fuzzy
         self.bashisms = reader.bashisms
+        self.plain = reader.all_listed  # plain words and what separates commands: there is nothing to read in another way
 
 
 def read(source: str, depth: int = 0, inside: str = "") -> Text:
     """All commands and problems of a text. It never raises."""
     reader = Reader(source, depth, inside, 0)
-    if reader.plain(fed=False):
-        if reader.at == len(source):
-            return Text(source, reader)
-        reader.at = 0
-        reader.found.clear()
     try:
         closer = reader.statements()
         if closer:
