@@ -28,6 +28,7 @@ _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
 _MOST_SUFFIXES = 64
+_MOST_TEXTS = 32  # bash is started for each
 _AT_HOME = re.compile(r"(?:\$HOME|\$\{HOME(?::?\?[^}]*)?\}|/home/\$(?:USER|\{USER\}))(?:/[^$`]*)?")
 _MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
 _BOTH = frozenset(["bash", "sh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "/bin/dash", "ash"])
@@ -98,6 +99,9 @@ class Court:
     def last_word(self) -> None:
         """Nothing stands against it: the other readers are heard."""
         texts = [text for text in self.texts if not (text.plain or _PLAIN_WORDS.fullmatch(text.source))]
+        if len({text.source for text in texts}) > _MOST_TEXTS:
+            self.ask("", f"it has more than {_MOST_TEXTS} texts for a shell in it")
+            return
         asked = Asked(text.source for text in texts)
         try:
             for text in texts:
@@ -170,7 +174,7 @@ class Court:
 
     def command(self, command: Command) -> None:
         # Long lists hold the same command again and again.
-        written = (command.source, command.fed, self.depth, self.inside)
+        written = (command.source, tuple(command.bodies), command.fed, self.depth, self.inside)
         if command.source and (said := self.seen.get(written)):
             self.parts += said
             return

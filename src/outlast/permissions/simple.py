@@ -23,6 +23,8 @@ _LISTED = re.compile(
     r"(?:[;\n](?![;&\\])|&(?![&>\\])|\Z|(&&(?!\\)|\|\|(?!\\)|\|(?![|&\\])))"
 )
 _SPACE = re.compile(r"[ \t\n]*+")
+# What may be one command, with the character that ends it. Not long: each character is looked at once more for it.
+_PIECE = re.compile(r"(?:[^;\n&|<>()`]|[<>]&?){1,120}+(?:[;\n|]|&(?=&))")
 _NEXT_WORD = re.compile(r"[ \t]*+([A-Za-z0-9_./:,+@%^=-]++)(?=[ \t\n;|)]|&(?!>)|\Z)")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 _REDIRECTS = frozenset("<>&{0123456789")
@@ -67,12 +69,24 @@ class Command:
         self.redirections: list[Redirection] = []
         self.bodies: list[str] = []  # static texts on its standard input
 
+    def again(self, at: int, depth: int, inside: str) -> Command:
+        """The same command in another place."""
+        other = Command(at, depth, inside, self.fed, self.words)
+        other.source, other.bodies = self.source, self.bodies
+        other.assignments, other.redirections = self.assignments, self.redirections
+        return other
+
 
 class SimpleReader(WordReader):
     """Simple commands, redirections, assignments and here-documents."""
 
     keyword = False  # the next simple command follows `time` or `coproc`
     all_listed = False  # the text is nothing but a list of plain commands
+
+    def __init__(self, text: str, depth: int, inside: str, base: int) -> None:
+        super().__init__(text, depth, inside, base)
+        self.plain_words: dict[str, list[Word]] = {}  # of commands of plain words, by how they are written
+        self.readings: dict[tuple[str, bool], tuple[Command, int, bool]] = {}  # of other commands
 
     def blanks(self) -> None:
         char = self.text[self.at : self.at + 1]
@@ -152,6 +166,20 @@ class SimpleReader(WordReader):
         self.depth, self.inside = outer
         return True
 
+    def plain_enclosed(self, inside: str) -> bool:
+        """The same up to a closing parenthesis."""
+        match = _PLAIN_COMMAND.match(self.text, self.at)
+        if not match or not self.text.startswith(")", match.end()):
+            return False
+        if match[2] in RESERVED or self.depth >= DEEPEST:
+            return False
+        outer = (self.depth, self.inside)
+        self.enter(inside)
+        self._found_plain(match[1], self.at, False)
+        self.depth, self.inside = outer
+        self.at = match.end() + 1
+        return True
+
     def listed(self) -> int:
         """Plain commands with what separates them, as many as there are; how many of them feed an open pipe."""
         text, start, at, stages = self.text, self.at, self.at, 0
@@ -185,18 +213,42 @@ class SimpleReader(WordReader):
         self.found.append(command)
 
     def simple(self, fed: bool) -> None:
+        piece = None if self.documents or self.keyword else _PIECE.match(self.text, self.at)
+        if piece is None:
+            self._simple(fed)
+            return
+        # Long lists hold the same command again and again. If reading a piece ends where the piece ends, then nothing
+        # behind it was looked at, and the same piece is read in the same way wherever it stands.
+        written = (piece[0], fed)
+        if known := self.readings.get(written):
+            once, offset, bashisms = known
+            self.found.append(once.again(self.base + self.at + offset, self.depth, self.inside))
+            self.at = piece.end() - 1
+            self.bashisms = self.bashisms or bashisms
+            return
+        start, found, bashisms, self.bashisms = self.base + self.at, len(self.found), self.bashisms, False
+        try:
+            command = self._simple(fed)
+            alone = command and len(self.found) == found + 1 and not self.documents
+            if command and alone and self.at == piece.end() - 1:
+                self.readings[written] = (command, command.at - start, self.bashisms)
+        finally:
+            self.bashisms = self.bashisms or bashisms
+
+    def _simple(self, fed: bool) -> Command | None:
+        """The command that begins here; None if it is a function."""
         command = Command(self.base + self.at, self.depth, self.inside, fed)
         command.keyword, self.keyword = self.keyword, False
         start = self.at
         self.found.append(command)
         if self._read_into(command):
-            return
+            return None
         if self.at == start:
             raise Unreadable(f"{self.peek()} stands where a command should begin")
         if command.words:
             command.at = self.base + command.words[0].at
-        if not self.documents and not any(one.operator in _DOCUMENTS for one in command.redirections):
-            command.source = self.text[start : self.at]
+        command.source = self.text[start : self.at]
+        return command
 
     def _read_into(self, command: Command) -> bool:
         """The words of a command and what stands between them; True if it turned out to be a function."""

@@ -37,7 +37,9 @@ class Text:
         self.problems = [one for one in reader.found if isinstance(one, Problem)]
         self.fuzzy = reader.fuzzy
         self.bashisms = reader.bashisms
-        self.plain = reader.all_listed  # plain words and what separates commands: there is nothing to read in another way
+        self.plain = (
+            reader.all_listed
+        )  # plain words and what separates commands: there is nothing to read in another way
 
 
 def read(source: str, depth: int = 0, inside: str = "") -> Text:
@@ -65,7 +67,7 @@ class Reader(SimpleReader):
         reader = Reader(text, self.depth, self.inside, at)
         if inside != "here-document":
             reader.enter(inside)
-        reader.plain_words = self.plain_words
+        reader.plain_words, reader.readings = self.plain_words, self.readings
         return reader
 
     # --- between commands --------------------------------------------------------------------
