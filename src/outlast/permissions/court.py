@@ -13,7 +13,7 @@ from outlast.permissions.patterns import UNKNOWN, Index
 from outlast.permissions.quoting import quoted
 from outlast.permissions.scan import DEEPEST
 from outlast.permissions.secondopinion import Asked, disagreement
-from outlast.permissions.simple import Assignment, Command, Redirection
+from outlast.permissions.simple import Assignment, Command, Redirection, only_command
 from outlast.permissions.syntax import Text, read
 from outlast.permissions.variables import is_harmless, steers
 from outlast.permissions.words import Problem, Word
@@ -61,6 +61,7 @@ class Court:
         self.allow = Index(rules.allow)
         self.deny = Index(rules.deny)
         self.lenient = rules.otherwise == "allow"
+        self.steering = sorted(one for one in known.variables if steers(one))
         self.parts: list[Part] = []
         self.texts: list[Text] = []
         self.depth = 0
@@ -123,6 +124,9 @@ class Court:
 
     def text(self, source: str, shell: str) -> None:
         if not self._spend(3 * len(source)):
+            return
+        if base(shell) in _BOTH and (command := only_command(source, self.depth, self.inside)):
+            self.command(command)  # as most texts are, and there is nothing to read in another way
             return
         text = read(source, self.depth, self.inside)
         self.texts.append(text)
@@ -345,8 +349,7 @@ class Court:
             return ""
         if known.path_changed:
             return "the session has changed PATH"
-        steering = sorted(one for one in known.variables if steers(one))
-        return f"the session has set {steering[0]}" if steering else ""
+        return f"the session has set {self.steering[0]}" if self.steering else ""
 
     def _by_rule(self, words: list[Word], text: str) -> None:
         fitting = self.allow.matching(canonical(words))

@@ -23,12 +23,13 @@ _LISTED = re.compile(
     r"(?:[;\n](?![;&\\])|&(?![&>\\])|\Z|(&&(?!\\)|\|\|(?!\\)|\|(?![|&\\])))"
 )
 _SPACE = re.compile(r"[ \t\n]*+")
-# What may be one command, with the character that ends it. Not long: each character is looked at once more for it.
-_PIECE = re.compile(r"(?:[^;\n&|<>()`]|[<>]&?){1,120}+(?:[;\n|]|&(?=&))")
+# What may be one command, with the character that ends it.
+_PIECE = re.compile(r"(?:[^;\n&|<>()`]++|[<>]&?)++(?:[;\n|]|&(?=&))")
+_LONGEST_PIECE = 120  # nobody writes longer ones again and again, and to look for them takes time too
 _NEXT_WORD = re.compile(r"[ \t]*+([A-Za-z0-9_./:,+@%^=-]++)(?=[ \t\n;|)]|&(?!>)|\Z)")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 _REDIRECTS = frozenset("<>&{0123456789")
-_EXPANDS = re.compile(r"[\\$`]")
+_EXPANDS = re.compile(r"[\\`]|\$(?![A-Za-z_])")  # more than the name of a variable
 _DOCUMENTS = ("<<", "<<-")
 _ENDS_COMMAND = frozenset(["", "\n", ";", "|", ")"])
 _BLANK_OR_COMMENT = frozenset(" \t\\#")
@@ -75,6 +76,23 @@ class Command:
         other.source, other.bodies = self.source, self.bodies
         other.assignments, other.redirections = self.assignments, self.redirections
         return other
+
+
+def _plain_words(source: str, at: int) -> list[Word]:
+    words = [Word(word, at, at + len(word)) for word in source.split()]
+    for word in words:
+        word.shape = word.text  # plain words need no quotes
+    return words
+
+
+def only_command(text: str, depth: int, inside: str) -> Command | None:
+    """The command that a text consists of, if it is one of plain words and nothing else."""
+    match = _PLAIN_COMMAND.fullmatch(text)
+    if not match or match[2] in RESERVED:
+        return None
+    command = Command(0, depth, inside, False, _plain_words(match[1], 0))
+    command.source = match[1]
+    return command
 
 
 class SimpleReader(WordReader):
@@ -158,26 +176,23 @@ class SimpleReader(WordReader):
     def plain_inside(self, text: str, inside: str, at: int) -> bool:
         """The same for a whole text that stands inside this one."""
         match = _PLAIN_COMMAND.fullmatch(text)
-        if not match or match[2] in RESERVED or self.depth >= DEEPEST:
+        return match is not None and self._plain_deeper(match, inside, at)
+
+    def plain_enclosed(self, inside: str) -> bool:
+        """The same up to a closing parenthesis."""
+        match = _PLAIN_COMMAND.match(self.text, self.at)
+        if not (match and self.text.startswith(")", match.end()) and self._plain_deeper(match, inside, self.at)):
+            return False
+        self.at = match.end() + 1
+        return True
+
+    def _plain_deeper(self, match: re.Match[str], inside: str, at: int) -> bool:
+        if match[2] in RESERVED or self.depth >= DEEPEST:
             return False
         outer = (self.depth, self.inside)
         self.enter(inside)
         self._found_plain(match[1], at, False)
         self.depth, self.inside = outer
-        return True
-
-    def plain_enclosed(self, inside: str) -> bool:
-        """The same up to a closing parenthesis."""
-        match = _PLAIN_COMMAND.match(self.text, self.at)
-        if not match or not self.text.startswith(")", match.end()):
-            return False
-        if match[2] in RESERVED or self.depth >= DEEPEST:
-            return False
-        outer = (self.depth, self.inside)
-        self.enter(inside)
-        self._found_plain(match[1], self.at, False)
-        self.depth, self.inside = outer
-        self.at = match.end() + 1
         return True
 
     def listed(self) -> int:
@@ -204,16 +219,15 @@ class SimpleReader(WordReader):
         # Those that are written alike share their words: nobody asks a plain word for its place.
         words = self.plain_words.get(source)
         if words is None:
-            words = [Word(word, at, at + len(word)) for word in source.split()]
-            for word in words:
-                word.shape = word.text  # plain words need no quotes
-            self.plain_words[source] = words
+            words = self.plain_words[source] = _plain_words(source, at)
         command = Command(self.base + at, self.depth, self.inside, fed, words)
         command.source = source
         self.found.append(command)
 
     def simple(self, fed: bool) -> None:
-        piece = None if self.documents or self.keyword else _PIECE.match(self.text, self.at)
+        piece = None
+        if not (self.documents or self.keyword):
+            piece = _PIECE.match(self.text, self.at, self.at + _LONGEST_PIECE)
         if piece is None:
             self._simple(fed)
             return

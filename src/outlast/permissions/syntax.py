@@ -89,16 +89,20 @@ class Reader(SimpleReader):
                 return char
             if char == ";" and text.startswith((";;", ";&"), self.at):
                 return ";;"
-            if char not in _MAY_BE_RESERVED:
+            word = ""
+            if char in _MAY_BE_RESERVED:
+                if self.plain(fed=False):
+                    self._rest_of_pipeline()
+                    self._separator()
+                    continue
+                if (word := self.reserved()) in CLOSING:
+                    return word
+            if word or char == "(":
+                self._pipeline()
+            else:
                 self.keyword = False
                 self.simple(fed=False)
                 self._rest_of_pipeline()
-            elif self.plain(fed=False):
-                self._rest_of_pipeline()
-            elif (word := self.reserved()) in CLOSING:
-                return word
-            else:
-                self._pipeline()
             self._separator()
 
     def _separator(self) -> None:
