@@ -13,7 +13,7 @@ from outlast.permissions.patterns import UNKNOWN, Index
 from outlast.permissions.quoting import quoted
 from outlast.permissions.scan import DEEPEST
 from outlast.permissions.secondopinion import Asked, disagreement
-from outlast.permissions.simple import Assignment, Command, Redirection
+from outlast.permissions.simple import Assignment, Command, Redirection, only_command
 from outlast.permissions.syntax import Text, read
 from outlast.permissions.variables import is_harmless, steers
 from outlast.permissions.words import Problem, Word
@@ -28,6 +28,7 @@ _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
 _MOST_SUFFIXES = 64
+_MOST_TEXTS = 32  # bash is started for each
 _AT_HOME = re.compile(r"(?:\$HOME|\$\{HOME(?::?\?[^}]*)?\}|/home/\$(?:USER|\{USER\}))(?:/[^$`]*)?")
 _MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
 _BOTH = frozenset(["bash", "sh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "/bin/dash", "ash"])
@@ -60,6 +61,7 @@ class Court:
         self.allow = Index(rules.allow)
         self.deny = Index(rules.deny)
         self.lenient = rules.otherwise == "allow"
+        self.steering = sorted(one for one in known.variables if steers(one))
         self.parts: list[Part] = []
         self.texts: list[Text] = []
         self.depth = 0
@@ -97,8 +99,10 @@ class Court:
 
     def last_word(self) -> None:
         """Nothing stands against it: the other readers are heard."""
-        # Where there are only words and blanks, there is nothing to read in another way.
-        texts = [text for text in self.texts if not _PLAIN_WORDS.fullmatch(text.source)]
+        texts = [text for text in self.texts if not (text.plain or _PLAIN_WORDS.fullmatch(text.source))]
+        if len({text.source for text in texts}) > _MOST_TEXTS:
+            self.ask("", f"it has more than {_MOST_TEXTS} texts for a shell in it")
+            return
         asked = Asked(text.source for text in texts)
         try:
             for text in texts:
@@ -120,6 +124,9 @@ class Court:
 
     def text(self, source: str, shell: str) -> None:
         if not self._spend(3 * len(source)):
+            return
+        if base(shell) in _BOTH and (command := only_command(source, self.depth, self.inside)):
+            self.command(command)  # as most texts are, and there is nothing to read in another way
             return
         text = read(source, self.depth, self.inside)
         self.texts.append(text)
@@ -171,7 +178,7 @@ class Court:
 
     def command(self, command: Command) -> None:
         # Long lists hold the same command again and again.
-        written = (command.source, command.fed, self.depth, self.inside)
+        written = (command.source, tuple(command.bodies), command.fed, self.depth, self.inside)
         if command.source and (said := self.seen.get(written)):
             self.parts += said
             return
@@ -342,8 +349,7 @@ class Court:
             return ""
         if known.path_changed:
             return "the session has changed PATH"
-        steering = sorted(one for one in known.variables if steers(one))
-        return f"the session has set {steering[0]}" if steering else ""
+        return f"the session has set {self.steering[0]}" if self.steering else ""
 
     def _by_rule(self, words: list[Word], text: str) -> None:
         fitting = self.allow.matching(canonical(words))

@@ -108,6 +108,8 @@ class Expansions(Scanner):
 
     def substitution(self, inside: str) -> None:
         """Commands up to the closing parenthesis."""
+        if self.plain_enclosed(inside):
+            return
         outer = (self.depth, self.inside, self.documents)
         start = self.at
         self.enter(inside)

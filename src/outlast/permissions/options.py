@@ -10,13 +10,15 @@ from outlast.permissions.patterns import Pattern
 from outlast.permissions.tools import SPECIAL
 from outlast.permissions.tooltable import ALIKE, TOOLS
 from outlast.permissions.words import Word, names
-from outlast.permissions.wrappers import loose_start
+from outlast.permissions.wrappers import LOOSE, loose_start
 from outlast.permissions.wrapping import base
 
 
 def offences(words: list[Word]) -> list[Offence]:
     """All of them in one simple command."""
     name = base(words[0].text)
+    if name not in _SPECIFIED and name[-1:] not in _VERSION:
+        return _generic(words, name)  # as most are
     name = ALIKE.get(name, name)
     found: list[Offence] = []
     start = loose_start(words)
@@ -24,7 +26,7 @@ def offences(words: list[Word]) -> list[Offence]:
         found += _loose(words, start)
     if special := SPECIAL.get(name):
         return found + special(words)
-    if name in INTERPRETERS or (name := name.rstrip("0123456789.")) in INTERPRETERS:
+    if name in INTERPRETERS or (name := name.rstrip(_VERSION)) in INTERPRETERS:
         return found + interpreter_offences(words, name) + _module(words, name)
     found += [
         (1, words[1].text, f"{name} {words[1].text} runs or loads code")
@@ -32,7 +34,7 @@ def offences(words: list[Word]) -> list[Offence]:
         if words[1:] and words[1].text == one
     ]
     tool = TOOLS.get(name)
-    return found + (by_table(words, tool)[0] if tool else _generic(words))
+    return found + (by_table(words, tool)[0] if tool else _generic(words, base(words[0].text)))
 
 
 def _module(words: list[Word], name: str) -> list[Offence]:
@@ -72,9 +74,9 @@ _SUSPICIOUS = re.compile(
 )
 
 
-def _generic(words: list[Word]) -> list[Offence]:
+def _generic(words: list[Word], name: str) -> list[Offence]:
     """For a tool that is in no table: long options whose names say what they do."""
-    if base(words[0].text) in _PLAIN:
+    if name in _PLAIN:
         return []
     return [
         (index, word.text.partition("=")[0], f"{word.text.partition('=')[0]} may run a program or write something")
@@ -97,6 +99,8 @@ _FIRST: dict[str, tuple[str, ...]] = {
     "pnpm": ("create", "config", "add"),
     "terraform": ("apply", "destroy", "console"),
 }
+_SPECIFIED = frozenset([*ALIKE, *LOOSE, *SPECIAL, *INTERPRETERS, *_FIRST, *TOOLS])
+_VERSION = "0123456789."  # behind a name: python3.12, pip3
 # None of their options runs or writes anything.
 _PLAIN = names("""
     echo cat ls pwd grep egrep fgrep zgrep wc head tail cut tr comm join paste nl od fold fmt expand unexpand

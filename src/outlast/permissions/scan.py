@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from outlast.permissions.words import Pieces, Problem, Unreadable, Word
+from outlast.permissions.words import Pieces, Problem, Unreadable
 
 DEEPEST = 64
 _IN_DOUBLE = re.compile(r"[^\"\\$`]+")
@@ -22,7 +22,6 @@ class Scanner:
         self.found: list[object] = []
         self.fuzzy: list[tuple[int, int]] = []  # ranges in which places are not exact
         self.bashisms = False
-        self.plain_words: dict[str, list[Word]] = {}  # of commands of plain words, by how they are written
         self.documents: list[tuple[str, bool, bool, list[str]]] = []  # here-documents that begin in the next line
 
     # What `syntax` and the texts within texts supply.
@@ -37,6 +36,9 @@ class Scanner:
         raise NotImplementedError
 
     def plain_inside(self, text: str, inside: str, at: int) -> bool:
+        raise NotImplementedError
+
+    def plain_enclosed(self, inside: str) -> bool:
         raise NotImplementedError
 
     def problem(self, why: str, *, hides: bool = False, at: int = -1) -> None:

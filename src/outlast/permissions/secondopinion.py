@@ -57,14 +57,14 @@ def disagreement(text: Text, *, strict: bool) -> str:
 def _compared(text: Text, source: bytes, theirs: set[int], strict: bool) -> str:
     """What is different between our commands and theirs."""
     place = _offsets(text.source)
-    last = len(place) - 1
-    fuzzy = [(place[min(low, last)], place[min(high, last)]) for low, high in text.fuzzy[:_MOST_FUZZY]]
-    ours = {place[min(one.at, last)] for one in text.commands}
+    lows, highs = ([both[end] for both in text.fuzzy[:_MOST_FUZZY]] for end in (0, 1))
+    fuzzy = [*zip(_placed(lows, place), _placed(highs, place), strict=True)]
+    ours = set(_placed([one.at for one in text.commands], place))
     more = [at for at in theirs - ours if not _is_fuzzy(fuzzy, at) and not _is_keyword(source, at)]
     if more:
         return "two readers of bash do not agree on it: one finds more commands"
-    certain = (place[min(one.at, last)] for one in text.commands if one.words and not one.keyword)
-    if strict and any(at not in theirs and not _is_fuzzy(fuzzy, at) for at in certain):
+    certain = set(_placed([one.at for one in text.commands if one.words and not one.keyword], place))
+    if strict and any(not _is_fuzzy(fuzzy, at) for at in certain - theirs):
         return "two readers of bash do not agree on it: one finds fewer commands"
     return ""
 
@@ -74,6 +74,13 @@ def _offsets(source: str) -> Sequence[int]:
     if source.isascii():
         return range(len(source) + 1)
     return list(accumulate((len(char.encode("utf-8", "surrogatepass")) for char in source), initial=0))
+
+
+def _placed(ats: list[int], place: Sequence[int]) -> list[int]:
+    last = len(place) - 1
+    if isinstance(place, range):  # it is the same place, and to look it up takes longer
+        return [at if at < last else last for at in ats]
+    return [place[at if at < last else last] for at in ats]
 
 
 def _is_fuzzy(ranges: list[tuple[int, int]], at: int) -> bool:

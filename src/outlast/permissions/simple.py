@@ -16,15 +16,20 @@ _ELEMENT_SET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[.*?\]\+?=", re.DOTALL)
 _PLAIN_COMMAND = re.compile(
     r"(([A-Za-z0-9_./:,+@%^-]++)(?:[ \t]++[A-Za-z0-9_./:,+@%^=-]++)*+)[ \t]*+(?=[;\n|)]|&(?!>)|\Z)"
 )
-# The same with what stands between it and the next one; a line that is continued there is not for here.
+# The same with what stands between it and the next one, which must follow what is in the third group; a line that is
+# continued there is not for here.
 _LISTED = re.compile(
     r"[ \t\n]*+(([A-Za-z0-9_./:,+@%^-]++)(?:[ \t]++[A-Za-z0-9_./:,+@%^=-]++)*+)[ \t]*+"
-    r"(?:[;\n](?![;&\\])|&&(?!\\)|\|\|(?!\\)|&(?![&>\\])|(\|)(?![|&\\]))"
+    r"(?:[;\n](?![;&\\])|&(?![&>\\])|\Z|(&&(?!\\)|\|\|(?!\\)|\|(?![|&\\])))"
 )
+_SPACE = re.compile(r"[ \t\n]*+")
+# What may be one command, with the character that ends it.
+_PIECE = re.compile(r"(?:[^;\n&|<>()`]++|[<>]&?)++(?:[;\n|]|&(?=&))")
+_LONGEST_PIECE = 120  # nobody writes longer ones again and again, and to look for them takes time too
 _NEXT_WORD = re.compile(r"[ \t]*+([A-Za-z0-9_./:,+@%^=-]++)(?=[ \t\n;|)]|&(?!>)|\Z)")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 _REDIRECTS = frozenset("<>&{0123456789")
-_EXPANDS = re.compile(r"[\\$`]")
+_EXPANDS = re.compile(r"[\\`]|\$(?![A-Za-z_])")  # more than the name of a variable
 _DOCUMENTS = ("<<", "<<-")
 _ENDS_COMMAND = frozenset(["", "\n", ";", "|", ")"])
 _BLANK_OR_COMMENT = frozenset(" \t\\#")
@@ -65,11 +70,41 @@ class Command:
         self.redirections: list[Redirection] = []
         self.bodies: list[str] = []  # static texts on its standard input
 
+    def again(self, at: int, depth: int, inside: str) -> Command:
+        """The same command in another place."""
+        other = Command(at, depth, inside, self.fed, self.words)
+        other.source, other.bodies = self.source, self.bodies
+        other.assignments, other.redirections = self.assignments, self.redirections
+        return other
+
+
+def _plain_words(source: str, at: int) -> list[Word]:
+    words = [Word(word, at, at + len(word)) for word in source.split()]
+    for word in words:
+        word.shape = word.text  # plain words need no quotes
+    return words
+
+
+def only_command(text: str, depth: int, inside: str) -> Command | None:
+    """The command that a text consists of, if it is one of plain words and nothing else."""
+    match = _PLAIN_COMMAND.fullmatch(text)
+    if not match or match[2] in RESERVED:
+        return None
+    command = Command(0, depth, inside, False, _plain_words(match[1], 0))
+    command.source = match[1]
+    return command
+
 
 class SimpleReader(WordReader):
     """Simple commands, redirections, assignments and here-documents."""
 
     keyword = False  # the next simple command follows `time` or `coproc`
+    all_listed = False  # the text is nothing but a list of plain commands
+
+    def __init__(self, text: str, depth: int, inside: str, base: int) -> None:
+        super().__init__(text, depth, inside, base)
+        self.plain_words: dict[str, list[Word]] = {}  # of commands of plain words, by how they are written
+        self.readings: dict[tuple[str, bool], tuple[Command, int, bool]] = {}  # of other commands
 
     def blanks(self) -> None:
         char = self.text[self.at : self.at + 1]
@@ -141,7 +176,18 @@ class SimpleReader(WordReader):
     def plain_inside(self, text: str, inside: str, at: int) -> bool:
         """The same for a whole text that stands inside this one."""
         match = _PLAIN_COMMAND.fullmatch(text)
-        if not match or match[2] in RESERVED or self.depth >= DEEPEST:
+        return match is not None and self._plain_deeper(match, inside, at)
+
+    def plain_enclosed(self, inside: str) -> bool:
+        """The same up to a closing parenthesis."""
+        match = _PLAIN_COMMAND.match(self.text, self.at)
+        if not (match and self.text.startswith(")", match.end()) and self._plain_deeper(match, inside, self.at)):
+            return False
+        self.at = match.end() + 1
+        return True
+
+    def _plain_deeper(self, match: re.Match[str], inside: str, at: int) -> bool:
+        if match[2] in RESERVED or self.depth >= DEEPEST:
             return False
         outer = (self.depth, self.inside)
         self.enter(inside)
@@ -151,11 +197,15 @@ class SimpleReader(WordReader):
 
     def listed(self) -> int:
         """Plain commands with what separates them, as many as there are; how many of them feed an open pipe."""
-        text, at, stages = self.text, self.at, 0
+        text, start, at, stages = self.text, self.at, self.at, 0
+        joined = None
         while (match := _LISTED.match(text, at)) and match[2] not in RESERVED:
             self._found_plain(match[1], match.start(1), stages > 0)
-            at = match.end()
-            stages = self.piped(stages) if match[3] else 0
+            at, joined = match.end(), match[3]
+            stages = self.piped(stages) if joined == "|" else 0
+        if not joined and (space := _SPACE.match(text, at)):
+            at = space.end()
+            self.all_listed = start == 0 and at == len(text)
         self.at = at
         return stages
 
@@ -169,27 +219,50 @@ class SimpleReader(WordReader):
         # Those that are written alike share their words: nobody asks a plain word for its place.
         words = self.plain_words.get(source)
         if words is None:
-            words = [Word(word, at, at + len(word)) for word in source.split()]
-            for word in words:
-                word.shape = word.text  # plain words need no quotes
-            self.plain_words[source] = words
+            words = self.plain_words[source] = _plain_words(source, at)
         command = Command(self.base + at, self.depth, self.inside, fed, words)
         command.source = source
         self.found.append(command)
 
     def simple(self, fed: bool) -> None:
+        piece = None
+        if not (self.documents or self.keyword):
+            piece = _PIECE.match(self.text, self.at, self.at + _LONGEST_PIECE)
+        if piece is None:
+            self._simple(fed)
+            return
+        # Long lists hold the same command again and again. If reading a piece ends where the piece ends, then nothing
+        # behind it was looked at, and the same piece is read in the same way wherever it stands.
+        written = (piece[0], fed)
+        if known := self.readings.get(written):
+            once, offset, bashisms = known
+            self.found.append(once.again(self.base + self.at + offset, self.depth, self.inside))
+            self.at = piece.end() - 1
+            self.bashisms = self.bashisms or bashisms
+            return
+        start, found, bashisms, self.bashisms = self.base + self.at, len(self.found), self.bashisms, False
+        try:
+            command = self._simple(fed)
+            alone = command and len(self.found) == found + 1 and not self.documents
+            if command and alone and self.at == piece.end() - 1:
+                self.readings[written] = (command, command.at - start, self.bashisms)
+        finally:
+            self.bashisms = self.bashisms or bashisms
+
+    def _simple(self, fed: bool) -> Command | None:
+        """The command that begins here; None if it is a function."""
         command = Command(self.base + self.at, self.depth, self.inside, fed)
         command.keyword, self.keyword = self.keyword, False
         start = self.at
         self.found.append(command)
         if self._read_into(command):
-            return
+            return None
         if self.at == start:
             raise Unreadable(f"{self.peek()} stands where a command should begin")
         if command.words:
             command.at = self.base + command.words[0].at
-        if not self.documents and not any(one.operator in _DOCUMENTS for one in command.redirections):
-            command.source = self.text[start : self.at]
+        command.source = self.text[start : self.at]
+        return command
 
     def _read_into(self, command: Command) -> bool:
         """The words of a command and what stands between them; True if it turned out to be a function."""

@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"[-+]?[0-9]+")
 class Text:
     """What was read from one text."""
 
-    __slots__ = ("bashisms", "commands", "fuzzy", "problems", "source")
+    __slots__ = ("bashisms", "commands", "fuzzy", "plain", "problems", "source")
 
     def __init__(self, source: str, reader: Reader) -> None:
         self.source = source
@@ -37,16 +37,14 @@ class Text:
         self.problems = [one for one in reader.found if isinstance(one, Problem)]
         self.fuzzy = reader.fuzzy
         self.bashisms = reader.bashisms
+        self.plain = (
+            reader.all_listed
+        )  # plain words and what separates commands: there is nothing to read in another way
 
 
 def read(source: str, depth: int = 0, inside: str = "") -> Text:
     """All commands and problems of a text. It never raises."""
     reader = Reader(source, depth, inside, 0)
-    if reader.plain(fed=False):
-        if reader.at == len(source):
-            return Text(source, reader)
-        reader.at = 0
-        reader.found.clear()
     try:
         closer = reader.statements()
         if closer:
@@ -69,7 +67,7 @@ class Reader(SimpleReader):
         reader = Reader(text, self.depth, self.inside, at)
         if inside != "here-document":
             reader.enter(inside)
-        reader.plain_words = self.plain_words
+        reader.plain_words, reader.readings = self.plain_words, self.readings
         return reader
 
     # --- between commands --------------------------------------------------------------------
@@ -91,16 +89,20 @@ class Reader(SimpleReader):
                 return char
             if char == ";" and text.startswith((";;", ";&"), self.at):
                 return ";;"
-            if char not in _MAY_BE_RESERVED:
+            word = ""
+            if char in _MAY_BE_RESERVED:
+                if self.plain(fed=False):
+                    self._rest_of_pipeline()
+                    self._separator()
+                    continue
+                if (word := self.reserved()) in CLOSING:
+                    return word
+            if word or char == "(":
+                self._pipeline()
+            else:
                 self.keyword = False
                 self.simple(fed=False)
                 self._rest_of_pipeline()
-            elif self.plain(fed=False):
-                self._rest_of_pipeline()
-            elif (word := self.reserved()) in CLOSING:
-                return word
-            else:
-                self._pipeline()
             self._separator()
 
     def _separator(self) -> None:

@@ -62,8 +62,7 @@ def base(name: str) -> str:
 
 def joined(words: list[Word], shell: str) -> Code:
     """A text that is put together from words with blanks between them."""
-    text = " ".join(word.text for word in words)
-    return Code(text, shell, all(word.static for word in words))
+    return Code(" ".join([word.text for word in words]), shell, is_static(words))
 
 
 def words_inside(text: str) -> list[Word]:
