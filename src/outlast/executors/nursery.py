@@ -35,8 +35,9 @@ class Prepared:
         """Whether it is, or may turn out to be, prepared for these surroundings."""
         if not self.again:
             return self.around == around
-        cwd = around.cwd if self.again == request.FOLLOW else self.around.cwd
-        return replaced(self.around, cwd=cwd, snapshot=around.snapshot) == around
+        open_yet = ("snapshot", "cwd") if self.again == request.FOLLOW else ("snapshot",)
+        ours = self.around.__dict__
+        return all(ours[name] == value for name, value in around.__dict__.items() if name not in open_yet)
 
     def is_staged(self) -> bool:
         """Whether it is there. Of a warm one its supervisor tells where, and with which state of its session."""
