@@ -42,15 +42,15 @@ _BEGIN_PATIENCE_S = 5.0  # a disk that is stuck must not keep us from our own ta
 _WARM_S = 600.0  # guards that nobody wanted for so long leave; the next task begins cold
 
 
-def start(line: int, what: int, *beside: int) -> NoReturn:
+def start(*fds: int) -> NoReturn:
     """In a fork of the nursery: become the keeper of a supervisor that prepares a task and stays with it.
 
-    `line` leads to the caller.
+    The first descriptor leads to the caller, the others say what to prepare.
     """
     try:
-        asleep.keep(lambda hand, keeper: _supervise(hand, keeper, line, what, *beside), resume)
+        asleep.keep(lambda hand, keeper: _supervise(hand, keeper, *fds), fds, resume)
     except OSError as error:
-        answer(socket.socket(fileno=line), {"error": _why(error)})
+        answer(socket.socket(fileno=fds[0]), {"error": _why(error)})
         os._exit(1)
 
 

@@ -29,6 +29,7 @@ def ignore_the_usual() -> None:
     """`pkill python`, a closed terminal or a Ctrl-C somewhere else must not end a task."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until somebody looks (`Wake`)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
