@@ -17,7 +17,7 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.lean import json, socket
 from outlast.model import Stdin, surroundings, terms
-from outlast.store import bell, launchfile, output, record, staging, status
+from outlast.store import bell, launchfile, record, staging, status
 from outlast.store.home import Home
 from outlast.store.queue import Queue
 from outlast.supervise import EXISTS, asleep, confine, request
@@ -180,7 +180,6 @@ def prepare(
         record.reserve()
         bell.hang()
         launchfile.make_room()
-    output.make(pipe.stream for pipe in post.pipes)
     supervisor = Supervisor(post, pair)
     supervisor.open_pumps()
     pair.await_keeper()

@@ -8,6 +8,7 @@ directory that is nobody's, with itself as the command.
 
 from __future__ import annotations
 
+import gc
 import os
 
 from outlast import process
@@ -118,6 +119,7 @@ _held: list[bytes] = []
 
 def make_room() -> None:
     """Fill the holes in pages that all forks share: what a fork makes then comes to lie in new ones, side by side."""
+    gc.collect()  # also forgets the objects that CPython keeps for the next of their kind, wherever they are
     for size in _BLOCKS:
         for _ in range(_MOST_BLOCKS):
             if _hold(size) % _POOL_BYTES < size + 48:

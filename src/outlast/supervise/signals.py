@@ -33,6 +33,10 @@ def ignore_the_usual() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
+def _nothing(*_: object) -> None:
+    """The descriptor says it all."""
+
+
 class Wake:
     """A descriptor that is readable after CHLD or USR1."""
 
@@ -42,7 +46,7 @@ class Wake:
         os.set_blocking(self._end, False)
         signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGUSR1):
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, _nothing)
 
     @property
     def fds(self) -> tuple[int, int]:
