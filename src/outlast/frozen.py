@@ -18,45 +18,50 @@ if TYPE_CHECKING:
     def frozen(cls: type[T]) -> type[T]: ...
 
 else:
+    # The same few functions for all of them, and not closures for each: what is used often lies in few pages then.
 
-    def _completed(cls, names, defaults, args, given):
+    def _completed(cls, args, given):
+        names = cls.__match_args__
         if args:
             if not given.keys().isdisjoint(names[: len(args)]):
                 raise TypeError(f"{cls.__name__}() was given a value twice")
             given.update(zip(names, args, strict=False))
-        state = {**defaults, **given}
+        state = {**cls._defaults, **given}
         if state.keys() != set(names) or len(args) > len(names):
             wrong = sorted(set(names) ^ state.keys())
             raise TypeError(f"{cls.__name__}() takes {', '.join(names)}; missing or unknown: {', '.join(wrong)}")
         return state
 
+    def _init(self, *args, **given):
+        # Mostly there is nothing to find out: all by position, or all by name.
+        names = self.__match_args__
+        if not given and len(args) == len(names):
+            given = zip(names, args, strict=True)
+        elif args or given.keys() != self._wanted:
+            given = _completed(self.__class__, args, given)
+        self.__dict__.update(given)
+
+    def _eq(self, other):
+        return self.__dict__ == other.__dict__ if other.__class__ is self.__class__ else NotImplemented
+
+    def _hash(self):
+        return hash((self.__class__, *(self.__dict__[name] for name in self.__match_args__)))
+
+    def _repr(self):
+        values = (f"{name}={self.__dict__[name]!r}" for name in self.__match_args__)
+        return f"{self.__class__.__name__}({', '.join(values)})"
+
+    def _setattr(self, name, value):
+        raise AttributeError(f"{self.__class__.__name__} is immutable: {name} cannot be changed")
+
+    _METHODS = {"__init__": _init, "__eq__": _eq, "__hash__": _hash, "__repr__": _repr, "__setattr__": _setattr}
+
     def frozen(cls):
         names = tuple(dict.fromkeys(name for base in reversed(cls.__mro__[:-1]) for name in base.__annotations__))
-        defaults = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
-        wanted = frozenset(names)
-
-        def __init__(self, *args, **given):
-            # Mostly there is nothing to find out: all by position, or all by name.
-            if not given and len(args) == len(names):
-                given = zip(names, args, strict=True)
-            elif args or given.keys() != wanted:
-                given = _completed(cls, names, defaults, args, given)
-            self.__dict__.update(given)
-
-        def __eq__(self, other):
-            return self.__dict__ == other.__dict__ if other.__class__ is self.__class__ else NotImplemented
-
-        def __hash__(self):
-            return hash((cls, *(self.__dict__[name] for name in names)))
-
-        def __repr__(self):
-            return f"{cls.__name__}({', '.join(f'{name}={self.__dict__[name]!r}' for name in names)})"
-
-        def __setattr__(self, name, value):
-            raise AttributeError(f"{cls.__name__} is immutable: {name} cannot be changed")
-
-        for method in (__init__, __eq__, __hash__, __repr__, __setattr__):
-            setattr(cls, method.__name__, method)
+        cls._defaults = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
+        cls._wanted = frozenset(names)
+        for name, method in _METHODS.items():
+            setattr(cls, name, method)
         cls.__match_args__ = names
         return cls
 

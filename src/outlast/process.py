@@ -15,6 +15,8 @@ from outlast.model import Exited, Identity, Signalled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from outlast.model import Outcome
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -24,7 +26,7 @@ _PIDFD_INFO_EXIT = 8
 _PIDFD_SIGNAL_PROCESS_GROUP = 4
 
 _boot: str | None = None
-_prctl = 0
+_prctl: tuple[Callable[..., object], int] | None = None
 _title: tuple[int, int] | None = None
 
 
@@ -312,12 +314,19 @@ def _outcome(wait_status: int) -> Outcome:
 
 def become_subreaper(yes: bool = True) -> None:
     """Orphans among our descendants become our children, not init's."""
+    if _prctl is None:
+        _find_prctl()
+    call, function = _prctl  # type: ignore[misc] # it was found
+    call(function, (_PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0))
+
+
+def _find_prctl() -> None:
+    """Once: each import, even of what is there, looks at more than the call itself."""
     global _prctl  # noqa: PLW0603 # an address, the same in every fork
     import _ctypes  # ctypes proper costs 0.7 MiB in every supervisor
 
-    if not _prctl:
-        _prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type] # None: this very program
-    _ctypes.call_function(_prctl, (_PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0))
+    function = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type] # None: this very program
+    _prctl = _ctypes.call_function, function
 
 
 def rename_self(name: str, title: str) -> None:

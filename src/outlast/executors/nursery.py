@@ -162,6 +162,7 @@ class Nursery:
             arguments = [sys.executable, "-I", "-S", _SCRIPT]
             # Some interpreters are linked against a library that only this variable finds.
             env = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
+            env["LD_BIND_NOW"] = "1"  # or each fork finds the functions of the C library by itself
             self._pid = os.posix_spawn(sys.executable, arguments, env, file_actions=actions, setsid=True)
         except OSError as error:
             ours.close()

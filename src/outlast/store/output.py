@@ -17,7 +17,7 @@ from outlast.store import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 FILES = {"stdout": "output", "stderr": "stderr"}
 SEGMENTS = 8  # the tail that is kept is between 7 and 8 eighths of its half
@@ -32,13 +32,6 @@ class Bound:
 
     head: int
     segment: int
-
-
-def make(streams: Iterable[str], directory: str = ".") -> None:
-    """Put the files in place, empty: whoever is told their names can open them."""
-    for stream in streams:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        os.close(os.open(os.path.join(directory, FILES[stream]), flags, 0o600))
 
 
 def bound_of(limit: int, split: bool) -> Bound:
@@ -85,9 +78,17 @@ def extents(directory: str, stream: str, head: int) -> list[Extent]:
 class Sink:
     """Where the supervisor's next byte goes."""
 
-    def __init__(self, stream: str, bound: Bound, reached: int = 0) -> None:
-        """`reached`: how far the stream had come, if the last bytes were dropped and left no trace."""
+    def __init__(self, stream: str, bound: Bound, reached: int | None = 0) -> None:
+        """`reached`: how far the stream had come, if the last bytes were dropped and left no trace.
+
+        None: nothing was ever printed, so there is nothing to look for.
+        """
         self._stream, self._bound = stream, bound
+        if reached is None:
+            self._segments: list[str] = []
+            self.offset, self._gap = 0, False
+            self._open(FILES[stream], 0)
+            return
         kept = extents(".", stream, bound.head)
         self._segments = [extent.path for extent in kept if extent.start]
         last = kept[-1] if kept else Extent(0, 0, FILES[stream])

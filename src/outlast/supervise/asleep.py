@@ -14,13 +14,13 @@ import select
 
 from outlast import process
 from outlast.lean import signal, socket
-from outlast.supervise.forks import close_all_but, fork_into
+from outlast.supervise.forks import fork_into
 from outlast.supervise.pair import KEPT, taken_over
 from outlast.supervise.post import ALONE_S, DONE, INPUT, NOTED, PLACE, TASK, hands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
 
     from outlast.supervise.keeper import Resume
@@ -29,22 +29,26 @@ MOST_DESCRIPTORS = 12  # that go with one task
 _MOST_SAID = 256
 
 
-def keep(life: Callable[[socket.socket, int], NoReturn], resume: Resume) -> NoReturn:
-    """Fork a supervisor and wait for its end. Its `life` begins with its side of what we talk through, and our pid."""
+def keep(life: Callable[[socket.socket, int], NoReturn], theirs: Sequence[int], resume: Resume) -> NoReturn:
+    """Fork a supervisor and wait for its end. It lives `life`, with its side of what the two talk through and our pid.
+
+    What is `theirs` we hold as well, and close.
+    """
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # of the nursery's children nobody reaps any
-    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # its supervisor looks, and tells
-    hand, theirs = hands()
+    hand, other = hands()
     me = os.getpid()
 
     def supervise() -> NoReturn:
         hand.close()
-        life(theirs, me)
+        life(other, me)
 
     supervisor = os.pidfd_open(fork_into(supervise))
     # Before it can have a child that becomes an orphan: its command begins only when we have its task.
     process.become_subreaper()
-    close_all_but(hand.fileno(), supervisor)
+    other.close()
+    for fd in theirs:
+        os.close(fd)
     sleeper = Sleeper(hand, supervisor)
     sleeper.sleep()
     sleeper.wake(resume)

@@ -17,7 +17,7 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.lean import json, socket
 from outlast.model import Stdin, surroundings, terms
-from outlast.store import bell, launchfile, output, record, sessionfile, staging, status
+from outlast.store import bell, launchfile, record, sessionfile, staging, status
 from outlast.store.home import Home
 from outlast.store.queue import Queue
 from outlast.supervise import EXISTS, READY, asleep, confine, request
@@ -42,15 +42,15 @@ _BEGIN_PATIENCE_S = 5.0  # a disk that is stuck must not keep us from our own ta
 _WARM_S = 600.0  # guards that nobody wanted for so long leave; the next task begins cold
 
 
-def start(line: int, what: int, *beside: int) -> NoReturn:
+def start(*fds: int) -> NoReturn:
     """In a fork of the nursery: become the keeper of a supervisor that prepares a task and stays with it.
 
-    `line` leads to the caller.
+    The first descriptor leads to the caller, the others say what to prepare.
     """
     try:
-        asleep.keep(lambda hand, keeper: _supervise(hand, keeper, line, what, *beside), resume)
+        asleep.keep(lambda hand, keeper: _supervise(hand, keeper, *fds), fds, resume)
     except OSError as error:
-        answer(socket.socket(fileno=line), {"error": _why(error)})
+        answer(socket.socket(fileno=fds[0]), {"error": _why(error)})
         os._exit(1)
 
 
@@ -198,7 +198,6 @@ def prepare(
         record.reserve()
         bell.hang()
         launchfile.make_room()
-    output.make(pipe.stream for pipe in post.pipes)
     supervisor = Supervisor(post, pair)
     supervisor.open_pumps()
     pair.await_keeper()

@@ -8,6 +8,7 @@ directory that is nobody's, with itself as the command.
 
 from __future__ import annotations
 
+import gc
 import os
 
 from outlast import process
@@ -27,12 +28,11 @@ if TYPE_CHECKING:
 
     from outlast.supervise.post import Post
 
-ROUNDS = 12  # CPython 3.11 adapts a function after it was called 8 times
 _TERMS = Terms(limit=1000.0, grace=1.0, output_limit=1 << 20, free_floor=0, keeps=False, stages=False)
 
 
 def practise() -> bool:
-    """Once. Leaves nothing; whether it could be done."""
+    """Once; leaves nothing. Whether it could be done."""
     place = os.path.join("/tmp", f"outlast-practice-{staging.token()}")
     try:
         for path in (place, *(os.path.join(place, name) for name in ("tasks", "staging", "outbox"))):
@@ -111,14 +111,28 @@ def _remove(place: str) -> None:
 
 _BLOCKS = range(48, 513, 16)  # the sizes that CPython has pools for, but for the two smallest
 _POOL_BYTES = 16384
-_MOST = 3000
-_held: list[object] = []
+_MOST_BLOCKS = 3000
+_LARGE = range(4096, 512, -16)  # what is larger than those, of the C library
+_MOST_LARGE = 30
+_held: list[bytes] = []
 
 
 def make_room() -> None:
     """Fill the holes in pages that all forks share: what a fork makes then comes to lie in new ones, side by side."""
+    gc.collect()  # also forgets the objects that CPython keeps for the next of their kind, wherever they are
     for size in _BLOCKS:
-        for _ in range(_MOST):
-            _held.append(filling := bytes(size - 33))
-            if id(filling) % _POOL_BYTES < size + 48:
+        for _ in range(_MOST_BLOCKS):
+            if _hold(size) % _POOL_BYTES < size + 48:
                 break  # the first of a new pool
+    top = 0
+    for size in _LARGE:
+        for _ in range(_MOST_LARGE):
+            if (place := _hold(size)) > top:
+                top = place
+                break  # at the end of all
+
+
+def _hold(size: int) -> int:
+    """Take so much for ever; where it is."""
+    _held.append(filling := bytes(size - 33))
+    return id(filling)

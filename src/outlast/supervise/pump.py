@@ -28,13 +28,15 @@ _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.
 class Pump:
     """One stream of a task: the pipe's read end, its write end while the command lives, and a sink."""
 
-    def __init__(self, stream: str, reader: int, writer: int, bound: Bound, floor: int) -> None:
+    def __init__(
+        self, stream: str, reader: int, writer: int, bound: Bound, floor: int, *, resumed: bool = True
+    ) -> None:
         self.stream, self.reader, self.writer = stream, reader, writer
         self.closed = False
         self._floor = floor
         self._allowed = _FIRST_BYTES  # until the next look at the free space
         self._dropping_since: float | None = None
-        self._sink = Sink(stream, bound, record.read().get("position", {}).get(stream, 0))
+        self._sink = Sink(stream, bound, record.read().get("position", {}).get(stream, 0) if resumed else None)
 
     def move(self) -> bool:
         """Move what is there, up to a bound; whether anything was."""

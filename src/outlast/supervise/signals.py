@@ -29,7 +29,12 @@ def ignore_the_usual() -> None:
     """`pkill python`, a closed terminal or a Ctrl-C somewhere else must not end a task."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until somebody looks (`Wake`)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _nothing(*_: object) -> None:
+    """The descriptor says it all."""
 
 
 class Wake:
@@ -41,7 +46,7 @@ class Wake:
         os.set_blocking(self._end, False)
         signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGUSR1):
-            signal.signal(number, lambda *_: None)
+            signal.signal(number, _nothing)
 
     @property
     def fds(self) -> tuple[int, int]:

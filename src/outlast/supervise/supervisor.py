@@ -106,9 +106,10 @@ class Supervisor:
         self._patience_ms()
         self._pair.wake.clear()
 
-    def open_pumps(self, limit: int = 1 << 20, floor: int = 0) -> None:
+    def open_pumps(self, limit: int = 1 << 20, floor: int = 0, *, resumed: bool = False) -> None:
+        """Also puts the files in place: whoever is told their names can open them."""
         bound = output.bound_of(limit, self.post.around.split)
-        pumps = [Pump(pipe.stream, pipe.reader, pipe.writer, bound, floor) for pipe in self.post.pipes]
+        pumps = [Pump(pipe.stream, pipe.reader, pipe.writer, bound, floor, resumed=resumed) for pipe in self.post.pipes]
         self._pumps = {pump.reader: pump for pump in pumps}
         if self.post.around.split:
             from outlast.store.order import Order  # most tasks have one stream
@@ -126,7 +127,7 @@ class Supervisor:
     def look_back(self) -> None:
         """As a successor: go on where the one before us stopped."""
         said = self.post.terms
-        self.open_pumps(said.output_limit, said.free_floor)
+        self.open_pumps(said.output_limit, said.free_floor, resumed=True)
         self._set_limit()
         self._recorded = "outcome" in record.read()
         if self._recorded:
