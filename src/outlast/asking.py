@@ -239,7 +239,7 @@ def seconds(what: str, value: float | None, least: float = 0.0) -> float | None:
     """A duration, or none."""
     if value is None:
         return None
-    if type(value) not in (int, float) or value != value:
+    if type(value) not in (int, float) or not -_INFINITE <= value <= _INFINITE:
         raise BadInput(f"The {what} is a number of seconds, not {value!r}.")
     if value < least:
         more = "more than 0" if least else "0 or more"

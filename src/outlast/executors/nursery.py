@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 
 from outlast.errors import StartFailed
 from outlast.frozen import replaced
-from outlast.lean import socket
+from outlast.lean import socket, threading
 from outlast.supervise import request
 
 TYPE_CHECKING = False
