@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import os
-import re
 
 from outlast.errors import BadInput, named
 from outlast.model import AGENT, NO_SHELL, START, Cursor, Request, Stdin
@@ -12,15 +10,18 @@ from outlast.model import AGENT, NO_SHELL, START, Cursor, Request, Stdin
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import TypeGuard
 
     from outlast.model import Sandbox
 
 LONGEST_COMMAND_BYTES = 1 << 20
 LONGEST_DESCRIPTION = 2000
-_SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_IN_NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_LONGEST_NAME = 64
 SKIP, RUN = "skip", "run"  # what becomes of a task when one that it waits for failed
 _MOST_RESOURCES = 1 << 53
-_CURSOR = re.compile(r"(\d{1,18})(?:,(\d{1,18}))?")
+_LONGEST_PLACE = 18  # digits
+_INFINITE = float("inf")
 
 
 def request(
@@ -100,11 +101,11 @@ def _resources(**asked: float | None) -> dict[str, int]:
         if value is None:
             continue
         what = name.replace("_", " ")
-        if type(value) not in (int, float) or not math.isfinite(value):
+        if type(value) not in (int, float) or not -_INFINITE < value < _INFINITE:
             raise BadInput(f"The {what} is a number, not {value!r}.")
         if not 1 <= value <= _MOST_RESOURCES:
             raise BadInput(f"The {what} must be 1 or more, and no astronomical number, not {value:g}.")
-        found[name] = math.ceil(value)
+        found[name] = -int(-value // 1)
     return found
 
 
@@ -206,23 +207,30 @@ def _description(text: str) -> str:
     return text
 
 
+def _is_name(name: object) -> TypeGuard[str]:
+    """Whether it can be the name of a file, without surprises."""
+    return (
+        isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME and name[0] not in "._-" and _IN_NAMES.issuperset(name)
+    )
+
+
 def session_name(name: object) -> str:
     """A session's name: also the name of a file one day, so no surprises."""
-    if not isinstance(name, str) or not _SESSION.fullmatch(name):
+    if not _is_name(name):
         raise BadInput(f"{named(name)} is no name for a session; use up to 64 letters, digits, '.', '_' and '-'.")
     return name
 
 
 def task_name(name: object) -> str:
     """What makes a second start of the same thing one task; also the name of a file."""
-    if not isinstance(name, str) or not _SESSION.fullmatch(name):
+    if not _is_name(name):
         raise BadInput(f"{named(name)} is no name for a task; use up to 64 letters, digits, '.', '_' and '-'.")
     return name
 
 
 def agent_name(name: object) -> str:
     """The name of an agent, or of a type of agents."""
-    if not isinstance(name, str) or not _SESSION.fullmatch(name):
+    if not _is_name(name):
         raise BadInput(f"{named(name)} is no name for an agent; use up to 64 letters, digits, '.', '_' and '-'.")
     return name
 
@@ -231,12 +239,12 @@ def seconds(what: str, value: float | None, least: float = 0.0) -> float | None:
     """A duration, or none."""
     if value is None:
         return None
-    if type(value) not in (int, float) or math.isnan(value):
+    if type(value) not in (int, float) or not -_INFINITE <= value <= _INFINITE:
         raise BadInput(f"The {what} is a number of seconds, not {value!r}.")
     if value < least:
         more = "more than 0" if least else "0 or more"
         raise BadInput(f"The {what} must be {more} seconds, not {value:g}.")
-    return None if math.isinf(value) else float(value)
+    return None if value == _INFINITE else float(value)
 
 
 def cursor(text: str | Cursor | None) -> Cursor:
@@ -245,10 +253,14 @@ def cursor(text: str | Cursor | None) -> Cursor:
         return START
     if isinstance(text, Cursor):
         return text
-    found = _CURSOR.fullmatch(str(text).strip())
-    if not found:
+    stdout, two, stderr = str(text).strip().partition(",")
+    if not _is_place(stdout) or not _is_place(stderr if two else "0"):
         raise BadInput(f"{named(text)} is not a cursor; use one that an earlier reply gave, or 0 for the start.")
-    return Cursor(int(found[1]), int(found[2] or 0))
+    return Cursor(int(stdout), int(stderr or 0))
+
+
+def _is_place(digits: str) -> bool:
+    return 0 < len(digits) <= _LONGEST_PLACE and digits.isascii() and digits.isdecimal()
 
 
 def here() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from functools import lru_cache
 
 
@@ -20,9 +19,7 @@ _SERVER = _names("vite uvicorn gunicorn hypercorn nginx redis-server postgres mo
 _SERVER_WORDS = frozenset({"dev", "start", "serve", "server", "runserver", "watch", "preview", "http.server", "up"})
 _TEST_WORDS = frozenset({"test", "tests", "check", "spec", "e2e"})
 _BUILD_WORDS = frozenset({"build", "compile", "install", "package", "assemble", "all", "dist", "release", "clippy"})
-_WORD = re.compile(r"[^\s;&|()<>\"']+")
-_ASSIGNMENT = re.compile(r"\w+=")
-_OPTION = re.compile(r"-|\d")  # of a wrapper: `nice -n 5`, `timeout 60s`
+_PARTED = str.maketrans(dict.fromkeys(";&|()", "\n") | dict.fromkeys("<>\"'", " "))
 _RUN_TOOLS = frozenset({"npx", "bunx", "bun", "pnpm", "yarn", "python", "python3", "uv", "poetry", "bundle"})
 _RUN_WORDS = frozenset({"run", "exec", "x", "dlx"})
 _WRAPPERS = frozenset({"time", "nohup", "nice", "env", "sudo", "exec", "command", "stdbuf", "setsid", "timeout", "cd"})
@@ -31,14 +28,24 @@ _WRAPPERS = frozenset({"time", "nohup", "nice", "env", "sudo", "exec", "command"
 @lru_cache(maxsize=256)  # a task's is asked for at every look at it
 def category(command: str) -> str:
     """The first simple command that says what it is for decides."""
-    for part in re.split(r"[;&|()\n]+", command):
-        words = [word for word in _WORD.findall(part) if not _ASSIGNMENT.match(word)]
-        while words and (words[0] in _WRAPPERS or _OPTION.match(words[0])):
+    for part in command.translate(_PARTED).split("\n"):
+        words = [word for word in part.split() if not _is_assignment(word)]
+        while words and (words[0] in _WRAPPERS or _is_option(words[0])):
             words = words[1:] if words[0] != "cd" else []
         found = _of_words([os.path.basename(word) for word in words])
         if found:
             return found
     return "bash"
+
+
+def _is_assignment(word: str) -> bool:
+    name, equals, _ = word.partition("=")
+    return bool(equals) and name.replace("_", "x").isalnum()
+
+
+def _is_option(word: str) -> bool:
+    """Of a wrapper: `nice -n 5`, `timeout 60s`."""
+    return word[0] == "-" or word[0].isdecimal()
 
 
 def _of_words(words: list[str]) -> str | None:

@@ -8,7 +8,6 @@ process does not know what a call of this one gave; the forms of tokens everybod
 from __future__ import annotations
 
 import os
-import re
 
 from outlast.frozen import fields, replaced
 from outlast.masking import MASK, OFF, Mask
@@ -118,6 +117,8 @@ class Showing:
 
 def secrets_of(state: Snapshot) -> dict[str, str]:
     """The variables of a session whose names look secret."""
+    import re  # most calls have no session
+
     found = {}
     for line in re.finditer(_DECLARED, state.script, re.MULTILINE):
         name = line[1].decode()

@@ -64,13 +64,13 @@ def test_the_overview_names_every_verb() -> None:
 def test_help_fits_the_screen_and_every_option_is_explained(cli: Cli, verb: str) -> None:
     text = help_of(cli, verb)
     assert all(len(line) <= WIDTH + 2 for line in text.splitlines())
-    for option in parser_of(verb)._actions:
+    for option in parser_of(verb).thorough()._actions:
         assert option.help, option
 
 
 def examples() -> list[str]:
     """What the examples of every help text tell to type."""
-    texts = [overview(), *(parser_of(verb).epilog or "" for verb in VERBS)]
+    texts = [overview(), *(parser_of(verb).thorough().epilog or "" for verb in VERBS)]
     lines = [line for text in texts for line in text.partition("examples:\n")[2].splitlines()]
     # Two blanks or more: what follows explains it.
     return [re.split(r" {2,}", line.strip())[0] for line in lines if line.startswith("  ") and "outlast" in line]
@@ -89,7 +89,7 @@ def test_every_example_is_a_call_that_makes_sense(tmp_path: Path, line: str) -> 
     for call in calls:
         verb, *words = call.splitlines()
         try:
-            parser_of(verb).parse_args(words)
+            parser_of(verb).thorough().parse_args(words)
         except BadInput as wrong:
             pytest.fail(f"{line}: {wrong}")
 

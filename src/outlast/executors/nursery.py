@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
 
 from outlast.errors import StartFailed
 from outlast.frozen import replaced
-from outlast.lean import socket
+from outlast.lean import socket, threading
 from outlast.store.staging import let_go
 from outlast.supervise import request
 

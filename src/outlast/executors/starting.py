@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
-import sqlite3
 import time
 
 from outlast.errors import BadInput, OutlastError, StartFailed, named
 from outlast.executors.warm import Warm
 from outlast.frozen import frozen
+from outlast.lean import sqlite
 from outlast.model import REGISTERED, surroundings, terms
 from outlast.store import launchfile
 from outlast.store.home import open_home
@@ -227,7 +227,7 @@ class Starting:
     def _looked_at(self, launch: Launch, published: str) -> Task:
         try:
             return self.registry.get(os.path.basename(published))
-        except (OSError, OutlastError, sqlite3.Error):
+        except (OSError, OutlastError, sqlite.Error):
             # It is there, whatever keeps us from looking at it: who is told that it is not would start it again.
             return announced(published, launch, None, time.time(), "pending")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-import threading
+
+from outlast.lean import threading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import sys
-import threading
 
 from outlast import asking, keeping, showing
 from outlast.errors import BadInput, OutlastError, SystemRefused, Unsupported, named
 from outlast.executors.local import LocalExecutor
 from outlast.frozen import replaced
+from outlast.lean import sqlite, threading
 from outlast.model import NO_SHELL
 from outlast.permissions import MODES, YOLO, Policy, has_a_say
 from outlast.preparing import Preparing
@@ -44,7 +43,7 @@ def telling(verb: Verb) -> Verb:
                 raise
             what = f" ({error.filename})" if error.filename else ""
             raise SystemRefused(f"The system refused what is needed: {error.strerror}{what}; try again.") from None
-        except sqlite3.Error as error:
+        except sqlite.Error as error:
             raise SystemRefused(f"The index of the state directory cannot be used: {error}; try again.") from None
         except OutlastError as error:
             showing.error(error, args[0].mask)

@@ -8,10 +8,9 @@ so that no task is ever missing; a row without a directory is nothing.
 from __future__ import annotations
 
 import os
-import sqlite3
-import threading
 
 from outlast.frozen import frozen
+from outlast.lean import sqlite, threading
 from outlast.store.database import AtOnce, version
 
 TYPE_CHECKING = False
@@ -62,7 +61,7 @@ _VERSION = 3
 _ROW = "id, session, created, kept_bytes, ended, view"
 _ENTER = "INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL, 1)"
 _BUSY_S = 10.0
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DAMAGED = (sqlite.SQLITE_CORRUPT, sqlite.SQLITE_NOTADB)
 _WAL_PAGES = 100  # of 4 KiB, then they go into the index itself: its log takes less than half a megabyte
 
 
@@ -101,19 +100,19 @@ class Index:
         self._file: tuple[int, int] | None = None  # which file is open, if it is one
         self._db = self._open_or_make_do()
 
-    def _open_or_make_do(self) -> sqlite3.Connection:
+    def _open_or_make_do(self) -> sqlite.Connection:
         try:
             return self._open_or_renew()
-        except (OSError, sqlite3.DatabaseError) as error:
+        except (OSError, sqlite.DatabaseError) as error:
             # A full disk, mostly. Tasks can still be found, listed and read: from their directories.
             self.makeshift = (error.strerror if isinstance(error, OSError) else None) or str(error)
             self._file = None
             return self._open(":memory:")
 
-    def _open_or_renew(self) -> sqlite3.Connection:
+    def _open_or_renew(self) -> sqlite.Connection:
         try:
             return self._open_file()
-        except sqlite3.DatabaseError as error:
+        except sqlite.DatabaseError as error:
             # Not for any other reason: others may have it open, and would go on in a file that is gone.
             if not _is_damage(error):
                 raise
@@ -127,7 +126,7 @@ class Index:
             if os.path.lexists(self._path + ending):
                 os.unlink(self._path + ending)
 
-    def _open_file(self) -> sqlite3.Connection:
+    def _open_file(self) -> sqlite.Connection:
         # Made by us with our mode: SQLite would use the caller's umask.
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         found = os.fstat(fd)
@@ -155,7 +154,7 @@ class Index:
                 self._reopen()
             try:
                 return act()
-            except sqlite3.DatabaseError as error:
+            except sqlite.DatabaseError as error:
                 if not self._file or not _is_damage(error):
                     raise
             self._unlink()
@@ -166,8 +165,8 @@ class Index:
         self._db.close()
         self._db = self._open_or_make_do()
 
-    def _open(self, name: str) -> sqlite3.Connection:
-        db = sqlite3.connect(name, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    def _open(self, name: str) -> sqlite.Connection:
+        db = sqlite.connect(name, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             if version(db) != _VERSION:
                 db.execute("PRAGMA journal_mode = WAL")
@@ -179,7 +178,7 @@ class Index:
             raise
         return db
 
-    def _begin_anew(self, db: sqlite3.Connection) -> None:
+    def _begin_anew(self, db: sqlite.Connection) -> None:
         """With what is on disk: all of it or not at all, and only once, whoever else is about to."""
         with AtOnce(db):
             if version(db) != _VERSION:
@@ -201,7 +200,7 @@ class Index:
 
     def _reserve(self, new: New, share: Callable[[int], int], beside: int) -> int:
         if self.makeshift:
-            raise sqlite3.OperationalError(self.makeshift)  # nobody else would learn of it
+            raise sqlite.OperationalError(self.makeshift)  # nobody else would learn of it
         with AtOnce(self._db) as db:
             may_keep = share(int(db.execute(_KEPT_BYTES).fetchone()[0]))
             if may_keep:
@@ -221,7 +220,7 @@ class Index:
         """Write down what can be found out again: a full disk must not make looking at tasks fail."""
         try:
             self._sound(lambda: self._db.executemany(query, rows))
-        except sqlite3.OperationalError:
+        except sqlite.OperationalError:
             pass
 
     def _found(self, query: str, *values: object) -> list[tuple[Any, ...]]:
@@ -314,5 +313,5 @@ class Index:
         self._note("INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?)", *rows)
 
 
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
+def _is_damage(error: sqlite.DatabaseError) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sqlite3
-import threading
 import time
 
 from outlast import process
 from outlast.errors import AmbiguousTask, DamagedTask, NewerTask, OutlastError, StartFailed, UnknownTask, named
 from outlast.frozen import replaced
+from outlast.lean import sqlite, threading
 from outlast.model import Usual
 from outlast.store import launchfile, output, view
 from outlast.store.hold import is_held
@@ -76,9 +75,9 @@ class Registry:
             entered = replaced(launch, output_limit=share)
             launchfile.write(staged, entered, created)
             self.remember(os.path.basename(published), entered)
-        except sqlite3.IntegrityError:
+        except sqlite.IntegrityError:
             return None  # somebody is just preparing a task under this id
-        except sqlite3.Error as error:
+        except sqlite.Error as error:
             raise StartFailed(f"The task cannot be prepared in {self.home.path}: {error}.") from None
         return self.index.file, entered
 
@@ -130,7 +129,7 @@ class Registry:
                 return
             if self.index.row(task_id) is None:
                 self.index.enter([self._as_row(task_id)])
-        except (OSError, OutlastError, sqlite3.Error):
+        except (OSError, OutlastError, sqlite.Error):
             pass  # it runs, and the caller must learn its id
 
     def discard(self, staged: str, published: str, entered: bool = True) -> None:

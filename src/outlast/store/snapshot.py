@@ -12,7 +12,7 @@ Everything in here is pure.
 from __future__ import annotations
 
 import os
-import zlib
+from binascii import crc32
 
 from outlast.frozen import frozen
 from outlast.lean import json
@@ -114,7 +114,7 @@ def read(data: bytes) -> Snapshot:
         values = json.loads(head[len(_HEAD) :])
         if values.pop("format") > FORMAT:
             raise Damaged("a newer version of Outlast wrote it")
-        if values.pop("crc") != zlib.crc32(script):
+        if values.pop("crc") != crc32(script):
             raise Damaged("its checksum is wrong")
         values["small"] = tuple((str(kind), str(name), str(value)) for kind, name, value in values["small"])
         return Snapshot(script=script, **values)
@@ -328,7 +328,7 @@ def compose(
         "made": made,
         "environ": {**_odd(environ, first), **_for_the_loader(state)},
         "small": small,
-        "crc": zlib.crc32(script),
+        "crc": crc32(script),
     }
     return _HEAD + json.dumps(header).encode() + b"\n" + script
 

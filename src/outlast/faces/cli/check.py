@@ -66,7 +66,7 @@ def _parsed(words: Sequence[str]) -> Namespace:
     """Options may stand anywhere before a `--`; everything behind it is the command."""
     border = words.index("--") if "--" in words else len(words)
     made = check_parser()
-    asked, rest = made.parse_known_intermixed_args(words[:border])
+    asked, rest = made.thorough().parse_known_intermixed_args(words[:border])
     if rest and asked.command:
         raise BadInput(f"{named(rest[0])} is no option of check; give the command as one word, or write -- before it.")
     if rest:

@@ -77,7 +77,7 @@ def options_of(verb: str) -> list[str]:
     if make is None:
         return []
     made: Parser = make()
-    return sorted(option for option in made._option_string_actions if option.startswith("--"))
+    return sorted(option for option in made.thorough()._option_string_actions if option.startswith("--"))
 
 
 def _bash() -> str:

@@ -99,11 +99,12 @@ def wait_parser() -> Parser:
         "If a task is over before that, it is the task's own code, or 1 if that was 0; 124 if time\nran out.",
     )
     made.add_argument("--timeout", type=seconds, metavar="SEC", help="wait this long at most")
-    for_one = made.add_mutually_exclusive_group()
-    for_one.add_argument("--until", metavar="RE", help="until a line of the output matches, also an unfinished one")
-    for_one.add_argument("--port", metavar="N", help="until this TCP port takes connections")
-    for_one.add_argument("--url", metavar="U", help="until this URL answers with a status below 500")
-    for_one.add_argument("--quiet", type=seconds, metavar="SEC", help="until nothing was printed for this long")
+    made.add_one_of(
+        ("--until", {"metavar": "RE", "help": "until a line of the output matches, also an unfinished one"}),
+        ("--port", {"metavar": "N", "help": "until this TCP port takes connections"}),
+        ("--url", {"metavar": "U", "help": "until this URL answers with a status below 500"}),
+        ("--quiet", {"type": seconds, "metavar": "SEC", "help": "until nothing was printed for this long"}),
+    )
     return made.takes_id(many=True).takes_session().takes_json()
 
 

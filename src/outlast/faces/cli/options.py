@@ -1,46 +1,73 @@
-"""How the verbs parse: argparse with one-sentence errors, and the options that many verbs share."""
+"""What verbs take, how that is parsed, and the options that many of them share."""
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 
 from outlast.asking import session_name
-from outlast.errors import BadInput
+from outlast.faces.cli.quick import REST, quickly
 from outlast.shell import Shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from argparse import Namespace
     from collections.abc import Sequence
-    from typing import NoReturn
+    from typing import Any
 
+    from outlast.faces.cli.thorough import Thorough
     from outlast.permissions.approval import Answer, Approval
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser for one verb; errors are ours, not a screen of usage."""
+class Argument:
+    """What a verb declares of one argument, in the words of argparse."""
+
+    def __init__(self, names: tuple[str, ...], how: dict[str, Any], group: int) -> None:
+        self.names, self.how, self.group = names, how, group
+
+    @property
+    def is_option(self) -> bool:
+        return self.names[0][0] == "-"
+
+    @property
+    def dest(self) -> str:
+        """The name of its value."""
+        long = next((name for name in self.names if name.startswith("--")), self.names[0])
+        return str(self.how.get("dest") or long.lstrip("-").replace("-", "_"))
+
+    @property
+    def default(self) -> Any:
+        return self.how.get("default", False if self.how.get("action") == "store_true" else None)
+
+
+class Parser:
+    """What one verb takes. Plain words are parsed `quickly`; argparse is loaded for the others."""
+
+    usage: str | None = None
 
     def __init__(self, verb: str, what: str, examples: str) -> None:
-        super().__init__(
-            prog=f"outlast {verb}",
-            description=what,
-            epilog=f"examples:\n{examples}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
-        )
+        self.prog, self.what, self.examples = f"outlast {verb}", what, examples
+        self.arguments: list[Argument] = []
+        self._groups = 0
 
-    def error(self, message: str) -> NoReturn:
-        message = message.removeprefix("argument ")
-        one, contradicts, other = message.partition(": not allowed with argument ")
-        if contradicts:
-            raise BadInput(f"{other} and {one} cannot be used together; leave out one of them.")
-        raise BadInput(f"{message[:1].upper()}{message[1:]}; `{self.prog} --help` explains.")
+    def add_argument(self, *names: str, **how: Any) -> None:
+        self.arguments.append(Argument(names, how, 0))
+
+    def add_one_of(self, *options: tuple[str, dict[str, Any]]) -> None:
+        """Options of which only one can be used."""
+        self._groups += 1
+        self.arguments += (Argument((name,), how, self._groups) for name, how in options)
+
+    def thorough(self) -> Thorough:
+        """The same as argparse has it."""
+        from outlast.faces.cli.thorough import Thorough
+
+        return Thorough(self)
 
     @property
     def takes_the_rest(self) -> bool:
         """Whether all words from the first one on that is no option are one thing, as in `run`."""
-        return any(action.nargs == argparse.REMAINDER for action in self._actions)
+        return any(one.how.get("nargs") == REST for one in self.arguments)
 
     def takes_session(self) -> Parser:
         self.add_argument("--session", metavar="S", help="the session (default: $OUTLAST_SESSION, else 'default')")
@@ -60,9 +87,21 @@ class Parser(argparse.ArgumentParser):
         return self
 
 
-def parse(parser: Parser, words: Sequence[str]) -> argparse.Namespace:
+def parse(parser: Parser, words: Sequence[str]) -> Namespace:
+    return quickly(parser, words) or parse_thoroughly(parser, words)
+
+
+def parse_thoroughly(parser: Parser, words: Sequence[str]) -> Namespace:
     # Options may stand anywhere, also between an id and what follows it.
-    return parser.parse_args(words) if parser.takes_the_rest else parser.parse_intermixed_args(words)
+    thorough = parser.thorough()
+    return thorough.parse_args(words) if parser.takes_the_rest else thorough.parse_intermixed_args(words)
+
+
+def _wrong(what: str) -> Exception:
+    """The error of a word that cannot be what it should be, as argparse wants it."""
+    from argparse import ArgumentTypeError
+
+    return ArgumentTypeError(what)
 
 
 def open_shell(session: str | None = None, policy: str | None = None) -> Shell:
@@ -88,7 +127,7 @@ def seconds(text: str) -> float:
     try:
         return float(number) * unit
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds") from None
+        raise _wrong(f"'{text}' is not a number of seconds") from None
 
 
 def size(text: str) -> float:
@@ -98,7 +137,7 @@ def size(text: str) -> float:
     try:
         return float(number) * unit
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number of bytes, like 500M or 2G") from None
+        raise _wrong(f"'{text}' is not a number of bytes, like 500M or 2G") from None
 
 
 def whole(text: str) -> int:
@@ -106,7 +145,7 @@ def whole(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number") from None
+        raise _wrong(f"'{text}' is not a whole number") from None
 
 
 def number(text: str) -> float:
@@ -114,7 +153,7 @@ def number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
+        raise _wrong(f"'{text}' is not a number") from None
 
 
 def write(text: str) -> None:
