@@ -90,7 +90,7 @@ def test_ending_a_task_that_is_over_touches_nothing_of_the_next(shell, home):
 
 def test_a_command_that_says_it_is_over_and_is_not_can_be_seen_and_ended(shell, home):
     """It can end its own story early, but not stay unseen, and not run longer than it may."""
-    result = shell.run("{ builtin trap -p EXIT; printf '\\n0\\n'; } 1<>$__outlast_dir/told; sleep 60", limit=8.0)
+    result = shell.run("{ builtin trap -p EXIT; echo 0; } 1<>$__outlast_dir/told; sleep 60", limit=8.0)
     assert result.status == "completed"
     eventually(lambda: result.pid in shell.show(result.task_id).children)
     eventually(lambda: shell.show(result.task_id).closed)
@@ -120,7 +120,7 @@ def test_a_guard_that_dies_while_it_serves_a_later_task_is_replaced(shell, home)
 
 def test_guards_that_die_one_after_the_other_do_not_keep_the_session(shell, home):
     """The end is told, the state is not there yet, and whoever is replaced meanwhile must leave nothing held."""
-    told = "{ builtin trap -p EXIT; printf '\\n0\\n'; } 1<>$__outlast_dir/told"
+    told = "{ builtin trap -p EXIT; echo 0; } 1<>$__outlast_dir/told"
     first = shell.run(f"x=kept; {told}; sleep 2")
     assert first.status == "completed"
     supervisor, keeper = pair_of(home, first.task_id)

@@ -169,11 +169,10 @@ class Told:
             self._said = (self._said + os.read(self.fd, 4096))[-_MOST_TOLD:]
         except OSError:
             return None
-        trap, end, code = self._said.rpartition(b"\n\n")
-        words = code.decode("latin-1").splitlines(keepends=True)
-        if not end or len(words) != 1 or not words[0].endswith("\n") or _NET not in trap:
-            return None
-        return int(words[0]) if _are_codes([words[0][:-1]]) else None
+        trap, _, code = self._said.rstrip(b"\n").rpartition(b" EXIT\n")
+        whole = self._said.endswith(b"\n") and _NET in trap
+        words = [code.decode("latin-1")]
+        return int(code) if whole and _are_codes(words) else None
 
 
 def wants_pipes(command: str) -> bool:

@@ -7,18 +7,13 @@ __outlast_mark= __outlast_hot= __outlast_trust=0 __outlast_complete=0 __outlast_
 __outlast_stages=$'\n{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); } >/dev/null 2>&1'
 
 # The net: the command left by `exit`, or because of `set -e`. Evaluated where it left, perhaps inside of a function.
-__outlast_net='{
-    __outlast_pipes=("$?" "${PIPESTATUS[@]}"); __outlast_code=$__outlast_pipes
-    unset -f builtin
-    __outlast_note
-    \builtin printf "\n#%s locals\n" "$__outlast_mark" >&"$__outlast_out"
-    \builtin local -p >&"$__outlast_out"
-    \builtin mapfile -d "" -u "$__outlast_in" __outlast_traps
-    \builtin trap -p >&"$__outlast_out"
-    \builtin trap - DEBUG ERR RETURN
-    __outlast_save exit "$@"
-} >/dev/null 2>&1
-[[ -z ${__outlast_action-} ]] || { __outlast_again; \builtin eval "$__outlast_action"; }'
+# In one line: bash writes a line at a time, and whoever is told of the end is shown it.
+__outlast_net='{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); __outlast_code=$__outlast_pipes; unset -f builtin; '
+__outlast_net+='__outlast_note; \builtin printf "\n#%s locals\n" "$__outlast_mark" >&"$__outlast_out"; '
+__outlast_net+='\builtin local -p >&"$__outlast_out"; \builtin mapfile -d "" -u "$__outlast_in" __outlast_traps; '
+__outlast_net+='\builtin trap -p >&"$__outlast_out"; \builtin trap - DEBUG ERR RETURN; '
+__outlast_net+='__outlast_save exit "$@"; } >/dev/null 2>&1; '
+__outlast_net+='[[ -z ${__outlast_action-} ]] || { __outlast_again; \builtin eval "$__outlast_action"; }'
 
 __outlast_overlay() {
     # Variables that only this call has.
@@ -131,7 +126,7 @@ __outlast_tell() {
     # Not if the command left before its end: that may have been a signal, which bash dies of after its EXIT trap.
     [[ -n ${__outlast_action-} || ! -p $__outlast_dir/told ]] || {
         builtin trap -p EXIT
-        builtin printf '\n%s\n' "${__outlast_pipes:-$__outlast_code}"
+        builtin printf '%s\n' "${__outlast_pipes:-$__outlast_code}"
     } 1<>"$__outlast_dir/told"
 }
 
