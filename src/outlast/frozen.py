@@ -72,12 +72,12 @@ def fields(record: object) -> dict[str, Any]:
     return {name: record.__dict__[name] for name in names}
 
 
-def replaced(record: T, **changes: Any) -> T:
+def replaced(record: T, /, **changes: Any) -> T:
     """The same record with some values changed."""
-    return type(record)(**{**fields(record), **changes})
+    return extended(type(record), record, **changes)
 
 
-def extended(kind: type[T], record: object, **more: Any) -> T:
+def extended(kind: type[T], record: object, /, **more: Any) -> T:
     """A record of a kind that has all the values of this one, and `more`."""
     values = record.__dict__ | more
     if len(values) != len(kind.__match_args__):  # type: ignore[attr-defined]

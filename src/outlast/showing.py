@@ -58,7 +58,7 @@ class Showing:
         return self._mask
 
     def shown(self, one: Task) -> Task:
-        """A task as it is shown. One that has ended is looked at once."""
+        """A task as it is shown. One that has ended is the same object each time, and is looked at once."""
         mask = self.mask
         if mask is not self._listed_by:
             self._listed, self._listed_by = {}, mask
@@ -70,19 +70,8 @@ class Showing:
         return known[1]
 
     def listed(self, tasks: Iterable[Task]) -> list[Task]:
-        """Tasks as they are shown. One that has ended is the same object each time: it is looked at once."""
-        mask = self.mask
-        if mask is not self._listed_by:
-            self._listed, self._listed_by = {}, mask
-        found = []
-        for one in tasks:
-            known = self._listed.get(one.task_id)
-            if known is None or known[0] is not one:
-                known = (one, task(one, mask))
-                if one.finished and len(self._listed) < _LISTED_AT_MOST:
-                    self._listed[one.task_id] = known
-            found.append(known[1])
-        return found
+        """Tasks as they are shown."""
+        return [self.shown(one) for one in tasks]
 
     def notice(self, environ: Mapping[str, str]) -> Sequence[str]:
         """This process' environment, as it is now: the names of what is secret in it."""

@@ -9,7 +9,7 @@ import select
 from outlast import process, tree
 from outlast.errors import AlreadyEnded, InputRefused, OutlastError
 from outlast.executors.starting import Starting
-from outlast.frozen import fields
+from outlast.frozen import extended
 from outlast.lean import signal
 from outlast.model import Ended, Exited, Pending, Receipt, Running
 from outlast.store import launchfile, output, sessionfile, status
@@ -226,7 +226,7 @@ class LocalExecutor(Starting):
         return [receipts[one] for one in task_ids]
 
     def _unrun(self, task_id: str) -> Receipt:
-        return Receipt(**fields(self.status(task_id)), ended=(), survivors=())
+        return extended(Receipt, self.status(task_id), ended=(), survivors=())
 
     def _end_with_agents(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
         """As `_end_running`, with all that those of them started that are agents."""
@@ -260,4 +260,4 @@ class LocalExecutor(Starting):
             over = self.has_ended if inside else self.is_closed
             with self.watch(task_id) as watch:
                 until(watch, lambda: over(task_id), Deadline(RECORD_PATIENCE_S))
-        return Receipt(**fields(self.status(task_id)), ended=ended, survivors=survivors)
+        return extended(Receipt, self.status(task_id), ended=ended, survivors=survivors)

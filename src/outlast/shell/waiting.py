@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast import asking, conditions
-from outlast.frozen import fields
+from outlast.frozen import extended
 from outlast.model import Waited
 from outlast.shell.looking import Looking, shorter
 from outlast.shell.opened import telling
@@ -57,7 +57,7 @@ class Waiting(Looking):
     def waited(self, task: Task, met: bool, condition: Condition | None) -> Waited:
         """What a wait found out, as it is shown."""
         self.mask_for(task)
-        return self._shown(Waited(**fields(task), met=met, matched=condition.matched if condition else None))
+        return self._shown(extended(Waited, task, met=met, matched=condition.matched if condition else None))
 
     def _await_condition(self, task_id: str, condition: Condition, patience: float | None) -> bool:
         deadline = Deadline(patience)
