@@ -58,8 +58,12 @@ def test_what_gives_no_value() -> None:
     assert value_of(rb"declare -- x=$'\x41\102\e\?'") == b"AB\x1b?"
 
 
+# bash takes a lone number for a signal whose trap is to be removed
+ACTIONS = VALUES.filter(lambda value: bool(value) and not value.isdigit())
+
+
 @settings(max_examples=30, deadline=None)
-@given(st.dictionaries(st.sampled_from([b"EXIT", b"SIGUSR1", b"ERR", b"SIGTERM"]), VALUES.filter(bool), min_size=1))
+@given(st.dictionaries(st.sampled_from([b"EXIT", b"SIGUSR1", b"ERR", b"SIGTERM"]), ACTIONS, min_size=1))
 @example({b"EXIT": b"trap -- 'x' EXIT\n", b"ERR": b"''' '"})
 def test_traps_are_understood(actions: dict[bytes, bytes]) -> None:
     script = b"".join(b"trap -- %s %s\n" % (single(action), signal) for signal, action in actions.items())
