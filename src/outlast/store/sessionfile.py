@@ -97,9 +97,8 @@ class Sessions:
         except OSError:  # another file system, or one without links
             with open(_new(target), "wb") as file:
                 file.write(_bytes(source))
-        with open(target, "rb", buffering=0) as file:
-            if mark.encode() not in file.read(_HEAD_BYTES):
-                raise SessionMoved(f"The session {name} changed while a command was prepared; try again.")
+        if mark.encode() not in _head(target):
+            raise SessionMoved(f"The session {name} changed while a command was prepared; try again.")
         for name_of_file in (START, AFTER):
             os.close(_new(os.path.join(staged, name_of_file)))
 
@@ -330,6 +329,15 @@ def _replace(session: str, data: bytes, name: str = SNAPSHOT) -> None:
 
 def _new(path: str) -> int:
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+def _head(path: str) -> bytes:
+    # Not a file object: in a guard, that takes more memory than all the rest of this.
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return os.read(fd, _HEAD_BYTES)
+    finally:
+        os.close(fd)
 
 
 def _bytes(path: str) -> bytes:
