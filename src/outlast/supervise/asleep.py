@@ -156,11 +156,15 @@ class Sleeper:
         self._patience_ms = min(max(0.0, left), _REST_S) * 1000
 
     def _rouse(self) -> None:
-        """Something came, or it is time. It takes a moment."""
+        """Something came, or it is time."""
         over = self._command >= 0 and self._is_over()
         self._watch_no_more()
         if over:
             self._turn_from_command()
+            if taken_over(self._kept, self._lent, self._place).note_end() is not None:
+                # How it ended is recorded, whoever dies now. We are quicker than it would be: a fork of ours goes on.
+                signal.pidfd_send_signal(self._supervisor, signal.SIGKILL)
+                return
             self._patience_ms = _RISES_S * 1000
         try:
             self._hand.sendall(WAKE)
