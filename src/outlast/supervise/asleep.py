@@ -153,11 +153,13 @@ class Sleeper:
         for fd in self._quiet:
             self._poll.register(fd, select.POLLIN)
         left = float(until) - time.monotonic() if until else _REST_S
+        if self._command < 0:
+            left = 0.0  # the command ended while it lay down
         self._patience_ms = min(max(0.0, left), _REST_S) * 1000
 
     def _rouse(self) -> None:
         """Something came, or it is time."""
-        over = self._command >= 0 and self._is_over()
+        over = self._is_over()
         self._watch_no_more()
         if over:
             self._turn_from_command()
@@ -172,7 +174,7 @@ class Sleeper:
             pass  # it has just died
 
     def _is_over(self) -> bool:
-        return bool(select.select([self._command], [], [], 0)[0])
+        return bool(select.select([self._kept[2]], [], [], 0)[0])
 
     def _watch_no_more(self) -> None:
         self._patience_ms = None
