@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -34,7 +33,6 @@ print("as before")
 
 
 def test_practice_can_be_done_and_leaves_nothing() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", CODE, SOURCE], capture_output=True, text=True, timeout=60, env=dict(os.environ)
-    )
+    words = [sys.executable, "-I", "-S", "-c", CODE, SOURCE]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert ran.stdout == "as before\n", ran.stderr
