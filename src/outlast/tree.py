@@ -58,14 +58,18 @@ def _has_moved_on(guard: int, task_id: str) -> bool:
 
 
 def _descend(watching: list[int], apart: Callable[[Stat], bool]) -> Look:
+    # A new guard is not recorded in the moment it is forked. It is known by its session: that is its
+    # guards', the command has its own from the beginning, and nobody can join another's.
     found = Look({}, set())
+    ours = {stat.session for guard in watching if (stat := process.stat_of(guard))}
     waiting = [(pid, guard) for guard in watching for pid in process.children_of(guard) if pid not in watching]
     while waiting:
         pid, parent = waiting.pop()
         stat = process.stat_of(pid)
         if stat is not None and not stat.dead:
             if pid not in found.members and not apart(stat):
-                found.members[pid] = stat
+                if stat.session not in ours:
+                    found.members[pid] = stat
                 waiting.extend((child, pid) for child in process.children_of(pid))
         elif stat is None or parent in watching:
             found.ended.add(pid)  # a guard reaps what ended; others may leave it lying about
@@ -87,10 +91,11 @@ def members(guards: Guards, table: Table, apart: Apart) -> dict[int, Identity]:
         roots.add(guards.command.pid)
     if guards.scattered or not watching:
         roots |= _strays(guards, table)
+    ours = {table.by_pid[pid].session for pid in watching}
     return {
         stat.pid: Identity(stat.pid, stat.tick, boot)
         for stat in _below(roots, table, lambda stat: apart(stat, guards.task_id))
-        if stat.pid not in watching and not stat.dead
+        if stat.pid not in watching and not stat.dead and stat.session not in ours
     }
 
 

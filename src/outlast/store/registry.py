@@ -29,6 +29,7 @@ LARGEST_PART = 4  # no task gets more than a quarter of the whole bound
 SPARE_PART = 8  # of the whole bound an eighth is for those that get only the least
 BESIDE_BYTES = 64 * 1024  # what a task takes besides its output: its other files, and blocks that are not full
 PRUNE_AT_ONCE = 20  # what one start removes at most: nobody waits for somebody else's clean-up
+LOOK_AGAIN_S = 0.25  # after a look in vain
 LOOK_AT_ONCE = 200  # how many tasks one start looks at, to see whether they are over
 KNOWN_AT_MOST = 5000  # finished tasks that a host remembers from one listing to the next, about 2 KiB each
 RUNS_AT_MOST = 15  # of a command, from which it is told how long it usually takes
@@ -49,6 +50,7 @@ class Registry:
         self._launches: dict[str, Launch] = {}
         self._over: dict[str, Task] = {}  # that were just looked at
         self._sources: dict[tuple[str, str], output.Source] = {}  # of what is closed
+        self._look_again_at = 0.0  # whether some are over, when none was
 
     @property
     def index(self) -> Index:
@@ -105,11 +107,12 @@ class Registry:
     def _make_room(self, wanted: int, least: int, total: int) -> None:
         """Take back what tasks reserved and did not use; then remove what ended longest ago."""
         most = total - total // SPARE_PART
-        if self.index.kept_bytes() + wanted <= most:
+        taken = self.index.kept_bytes()
+        if taken + wanted <= most:
             return
-        for task_id in self.index.unfinished_sample(LOOK_AT_ONCE):
-            if not self._is_watched(task_id):
-                self._settle_quietly(task_id)
+        # With thousands that run, each start would look at hundreds of them in vain.
+        if taken + least > total or time.monotonic() >= self._look_again_at:
+            self._settle_some()
         taken, over = self.index.kept_bytes(), self.index.finished_bytes()
         for number, task_id in enumerate(self.index.ended_before(time.time(), -1)):
             # What running tasks might keep is only a promise: for that, nobody's finished task goes
@@ -121,6 +124,13 @@ class Registry:
             self.remove(task_id)
             freed = row.kept_bytes if row and self.index.row(task_id) is None else 0
             taken, over = taken - freed, over - freed
+
+    def _settle_some(self) -> None:
+        ended = [one for one in self.index.unfinished_sample(LOOK_AT_ONCE) if not self._is_watched(one)]
+        for task_id in ended:
+            self._settle_quietly(task_id)
+        if not ended:
+            self._look_again_at = time.monotonic() + LOOK_AGAIN_S
 
     def confirm(self, task_id: str, entry: Entry | None = None) -> None:
         """Enter a task that was just published once more, if the index was made anew since its `entry`."""

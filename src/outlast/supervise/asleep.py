@@ -11,25 +11,29 @@ from __future__ import annotations
 
 import os
 import select
+import time
 
 from outlast import process
 from outlast.lean import signal, socket
 from outlast.supervise.forks import fork_into
 from outlast.supervise.pair import KEPT, taken_over
-from outlast.supervise.post import ALONE_S, DONE, INPUT, NOTED, PLACE, TASK, hands
+from outlast.supervise.post import ALONE_S, AWAKE, DONE, INPUT, NOTED, PLACE, QUIET, TASK, hands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import NoReturn
 
-    from outlast.supervise.keeper import Resume
+    from outlast.supervise.keeper import Succeed
 
 MOST_DESCRIPTORS = 12  # that go with one task
 _MOST_SAID = 256
+_REST_S = 600.0  # then it looks whether there are orphans to be reaped
+_RISES_S = 2.0  # what a supervisor takes to get up, on a machine that is busy
+WAKE = b"\n"  # to a supervisor at rest
 
 
-def keep(life: Callable[[socket.socket, int], NoReturn], theirs: Sequence[int], resume: Resume) -> NoReturn:
+def keep(life: Callable[[socket.socket, int], NoReturn], theirs: Sequence[int], succeed: Succeed) -> NoReturn:
     """Fork a supervisor and wait for its end. It lives `life`, with its side of what the two talk through and our pid.
 
     What is `theirs` we hold as well, and close.
@@ -51,7 +55,7 @@ def keep(life: Callable[[socket.socket, int], NoReturn], theirs: Sequence[int], 
         os.close(fd)
     sleeper = Sleeper(hand, supervisor)
     sleeper.sleep()
-    sleeper.wake(resume)
+    sleeper.wake(succeed)
 
 
 class Sleeper:
@@ -63,6 +67,7 @@ class Sleeper:
         self._lent: list[int] = []  # only until the command is over
         self._place = self._command = -1
         self._patience_ms: float | None = None
+        self._quiet: list[int] = []  # what we watch while the supervisor is at rest
         self._poll = select.poll()
         self._poll.register(hand, select.POLLIN)
         self._poll.register(supervisor, select.POLLIN)
@@ -76,6 +81,8 @@ class Sleeper:
                 return
             if hand in ready:
                 self.hear()
+            elif self._quiet:
+                self._rouse()
             elif ready:  # the command is over, and the supervisor sees to it
                 self._turn_from_command()
                 self._patience_ms = ALONE_S * 1000
@@ -83,7 +90,7 @@ class Sleeper:
                 self._patience_ms = None
                 taken_over(self._kept, self._lent, self._place).note_end()
 
-    def wake(self, resume: Resume) -> NoReturn:
+    def wake(self, succeed: Succeed) -> NoReturn:
         """It is gone: see what it said last, and take its task over."""
         while self.hear(socket.MSG_DONTWAIT):
             pass
@@ -95,7 +102,7 @@ class Sleeper:
             os._exit(1)  # nor is there now; the command sees the end of its pipe
         from outlast.supervise.keeper import Keeper
 
-        Keeper(post, self._hand, None, resume).keep()
+        Keeper(post, self._hand, None, succeed).keep()
 
     def hear(self, flags: int = 0) -> bool:
         """One word of the supervisor; whether there may be more."""
@@ -109,16 +116,24 @@ class Sleeper:
             self._take(said[1:], fds)
         elif said == PLACE:
             self._place = fds[0]
-        elif said == INPUT:
-            os.close(self._lent.pop())
-        elif said == NOTED:
-            self._turn_from_command()
-            _close(self._lent)
-        elif said == DONE:
-            os._exit(0)
+        elif said:
+            self._obey(said)
         elif flags == 0:
             self._poll.unregister(self._hand)  # at its end it is always ready
         return bool(said)
+
+    def _obey(self, word: bytes) -> None:
+        if word == NOTED:
+            self._turn_from_command()
+            _close(self._lent)
+        elif word == INPUT:
+            os.close(self._lent.pop())
+        elif word[:1] == QUIET:
+            self._watch(word[1:])
+        elif word == AWAKE:
+            self._watch_no_more()
+        elif word == DONE:
+            os._exit(0)
 
     def _take(self, task_id: bytes, fds: list[int]) -> None:
         """Another task: to its directory, and nothing of the one before is ours any more."""
@@ -131,6 +146,41 @@ class Sleeper:
         self._poll.register(self._command, select.POLLIN)
         process.rename_self("outlast-keeper", f"outlast keeper of {task_id.decode()}")
         self._hand.sendall(KEPT)
+
+    def _watch(self, until: bytes) -> None:
+        """The supervisor is at rest."""
+        self._quiet = self._kept[3:]
+        for fd in self._quiet:
+            self._poll.register(fd, select.POLLIN)
+        left = float(until) - time.monotonic() if until else _REST_S
+        if self._command < 0:
+            left = 0.0  # the command ended while it lay down
+        self._patience_ms = min(max(0.0, left), _REST_S) * 1000
+
+    def _rouse(self) -> None:
+        """Something came, or it is time."""
+        over = self._is_over()
+        self._watch_no_more()
+        if over:
+            self._turn_from_command()
+            if taken_over(self._kept, self._lent, self._place).note_end() is not None:
+                # How it ended is recorded, whoever dies now. We are quicker than it would be: a fork of ours goes on.
+                signal.pidfd_send_signal(self._supervisor, signal.SIGKILL)
+                return
+            self._patience_ms = _RISES_S * 1000
+        try:
+            self._hand.sendall(WAKE)
+        except OSError:
+            pass  # it has just died
+
+    def _is_over(self) -> bool:
+        return bool(select.select([self._kept[2]], [], [], 0)[0])
+
+    def _watch_no_more(self) -> None:
+        self._patience_ms = None
+        for fd in self._quiet:
+            self._poll.unregister(fd)
+        self._quiet = []
 
     def _turn_from_command(self) -> None:
         self._patience_ms = None

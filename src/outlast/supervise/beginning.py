@@ -26,7 +26,7 @@ from outlast.supervise.pair import Pair
 from outlast.supervise.post import DONE, REST_S, Pipe, Post
 from outlast.supervise.post import Stdin as HeldStdin
 from outlast.supervise.spawning import start_command
-from outlast.supervise.supervisor import Supervisor, home_of, resume
+from outlast.supervise.supervisor import Supervisor, home_of, succeed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def start(*fds: int) -> NoReturn:
     The first descriptor leads to the caller, the others say what to prepare.
     """
     try:
-        asleep.keep(lambda hand, keeper: _supervise(hand, keeper, *fds), fds, resume)
+        asleep.keep(lambda hand, keeper: _supervise(hand, keeper, *fds), fds, succeed)
     except OSError as error:
         answer(socket.socket(fileno=fds[0]), {"error": _why(error)})
         os._exit(1)

@@ -92,6 +92,8 @@ class _Tree:
         """A new guard is a stranger in the tree until it is recorded."""
         for who in (guards.supervisor, guards.keeper, guards.ender):
             if who and self.known.get(who.pid) == who:
+                if (fd := self.living.get(who.pid)) is not None:
+                    _signal(fd, signal.SIGCONT)  # we may have stopped it meanwhile
                 self._forget(who.pid)
 
     def _forget(self, pid: int) -> None:

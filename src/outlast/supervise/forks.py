@@ -7,6 +7,7 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import NoReturn
 
 TROUBLE = "trouble.log"
 _CRASHED = 70
@@ -22,10 +23,15 @@ class _Reborn(BaseException):
 
 def fork_into(life: Callable[[], object]) -> int:
     """Fork a child that lives `life` and nothing else; its pid. A crash leaves its story in the task's directory."""
-    global _depth  # noqa: PLW0603 # of this process alone
     pid = os.fork()
-    if pid:
-        return pid
+    if not pid:
+        live(life)
+    return pid
+
+
+def live(life: Callable[[], object]) -> NoReturn:
+    """In a process of its own: live `life`, or whatever it is reborn into."""
+    global _depth  # noqa: PLW0603 # of this process alone
     _depth += 1
     while True:
         try:

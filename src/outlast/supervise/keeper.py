@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from outlast.model import Identity
     from outlast.supervise.post import Post
 
-    Resume = Callable[[Post, socket.socket, Identity], NoReturn]
+    Succeed = Callable[[Post, socket.socket, Identity], NoReturn]
 
 # Keeper to supervisor:
 CHILDLESS = b"c"  # nothing of the command is left below me
@@ -40,11 +40,11 @@ _SHORT_LIVES = 20  # so many in a row are bad luck (or a test); more are a fault
 class Keeper:
     """One keeper's life; without a supervisor, the one that it had is dead."""
 
-    def __init__(self, post: Post, hand: socket.socket, supervisor: Identity | None, resume: Resume) -> None:
+    def __init__(self, post: Post, hand: socket.socket, supervisor: Identity | None, succeed: Succeed) -> None:
         self._post, self._hand = post, hand
         # Told, not asked for: if it is dead already, our parent is somebody else.
         self._supervisor = supervisor
-        self._resume = resume
+        self._succeed = succeed
         self._me = process.identity(os.getpid())
         self._wake = signals.Wake()
         self._short_lives = 0
@@ -162,7 +162,7 @@ class Keeper:
             self._hand.close()
             self._wake.close()
             heard(theirs)  # until it is recorded who we are, or our keeper is dead too
-            self._resume(self._post, theirs, self._me)
+            self._succeed(self._post, theirs, self._me)
 
         self._supervisor = process.identity(_fork_at_last(life))
         theirs.close()

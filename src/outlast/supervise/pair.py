@@ -39,17 +39,12 @@ class Pair:
     def hand_over(self, post: Post) -> None:
         """Give the keeper what it needs to go on without us; it is awaited before anything is published."""
         self.tasks += 1
-        wrapper = [post.wrapper.pid, post.wrapper.tick] if post.wrapper else None
-        who = [post.command.pid, post.command.tick]
-        told = in_memory(json.dumps([post.published, post.staged, _plain(post.around), who, wrapper]).encode())
         here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        kept = [told, post.lock, post.command_fd, *(pipe.reader for pipe in post.pipes)]
-        lent = [post.go, *(pipe.writer for pipe in post.pipes)]
-        lent += [post.stdin.writer] if post.stdin.writer >= 0 else []
+        kept, lent = belongings(post)
         try:
             socket.send_fds(self.hand, TASK + post.task_id.encode(), [here, *kept, *lent])
         finally:
-            os.close(told)
+            os.close(kept[0])
             os.close(here)
 
     def await_keeper(self) -> None:
@@ -68,8 +63,21 @@ class Pair:
         self.wake.close()
 
 
+def belongings(post: Post) -> tuple[list[int], list[int]]:
+    """The descriptors that are needed to go on with a task, and those that are needed only until its command is over.
+
+    The first of them is new: it says all that the others do not.
+    """
+    wrapper = [post.wrapper.pid, post.wrapper.tick] if post.wrapper else None
+    who = [post.command.pid, post.command.tick]
+    told = in_memory(json.dumps([post.published, post.staged, _plain(post.around), who, wrapper]).encode())
+    kept = [told, post.lock, post.command_fd, *(pipe.reader for pipe in post.pipes)]
+    lent = [post.go, *(pipe.writer for pipe in post.pipes)]
+    return kept, lent + ([post.stdin.writer] if post.stdin.writer >= 0 else [])
+
+
 def taken_over(kept: list[int], lent: list[int], place: int) -> Post:
-    """In a keeper whose supervisor is gone: its post. What was lent is closed by now if the command was over."""
+    """The post of who goes on with a task. What was lent is closed by now if the command was over."""
     told, lock, command, *readers = kept
     published, staged, values, who, wrapper = json.loads(from_memory(told))
     around = Surroundings(

@@ -32,6 +32,8 @@ REST_S = 0.005  # what is not wanted after this long is not wanted at once: ther
 TASK = b"t"  # with it comes all that is needed to go on with a task without me
 PLACE = b"p"  # with it comes the place of a background task
 INPUT = b"i"  # the command's input is to end
+QUIET = b"q"  # I lie down: wake me when something comes, or at the time that follows
+AWAKE = b"w"  # I am up again
 NOTED = b"n"  # the command is over and everybody was told: look after your children
 DONE = b"d"  # I leave because all is recorded, do not replace me
 
@@ -82,6 +84,7 @@ class Post:
         self.started = 0.0
         self.started_monotonic = 0.0
         self.recoveries = 0
+        self.orphans = 0  # so many were reaped
         self._over = False
         self._terms: Terms | None = None
 
@@ -240,6 +243,8 @@ class Post:
                 return True
             if ended.si_pid == self.command.pid:
                 self.note_end()
+            else:
+                self.orphans += 1
             os.waitpid(ended.si_pid, 0)
 
     def has_other_children(self, *guards: int) -> bool:

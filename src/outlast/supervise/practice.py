@@ -20,7 +20,7 @@ from outlast.store.home import Home
 from outlast.supervise import asleep, beginning, request
 from outlast.supervise.forks import close_all_but
 from outlast.supervise.pair import KEPT, Pair
-from outlast.supervise.post import NOTED, hands
+from outlast.supervise.post import AWAKE, NOTED, QUIET, hands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,8 +74,9 @@ def _practise(place: str) -> None:
     supervisor.begin(staged, caller)
     beginning.answer(caller, {"pid": me, "started": 0.0})
     supervisor.practise()
-    hand.sendall(NOTED)
-    sleeper.hear()
+    for word in (QUIET, AWAKE, NOTED):
+        hand.sendall(word)
+        sleeper.hear()
     for end in (line, hand, theirs):
         end.close()
 

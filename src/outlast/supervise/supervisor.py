@@ -18,12 +18,12 @@ from outlast.model import AGENT, BRIDGE, Exited
 from outlast.store import bell, launchfile, output, record, sessionfile, staging, status
 from outlast.store.hold import is_held
 from outlast.store.queue import Queue
-from outlast.supervise import ENDED, confine, invoke, request
+from outlast.supervise import ENDED, confine, invoke, request, rest
 from outlast.supervise.ending import end_trees
 from outlast.supervise.forks import fork_into
 from outlast.supervise.keeper import CHILDLESS, LEFT, Keeper
 from outlast.supervise.pair import MOST_TASKS, Pair
-from outlast.supervise.post import DONE, INPUT, NOTED, PLACE, hands, heard
+from outlast.supervise.post import AWAKE, DONE, INPUT, NOTED, PLACE, hands, heard
 from outlast.supervise.pump import Pump
 
 TYPE_CHECKING = False
@@ -48,11 +48,16 @@ def home_of(published: str) -> str:
     return os.path.dirname(os.path.dirname(published))
 
 
-def resume(post: Post, hand: socket.socket, keeper: Identity) -> NoReturn:
+def succeed(post: Post, hand: socket.socket, keeper: Identity) -> NoReturn:
     """In a fork of the keeper, whose supervisor died: go on where the files end."""
-    process.rename_self("outlast-sup", f"outlast supervisor of {post.task_id}")
     process.become_subreaper()
-    supervisor = Supervisor(post, Pair(hand, keeper, asleep=False))
+    resume(post, Pair(hand, keeper, asleep=False))
+
+
+def resume(post: Post, pair: Pair, rests: int = 0) -> NoReturn:
+    """Go on with a task where the files end, after so many rests."""
+    process.rename_self("outlast-sup", f"outlast supervisor of {post.task_id}")
+    supervisor = Supervisor(post, pair, rests)
     supervisor.look_back()
     supervisor.run()
     os._exit(0)  # not reached: nobody asked us for another
@@ -61,8 +66,8 @@ def resume(post: Post, hand: socket.socket, keeper: Identity) -> NoReturn:
 class Supervisor:
     """One supervisor's watch."""
 
-    def __init__(self, post: Post, pair: Pair) -> None:
-        self.post, self._pair = post, pair
+    def __init__(self, post: Post, pair: Pair, rests: int = 0) -> None:
+        self.post, self._pair, self._rests = post, pair, rests
         self._me = process.identity(os.getpid())
         self._told = invoke.Told() if post.around.state else None
         self._bell = bell.Ringer()
@@ -83,6 +88,7 @@ class Supervisor:
         self._unseen = False  # it ended, but we may not see how
         self._recorded = False  # how it ended, and everybody was told
         self._settled = False  # the shell is gone too, and the session has its state
+        self._rest_at = time.monotonic() + rest.QUIET_S * 2**rests
         self._poll = select.poll()
 
     def rehearse(self) -> None:
@@ -129,6 +135,8 @@ class Supervisor:
         said = self.post.terms
         self.open_pumps(said.output_limit, said.free_floor, resumed=True)
         self._set_limit()
+        if self._rests:
+            self._tell_keeper(AWAKE)
         self._recorded = "outcome" in record.read()
         if self._recorded:
             self._settling = self._hold_session()  # it may have died between the two
@@ -189,10 +197,23 @@ class Supervisor:
         self.post.reap()
         self._enforce_limit()
         if not self._is_over():
+            if self._may_rest() and time.monotonic() >= self._rest_at:
+                self._rest()
             return False
         if not self._serves_again():
             self._leave()
         return True
+
+    def _may_rest(self) -> bool:
+        """Whether the keeper can watch alone for as long as nothing happens."""
+        busy = self._recorded or self._ender or self._unseen or self.post.orphans
+        return not busy and self._pair.asleep and self._pair.keeper_fd is not None and rest.is_possible()
+
+    def _rest(self) -> None:
+        self._rest_at = time.monotonic() + rest.QUIET_S
+        ours = (self.post.command.pid, self.post.wrapper.pid if self.post.wrapper else 0)
+        if not self.post.has_other_children(*ours):  # nobody would reap them
+            rest.lie_down(self.post, self._pair, self._strike_at, self._rests)
 
     def _await(self) -> set[int]:
         ready = {fd for fd, _ in self._poll.poll(self._patience_ms())}
@@ -230,6 +251,7 @@ class Supervisor:
                     # A pipe at its end is always ready; poll would spin.
                     self._poll.unregister(reader)
         if moved:
+            self._rest_at = time.monotonic() + rest.QUIET_S * 2**self._rests
             self._bell.ring()
 
     def _note_order(self, pump: Pump) -> None:
@@ -406,7 +428,7 @@ class Supervisor:
         def life() -> NoReturn:
             self._pair.hand.close()
             self._forget_ours()
-            Keeper(self.post, theirs, self._me, resume).guard()
+            Keeper(self.post, theirs, self._me, succeed).guard()
 
         try:
             self._pair.keeper = process.identity(fork_into(life))
@@ -437,6 +459,8 @@ class Supervisor:
             waits.append(left + 0.001)
         if self._alone:
             waits.append(_TRY_AGAIN_S)
+        if self._may_rest():
+            waits.append(self._rest_at - time.monotonic())
         if self._unseen:
             waits.append(_LOOK_AGAIN_S)
         if self._again and self._free_by is not None:
