@@ -394,6 +394,16 @@ def mcp_start(race: Race) -> Row:
     return mcp.start(race)
 
 
+def much(name: str) -> Callable[[Race], Row]:
+    def row(race: Race) -> Row:
+        from bench import much
+
+        found: Row = getattr(much, name)(race)
+        return found
+
+    return row
+
+
 def telling(name: str) -> Callable[[Race], Row]:
     def row(race: Race) -> Row:
         from bench import telling
@@ -413,6 +423,7 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "wake-up": wake_up,
     "wake-up-elsewhere": wake_up_elsewhere,
     "new-lines": new_lines,
+    "new-lines-much": much("new_lines_after_much"),
     "tree": end_of_a_tree,
     "typed-ps": command_line("ps", 3.0),
     "typed-run": command_line("run", 5.0),
@@ -426,6 +437,7 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "memory-more": memory_more,
     "running": running_at_once,
     "list": listing,
+    "first-page": much("first_page"),
     "output": output_bounded,
     "output-whole": output_whole,
     "output-cpu": output_cpu,

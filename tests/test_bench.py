@@ -27,7 +27,16 @@ def test_a_quick_run_without_peers_writes_table_figures_page_and_picture(tmp_pat
 
     found = json.loads((into / "results.json").read_text())
     rows = {row["key"]: row for row in found["rows"]}
-    assert {"foreground", "start", "wake-up", "new-lines", "tree", "typed-ps"} <= rows.keys()
+    assert {
+        "foreground",
+        "start",
+        "wake-up",
+        "new-lines",
+        "new-lines-much",
+        "first-page",
+        "tree",
+        "typed-ps",
+    } <= rows.keys()
     for row in rows.values():
         assert "trouble" not in row["contestants"]["outlast"], row
     assert rows["start"]["contestants"]["outlast"]["times"] == 3

@@ -23,9 +23,9 @@ with Shell.open(sys.argv[1]) as shell:
 class Ours(Peer):
     name = "outlast"
 
-    def __init__(self, output_limit_bytes: int | None = None) -> None:
+    def __init__(self, **settings: int) -> None:
         super().__init__()
-        self._limit = output_limit_bytes
+        self._settings = settings
         self._waiter: subprocess.Popen[bytes] | None = None
         self.shell: Shell | None = None
 
@@ -40,9 +40,9 @@ class Ours(Peer):
 
     def open(self) -> None:
         os.mkdir(self.home, 0o700)
-        if self._limit:
+        if self._settings:
             with open(f"{self.home}/config.toml", "w") as file:
-                file.write(f"output_limit_bytes = {self._limit}\n")
+                file.writelines(f"{name} = {value}\n" for name, value in self._settings.items())
         self.shell = Shell.open(self.home)
 
     def reopen(self) -> None:

@@ -317,9 +317,9 @@ class AsyncShell:
         """As `Shell.show`."""
         return await asyncio.to_thread(self._shell.show, task_id)
 
-    async def list(self, *, status: str | None = None, kind: str | None = None) -> list[Task]:
+    async def list(self, *, status: str | None = None, kind: str | None = None, **which: Any) -> list[Task]:
         """As `Shell.list`."""
-        return await asyncio.to_thread(self._shell.list, status=status, kind=kind)
+        return await asyncio.to_thread(self._shell.list, status=status, kind=kind, **which)
 
     async def clean(self, **what: Any) -> int:
         """As `Shell.clean`."""

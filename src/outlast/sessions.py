@@ -332,16 +332,17 @@ def _directory(asked: str) -> str:
 
 
 def shell_for(asked: str, environ: Mapping[str, str]) -> str:
-    import shutil
+    """The program that reads a command."""
+    from outlast.lean.which import which
 
     if asked in (NO_SHELL, AGENT, BRIDGE):
         return asked
     path = environ.get("PATH")
     if not asked:
         if path not in _BASH or not os.access(_BASH[path], os.X_OK):
-            _BASH[path] = shutil.which("bash", path=path) or "/bin/sh"
+            _BASH[path] = which("bash", path=path) or "/bin/sh"
         return _BASH[path]
-    found = shutil.which(os.path.expanduser(asked), path=path)
+    found = which(os.path.expanduser(asked), path=path)
     if not found:
         raise BadInput(f"There is no shell {named(asked)}; give the path of one that is installed.")
     return os.path.abspath(found)

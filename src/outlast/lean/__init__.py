@@ -1,4 +1,4 @@
-"""The little that a guard, or a short call, needs of `json`, `signal`, `socket`, `sqlite3` and `threading`.
+"""The little that a guard, or a short call, needs of `json`, `signal`, `socket`, `sqlite3` …
 
 Those bring `re`, `enum` or `datetime` along: two thirds of the time in which a nursery starts, and
 memory that each guard has for itself, because Python writes into every object that it looks

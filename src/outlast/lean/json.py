@@ -34,7 +34,7 @@ else:
         text = (text if isinstance(text, str) else str(text, "utf-8")).strip(" \t\n\r")
         try:
             value, end = _scan(text, 0)
-        except StopIteration:
+        except (StopIteration, SystemError):  # the other one if `json`, whose error it wants to raise, is not loaded
             raise ValueError("this is no JSON") from None
         if end != len(text):
             raise ValueError("something follows the JSON")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import islice
 
 from outlast import asking, reading, showing
 from outlast.errors import BadInput, named
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from outlast.model import Cursor, Result, Slice, Task, Usual
 
 
+_PAGE = 100  # tasks that are looked up at once
 _NOTHING = (None, None, None, None)
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
@@ -178,16 +180,36 @@ class Looking(Opened):
         return self._shown(self.executor.status(self._find(task_id)))
 
     @telling
-    def list(self, *, status: str | None = None, kind: str | None = None, session: str | None = None) -> list[Task]:
-        """The tasks of this session (an operator: of all, or of one), newest first."""
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        kind: str | None = None,
+        session: str | None = None,
+        most: int | None = None,
+        ended_after: float | None = None,
+    ) -> list[Task]:
+        """The tasks of this session (an operator: of all, or of one), newest first.
+
+        `most`: only so many, so that it takes no longer where there are many. `ended_after`: those that go on, and
+        (`most` of) those that ended after that moment.
+        """
         wanted = _STATUS_WORDS.get(status, status) if status else None
         if wanted is not None and wanted not in _STATUSES:
             raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
+        if most is not None and most < 1:
+            raise BadInput(f"The number of tasks to list must be 1 or more, not {most}.")
         self.executor.advance()
-        tasks = self.executor.registry.tasks(self._scope or session)
-        return self._showing.listed(
-            task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind)
-        )
+        tasks = self._listed(self._scope or session, most, ended_after)
+        if wanted is not None or kind is not None:
+            tasks = (task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind))
+        return self._showing.listed(tasks if most is None or ended_after is not None else islice(tasks, most))
+
+    def _listed(self, session: str | None, most: int | None, ended_after: float | None) -> Iterator[Task]:
+        registry = self.executor.registry
+        if ended_after is not None:
+            return registry.recent(session, ended_after, -1 if most is None else most)
+        return registry.tasks(session, -1 if most is None else max(most, _PAGE))
 
     @telling
     def usual(self, command: str) -> Usual | None:

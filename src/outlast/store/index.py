@@ -15,12 +15,14 @@ from outlast.store.database import AtOnce, version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from typing import Any, TypeVar
 
     T = TypeVar("T")
     Entry = tuple[int, int]
     """Which index a task was entered in."""
+    Mark = tuple[str, float, float | None]
+    """A task as a listing finds it: its id, when it was made and, once it is closed, when it ended."""
 
 _SCHEMA = (
     "DROP TABLE IF EXISTS tasks",
@@ -32,7 +34,8 @@ _SCHEMA = (
         ended REAL, view TEXT,        -- set once it is closed: nothing about it changes any more
         untold INTEGER NOT NULL       -- 1: somebody may have to be told of it; 2: only if its caller died; 0: no more
     ) WITHOUT ROWID""",
-    "CREATE INDEX newest ON tasks (created)",
+    # With all that a listing needs to know: it then reads no row, and a row is large.
+    "CREATE INDEX newest ON tasks (created DESC, id, session, ended)",
     "CREATE INDEX unfinished ON tasks (created) WHERE ended IS NULL",
     "CREATE INDEX untold ON tasks (untold, created) WHERE untold",
     "CREATE INDEX finished ON tasks (ended) WHERE ended IS NOT NULL",
@@ -57,11 +60,12 @@ _SCHEMA = (
     END""",
 )
 _KEPT_BYTES = "SELECT kept_bytes FROM sums"
-_VERSION = 3
+_VERSION = 4
 _ROW = "id, session, created, kept_bytes, ended, view"
 _ENTER = "INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL, 1)"
 _BUSY_S = 10.0
 _DAMAGED = (sqlite.SQLITE_CORRUPT, sqlite.SQLITE_NOTADB)
+_AT_ONCE = 500  # values of one query
 _WAL_PAGES = 100  # of 4 KiB, then they go into the index itself: its log takes less than half a megabyte
 
 
@@ -232,19 +236,47 @@ class Index:
 
     def finish(self, task_id: str, ended: float, kept_bytes: int, view: str) -> None:
         """Nothing about this task changes any more."""
-        self._note(
-            "UPDATE tasks SET ended = ?, kept_bytes = ?, view = ? WHERE id = ?", (ended, kept_bytes, view, task_id)
-        )
+        self.finish_all([(task_id, ended, kept_bytes, view)])
+
+    def finish_all(self, rows: Iterable[tuple[str, float, int, str]]) -> None:
+        """Nothing about these tasks changes any more: id, when it ended, the bytes it keeps, its final state."""
+        query = "UPDATE tasks SET ended = ?, kept_bytes = ?, view = ? WHERE id = ?"
+        self._note(query, *((ended, kept_bytes, view, task_id) for task_id, ended, kept_bytes, view in rows))
 
     def forget(self, task_id: str) -> None:
         self._note("DELETE FROM tasks WHERE id = ?", (task_id,))
         self._note("DELETE FROM lines WHERE id = ?", (task_id,))
 
-    def rows(self, session: str | None = None) -> Iterator[Row]:
-        """All tasks (of a session), newest first."""
-        where, values = ("WHERE session = ?", (session,)) if session is not None else ("", ())
-        for row in self._found(f"SELECT {_ROW} FROM tasks {where} ORDER BY created DESC, id", *values):
-            yield Row(*row)
+    def newest(self, session: str | None = None, after: Mark | None = None, most: int = -1) -> list[Mark]:
+        """So many tasks (of a session), newest first; those that follow `after`."""
+        where, values = "session = coalesce(?, session)", list[object]([session])
+        if after is not None:
+            where += " AND created <= ? AND (created < ? OR id > ?)"
+            values += (after[1], after[1], after[0])
+        query = f"SELECT id, created, ended FROM tasks WHERE {where} ORDER BY created DESC, id LIMIT ?"
+        return self._found(query, *values, most)
+
+    def recent(self, session: str | None, since: float, most: int = -1) -> list[Mark]:
+        """Tasks (of a session) that were not seen to be over, and the newest that ended after that moment."""
+        # In the order of this index, which stops at `most`: who asks has mostly just run something.
+        ended = (
+            "SELECT id, created, ended FROM tasks INDEXED BY newest WHERE ended > ? AND session = coalesce(?, session) "
+            "ORDER BY created DESC, id LIMIT ?"
+        )
+        query = (
+            "SELECT id, created, ended FROM tasks WHERE ended IS NULL AND session = coalesce(?, session) "
+            f"UNION ALL SELECT * FROM ({ended}) ORDER BY created DESC, id"
+        )
+        return self._found(query, session, since, session, most)
+
+    def views_of(self, ids: list[str]) -> dict[str, str]:
+        """The final states of these tasks, of those that have one."""
+        found: dict[str, str] = {}
+        for start in range(0, len(ids), _AT_ONCE):
+            some = ids[start : start + _AT_ONCE]
+            query = f"SELECT id, view FROM tasks WHERE view IS NOT NULL AND id IN ({', '.join('?' * len(some))})"
+            found.update(self._found(query, *some))
+        return found
 
     def row(self, task_id: str) -> Row | None:
         found = self._found(f"SELECT {_ROW} FROM tasks WHERE id = ?", task_id)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from outlast.model import Launch, Task
     from outlast.store.home import Home
-    from outlast.store.index import Entry
+    from outlast.store.index import Entry, Mark
 
 LEAST_SHARE_BYTES = 32 * 1024  # what a task may keep at least: about what one reply shows
 LARGEST_PART = 4  # no task gets more than a quarter of the whole bound
@@ -36,6 +36,7 @@ RUNS_AT_MOST = 15  # of a command, from which it is told how long it usually tak
 LAUNCHES_AT_MOST = 64  # what tasks run that were just looked at; a command may have a megabyte
 _STALE_S = 3600.0  # a staged directory this old is nobody's work in progress
 _NAMED_AT_MOST = 5
+_NONE = (None, None)
 
 
 class Registry:
@@ -46,7 +47,7 @@ class Registry:
         self._index: Index | None = None
         self._opening = threading.Lock()
         self._table: process.Table | None = None
-        self._known: dict[str, tuple[str, Task]] = {}
+        self._known: dict[str, tuple[Mark, Task]] = {}
         self._launches: dict[str, Launch] = {}
         self._over: dict[str, Task] = {}  # that were just looked at
         self._sources: dict[tuple[str, str], output.Source] = {}  # of what is closed
@@ -221,32 +222,63 @@ class Registry:
                 self._sources[key] = source
         return source
 
-    def tasks(self, session: str | None = None) -> Iterator[Task]:
-        """All tasks (of a session), newest first. One that is damaged is left out, and does not harm the others."""
-        self._table = None
-        for row in self.index.rows(session):
-            if row.view is not None:
-                try:
-                    yield self._finished(row.id, row.view)
-                    continue
-                except (TypeError, ValueError, KeyError):
-                    pass  # written by another version: look at the files
-            try:
-                yield self._settle(row.id)
-            except UnknownTask:
-                self._forget_if_gone(row.id)
-            except DamagedTask:
-                continue
+    def tasks(self, session: str | None = None, page: int = -1) -> Iterator[Task]:
+        """All tasks (of a session), newest first; so many are looked up at once (-1: all).
 
-    def _finished(self, task_id: str, text: str) -> Task:
+        One that is damaged is left out, and does not harm the others.
+        """
+        self._table = None
+        last: Mark | None = None
+        while True:
+            marks = self.index.newest(session, last, page)
+            yield from self._seen(marks)
+            if page < 0 or len(marks) < page:
+                return
+            last = marks[-1]
+
+    def recent(self, session: str | None, since: float, most: int = -1) -> Iterator[Task]:
+        """Tasks (of a session) that go on, and so many of those that ended after that moment, newest first."""
+        self._table = None
+        ended = 0
+        for task in self._seen(self.index.recent(session, since, most)):
+            if not task.finished:
+                yield task
+            elif (task.ended_at or task.started_at) > since and ended != most:
+                ended += 1
+                yield task
+
+    def _seen(self, marks: list[Mark]) -> Iterator[Task]:
+        known = self._known
+        unknown = [mark[0] for mark in marks if mark[2] is not None and known.get(mark[0], _NONE)[0] != mark]
+        views = self.index.views_of(unknown) if unknown else {}
+        for mark in marks:
+            found = known.get(mark[0], _NONE)
+            task = found[1] if found[0] == mark else self._looked_up(mark, views.get(mark[0]))
+            if task is not None:
+                yield task
+
+    def _looked_up(self, mark: Mark, text: str | None) -> Task | None:
+        """A task that is not known: from its final state if there is one, otherwise from its files."""
+        task_id = mark[0]
+        if text is not None:
+            try:
+                return self._finished(mark, text)
+            except (TypeError, ValueError, KeyError):
+                pass  # written by another version: look at the files
+        try:
+            return self._settle(task_id)
+        except UnknownTask:
+            self._forget_if_gone(task_id)
+        except DamagedTask:
+            pass
+        return None
+
+    def _finished(self, mark: Mark, text: str) -> Task:
         """A task that does not change any more: read once, then known."""
-        known = self._known.get(task_id)
-        if known is not None and known[0] == text:
-            return known[1]
-        task = view.load(text, self.home.task(task_id))
+        task = view.load(text, self.home.task(mark[0]))
         if len(self._known) >= KNOWN_AT_MOST:
             self._known.clear()
-        self._known[task_id] = (text, task)
+        self._known[mark[0]] = (mark, task)
         return task
 
     def damaged(self) -> Iterator[str]:

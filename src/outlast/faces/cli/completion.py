@@ -65,7 +65,7 @@ def completion(words: Sequence[str]) -> int:
 def _ids() -> str:
     try:
         with open_shell() as shell:
-            return "".join(f"{task.task_id}\n" for task in shell.list()[:_IDS_AT_MOST])
+            return "".join(f"{task.task_id}\n" for task in shell.list(most=_IDS_AT_MOST))
     except OutlastError:
         return ""  # completion never complains
 

@@ -8,15 +8,16 @@ import time
 
 from outlast import asking
 from outlast.faces import render
-from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
+from outlast.faces.cli.options import Parser, open_shell, open_to_look, parse, seconds, write
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Any
 
     from outlast.model import Task, Waited
-    from outlast.shell import Shell
+    from outlast.shell.looking import Looking
 
 RECENT_S = 3600.0
 RECENT_AT_MOST = 20
@@ -38,11 +39,12 @@ def ps_parser() -> Parser:
 
 def ps(words: Sequence[str]) -> int:
     asked = parse(ps_parser(), words)
-    with open_shell(asked.session) as shell:
+    with open_to_look(asked.session) as shell:
         every = asked.all and not asked.session
-        tasks = shell.list(status=asked.status, session=None if every else shell.session)
+        which: dict[str, Any] = {}
         if not asked.all and not asked.status:
-            tasks = _recent(tasks)
+            which = {"ended_after": time.time() - RECENT_S, "most": RECENT_AT_MOST}
+        tasks = shell.list(status=asked.status, session=None if every else shell.session, **which)
         if asked.json:
             write("".join(_json(shell, task) + "\n" for task in tasks))
         elif tasks:
@@ -52,16 +54,9 @@ def ps(words: Sequence[str]) -> int:
     return 0
 
 
-def _json(shell: Shell, task: Task) -> str:
+def _json(shell: Looking, task: Task) -> str:
     stdout, stderr = shell.line_counts(task)
     return render.as_json(task, stdout_lines=stdout, stderr_lines=stderr)
-
-
-def _recent(tasks: list[Task]) -> list[Task]:
-    since = time.time() - RECENT_S
-    over = [task for task in tasks if task.finished and (task.ended_at or task.started_at) > since]
-    shown = {task.task_id for task in over[:RECENT_AT_MOST]}
-    return [task for task in tasks if not task.finished or task.task_id in shown]
 
 
 def width() -> int:
@@ -81,7 +76,7 @@ def show_parser() -> Parser:
 
 def show(words: Sequence[str]) -> int:
     asked = parse(show_parser(), words)
-    with open_shell(asked.session) as shell:
+    with open_to_look(asked.session) as shell:
         task = shell.show(asked.id)
         write(_json(shell, task) + "\n" if asked.json else render.details(task, shell.line_counts(task)))
     return 0

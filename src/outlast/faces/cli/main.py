@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -124,6 +125,7 @@ def _dispatch(words: list[str]) -> int:
     if verb == "run":
         return _run(words[1:])
     module = import_module(f"outlast.faces.cli.{VERBS[verb][0]}")
+    gc.enable()
     code: int = getattr(module, verb)(words[1:])
     return code
 
@@ -135,6 +137,7 @@ def _run(words: list[str]) -> int:
     try:
         from outlast.faces.cli.run import run
 
+        gc.enable()
         return run(words, nursery)
     finally:
         nursery.close()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import signal
 import stat
 import sys
 
@@ -15,6 +13,7 @@ from outlast.faces import render
 from outlast.faces.cli.look import waited_code
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, whole, write
 from outlast.frozen import replaced
+from outlast.lean import signal
 from outlast.model import STREAMS, Cursor, Stdin, Waited
 from outlast.store.hold import Hold
 from outlast.watch import Deadline
@@ -155,7 +154,11 @@ def command_of(words: Sequence[str]) -> str:
         raise BadInput("No command was given; write it behind the options, as in `outlast run make test`.")
     if list(words) == ["-"]:
         return os.fsdecode(sys.stdin.buffer.read())
-    return words[0] if len(words) == 1 else shlex.join(words)
+    if len(words) == 1:
+        return words[0]
+    import shlex  # and `re` with it
+
+    return shlex.join(words)
 
 
 def _environment(pairs: Sequence[str]) -> dict[str, str]:
