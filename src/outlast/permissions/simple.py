@@ -97,7 +97,7 @@ class SimpleReader(SpaceReader):
     def __init__(self, text: str, depth: int, inside: str, base: int) -> None:
         super().__init__(text, depth, inside, base)
         self.plain_words: dict[str, list[Word]] = {}  # of commands of plain words, by how they are written
-        self.readings: dict[tuple[str, bool], tuple[Command, int, bool]] = {}  # of other commands
+        self.readings: dict[tuple[str, bool], tuple[Command, int]] = {}  # of other commands
 
     def plain(self, fed: bool) -> bool:
         """A command of plain words, if one begins here."""
@@ -170,19 +170,15 @@ class SimpleReader(SpaceReader):
         # behind it was looked at, and the same piece is read in the same way wherever it stands.
         written = (piece[0], fed)
         if known := self.readings.get(written):
-            once, offset, bashisms = known
+            once, offset = known
             self.found.append(once.again(self.base + self.at + offset, self.depth, self.inside))
             self.at = piece.end() - 1
-            self.bashisms = self.bashisms or bashisms
             return
-        start, found, bashisms, self.bashisms = self.base + self.at, len(self.found), self.bashisms, False
-        try:
-            command = self._simple(fed)
-            alone = command and len(self.found) == found + 1 and not self.documents
-            if command and alone and self.at == piece.end() - 1:
-                self.readings[written] = (command, command.at - start, self.bashisms)
-        finally:
-            self.bashisms = self.bashisms or bashisms
+        start, found = self.base + self.at, len(self.found)
+        command = self._simple(fed)
+        alone = len(self.found) == found + 1 and not self.documents
+        if command and alone and self.at == piece.end() - 1:
+            self.readings[written] = (command, command.at - start)
 
     def _simple(self, fed: bool) -> Command | None:
         """The command that begins here; None if it is a function."""
