@@ -146,14 +146,14 @@ def test_bash_is_started_for_a_few_texts_only(asked: list[bytes]) -> None:
 # --- what they do not change -------------------------------------------------------------------------------
 
 
-def parts_of(line: str, rules: Rules, known: Known = Known()) -> list[Part]:
+def parts_of(line: str, rules: Rules, known: Known) -> list[Part]:
     """What is said before other readers are asked."""
     heard = Court(rules, known)
     heard.text(line.replace("\0", ""), "bash")
     return heard.parts
 
 
-def parts_the_long_way(line: str, rules: Rules, known: Known = Known()) -> list[Part]:
+def parts_the_long_way(line: str, rules: Rules, known: Known) -> list[Part]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simple, "_PIECE", re.compile(r"(?!)"))
         patch.setattr(SimpleReader, "plain_enclosed", lambda reader, inside: False)
