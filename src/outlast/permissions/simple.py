@@ -174,9 +174,9 @@ class SimpleReader(SpaceReader):
             self.found.append(once.again(self.base + self.at + offset, self.depth, self.inside))
             self.at = piece.end() - 1
             return
-        start, found = self.base + self.at, len(self.found)
+        start, found, odd = self.base + self.at, len(self.found), self.odd
         command = self._simple(fed)
-        alone = len(self.found) == found + 1 and not self.documents
+        alone = len(self.found) == found + 1 and self.odd == odd and not self.documents
         if command and alone and self.at == piece.end() - 1:
             self.readings[written] = (command, command.at - start)
 
@@ -328,6 +328,7 @@ class SimpleReader(SpaceReader):
             raise Unreadable("the delimiter of a here-document cannot be read")
         if len(self.documents) == _MOST_DOCUMENTS:
             self.problem(f"a line begins more than {_MOST_DOCUMENTS} here-documents", hides=True)
+        self.odd += not command.words or any(one.operator in _DOCUMENTS for one in command.redirections)
         self.documents.append((target.text, operator == "<<-", target.quoted, command.bodies))
 
     def define(self, name: Word, fed: bool) -> None:
