@@ -41,6 +41,9 @@ SHAPES = {
     "parentheses": ("( ", "[[ ", "]]"),
     "comments": ("#\n", "", ""),
     "documents": ("cat <<E\nx\nE\n", "", ""),
+    "two at once": ("cat <<E <<F\nE\nF\n", "", ""),
+    "announced first": ("<<E cat\nE\n", "", ""),
+    "dollars": ("ls a$;", "", ""),
     "announced": ("<<E ", "cat ", "\n" + "E\n" * 9),
     "options": ("+x ", "bash -c ls ", ""),
     "wrapped": ("env ", "", "ls"),
@@ -116,8 +119,14 @@ def test_any_number_of_commands_can_be_allowed() -> None:
             "cat" + " <<E" * 17 + "\n" + "E\n" * 17,
             "a line begins more than 16 here-documents",
         ),
+        (
+            "cat <<E <<F\nE\nF\n" * 100,
+            "cat <<E <<F\nE\nF\n" * 101,
+            "it has too many places that two readers of bash cannot compare",
+        ),
+        ("ls a$;" * 100, "ls 'a'$;" * 101, "it has too many places that two readers of bash cannot compare"),
     ],
-    ids=["pipeline", "mixed", "pipelines", "condition", "documents"],
+    ids=["pipeline", "mixed", "pipelines", "condition", "documents", "pairs", "dollars"],
 )
 def test_what_other_readers_take_long_over_is_asked(line: str, more: str, why: str) -> None:
     assert judge(line, LENIENT).verdict == "allow"

@@ -28,6 +28,11 @@ Doubt = tuple[str, str]  # why; the static text that would be evaluated, if ther
 Check = Callable[[list[Word]], Doubt | None]
 
 
+def is_known(name: str) -> bool:
+    """Whether there is anything to say about a name here."""
+    return name in _CHECKS or name in _NEUTRAL
+
+
 def is_neutral(words: list[Word]) -> bool:
     name = words[0].text
     if name == "wait":

@@ -5,51 +5,40 @@ from __future__ import annotations
 import re
 from operator import attrgetter
 
-from outlast.permissions import builtins, git
-from outlast.permissions.interpreters import reads_program
+from outlast.permissions import builtins
+from outlast.permissions.candidates import (
+    ORDINARY_NAME,
+    canonical,
+    deny_candidates,
+    expected,
+    is_plain_name,
+    open_ended,
+    shown,
+)
+from outlast.permissions.interpreters import may_read_program, reads_program
 from outlast.permissions.judge import Known, Part, Rules, Verdict
 from outlast.permissions.options import offences, spelled
 from outlast.permissions.patterns import UNKNOWN, Index
 from outlast.permissions.quoting import quoted
 from outlast.permissions.scan import DEEPEST
 from outlast.permissions.secondopinion import Asked, disagreement
-from outlast.permissions.simple import Assignment, Command, Redirection, only_command
+from outlast.permissions.simple import Assignment, Command, Redirection, plain_words
 from outlast.permissions.syntax import Text, read
 from outlast.permissions.variables import is_harmless, steers
 from outlast.permissions.words import Problem, Word
-from outlast.permissions.wrappers import LOOSE, unwrap
+from outlast.permissions.wrappers import LOOSE, is_wrapper, unwrap
 from outlast.permissions.wrapping import Code, Run, Wrapped, base, is_static
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@%^= -]*")
-_ORDINARY_NAME = re.compile(r"[A-Za-z0-9_./+-]+")
-_UNSEEN = re.compile(r"[\s\x00-\x1f]")
 _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
 _MOST_SUFFIXES = 64
+_NO_NAME = "the name of the program is not static"
 _MOST_TEXTS = 32  # bash is started for each
-_AT_HOME = re.compile(r"(?:\$HOME|\$\{HOME(?::?\?[^}]*)?\}|/home/\$(?:USER|\{USER\}))(?:/[^$`]*)?")
 _MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
 _BOTH = frozenset(["bash", "sh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "/bin/dash", "ash"])
-
-
-def shown(words: list[Word]) -> str:
-    """The words as a person wrote them."""
-    return " ".join([word.source if word.unknown else word.shape or word.canonical for word in words])
-
-
-def canonical(words: list[Word]) -> str:
-    """The text that patterns are compared with."""
-    return " ".join([word.shape or word.canonical for word in words])
-
-
-def _expected(word: Word) -> str | None:
-    """What a hazard is shown: patterns and tildes as written, and of all variables only $HOME (and $USER in /home)."""
-    if not word.unknown:
-        return word.text
-    source = re.sub(r'"|(?<=HOME):?\?[^}]*', "", word.source)
-    return source if _AT_HOME.fullmatch(source) else None
 
 
 class Court:
@@ -71,6 +60,8 @@ class Court:
         self.seen: dict[object, list[Part]] = {}
         self.noted: dict[tuple[str, bool, int, str], list[Part]] = {}  # and of problems
         self.suspected: dict[object, list[Part]] = {}
+        self.ordinary: dict[str, bool] = {}
+        self.deniable: dict[str, bool] = {}
 
     # --- what is said about a part -------------------------------------------------------------
 
@@ -125,8 +116,8 @@ class Court:
     def text(self, source: str, shell: str) -> None:
         if not self._spend(3 * len(source)):
             return
-        if base(shell) in _BOTH and (command := only_command(source, self.depth, self.inside)):
-            self.command(command)  # as most texts are, and there is nothing to read in another way
+        if base(shell) in _BOTH and (words := plain_words(source)):
+            self.simple(words, shown(words), [], fed=False)  # as most are, and nobody reads them in another way
             return
         text = read(source, self.depth, self.inside)
         self.texts.append(text)
@@ -136,7 +127,8 @@ class Court:
             self.doubt("", f"{shell} may read it in another way than bash", hides=False)
         outer = (self.depth, self.inside)
         items: list[Command | Problem] = [*text.commands, *text.problems]
-        items.sort(key=attrgetter("at"))
+        if text.problems:
+            items.sort(key=attrgetter("at"))
         for item in items:
             self.depth, self.inside = item.depth, item.inside
             if isinstance(item, Command):
@@ -205,36 +197,53 @@ class Court:
     def redirection(self, redirection: Redirection, text: str) -> None:
         target, operator = redirection.target, redirection.operator
         writes = operator not in _READS and not (operator == ">&" and target.text.isdigit())
-        if writes and self.rules.hazard and (why := self.rules.hazard((">", _expected(target)))):
+        if writes and self.rules.hazard and (why := self.rules.hazard((">", expected(target)))):
             self.say("deny", text or f"> {target.source}", why)
         if not self.lenient and (why := _redirection_doubt(redirection)):
             self.ask(text, why)
 
     def simple(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
         """One simple command without its assignments and redirections, and all that it runs."""
-        name = words[0]
         if not self._spend(len(words)):
             return
-        if self.denied(words, text):
-            verdict = "deny"
-        elif not name.static or not _is_plain_name(name.text):
-            verdict = "ask"
-            self.doubt(text, "the name of the program is not static", hides=not self._tail_is_known(name))
-        else:
-            verdict = ""
-        if not name.static:
-            if self._tail_is_known(name):
-                self.simple([Word(base(name.text), name.at, name.end), *words[1:]], text, bodies, fed)
-            return
-        wrapped = unwrap(words, bodies)
-        if not verdict:
-            self._own(words, text, wrapped, fed)
+        if not words[0].static:
+            self._unnamed(words, text, bodies, fed)
+        elif not self._is_ordinary(words[0].text):
+            self._special(words, text, bodies, fed)
+        elif not self.denied(words, text):
+            self._by_rule(words, text)
+
+    def _unnamed(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
+        """A command whose name only a run can tell."""
+        name = words[0]
+        if not self.denied(words, text):
+            self.doubt(text, _NO_NAME, hides=not self._tail_is_known(name))
+        if self._tail_is_known(name):
+            self.simple([Word(base(name.text), name.at, name.end), *words[1:]], text, bodies, fed)
+
+    def _special(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
+        """A command that may run others, or that is more to a shell than a program."""
+        name, wrapped = words[0].text, unwrap(words, bodies)
+        if not self.denied(words, text):
+            if is_plain_name(name):
+                self._own(words, text, wrapped, fed)
+            else:
+                self.doubt(text, _NO_NAME, hides=not self._tail_is_known(words[0]))
         if wrapped:
             self._inner(words, wrapped, bodies, fed)
-        elif base(name.text) in LOOSE:
+        elif base(name) in LOOSE:
             self._suffixes(words, 1)
             for body in bodies:
-                self._suspect(Code(body, "sh", True), base(name.text))
+                self._suspect(Code(body, "sh", True), base(name))
+
+    def _is_ordinary(self, name: str) -> bool:
+        """Whether only the rules have anything to say about a program, whatever its arguments are."""
+        known = self.ordinary.get(name)
+        if known is None:
+            special = is_wrapper(base(name)) or builtins.is_known(name) or may_read_program(base(name))
+            changed = not self.lenient and self._redefined(name)
+            known = self.ordinary[name] = is_plain_name(name) and not (special or changed)
+        return known
 
     def _tail_is_known(self, name: Word) -> bool:
         """ "$VENV/bin/python" can be no other program than python."""
@@ -282,13 +291,21 @@ class Court:
             elif word.static and self._spend(len(words) - index) and self.denied(words[index:], word.text):
                 return
 
+    def _is_deniable(self, name: str) -> bool:
+        """Whether there is a rule that may deny a program of this name."""
+        known = self.deniable.get(name)
+        if known is None:
+            plain = ORDINARY_NAME.fullmatch(name) is not None
+            known = self.deniable[name] = not plain or self.deny.knows(name) or self.deny.knows(base(name))
+        return known
+
     def denied(self, words: list[Word], text: str) -> bool:
-        for candidate in _deny_candidates(words):
+        for candidate in deny_candidates(words) if self._is_deniable(words[0].text) else ():
             for pattern in self.deny.matching(candidate):
                 self.say("deny", text, f"denied by {pattern.text}", pattern.text)
                 return True
         if self.rules.hazard and (
-            why := self.rules.hazard(tuple([_expected(word) if word.unknown else word.text for word in words]))
+            why := self.rules.hazard(tuple([expected(word) if word.unknown else word.text for word in words]))
         ):
             self.say("deny", text, why)
             return True
@@ -302,11 +319,10 @@ class Court:
             if hides or not self.lenient:
                 self.ask(text, why)
                 return
-        if self.deny.patterns and not is_static(words) and self._may_be_denied(words):
-            self.ask(text, "it could turn out to be denied")
-            return
         redefined = "" if self.lenient else self._redefined(words[0].text)
-        if redefined:
+        if self._may_be_denied(words):
+            self.ask(text, "it could turn out to be denied")
+        elif redefined:
             self.ask(text, redefined)
         elif wrapped and wrapped.transparent and not wrapped.doubt:
             self.say("allow", text, "what it runs is judged by itself")
@@ -333,11 +349,12 @@ class Court:
         return None
 
     def _may_be_denied(self, words: list[Word]) -> bool:
+        if not self.deny.patterns or is_static(words):
+            return False
         name = words[0]
         if not (self.deny.beginning_as(name.canonical) or self.deny.beginning_as(quoted(base(name.text)))):
             return False
-        open_ended = [name, *map(_open_ended, words[1:])]
-        return any(map(self.deny.could_match, _deny_candidates(open_ended)))
+        return any(map(self.deny.could_match, deny_candidates([name, *map(open_ended, words[1:])])))
 
     def _redefined(self, name: str) -> str:
         known = self.known
@@ -352,6 +369,9 @@ class Court:
         return f"the session has set {self.steering[0]}" if self.steering else ""
 
     def _by_rule(self, words: list[Word], text: str) -> None:
+        if self._may_be_denied(words):
+            self.ask(text, "it could turn out to be denied")
+            return
         fitting = self.allow.matching(canonical(words))
         if not fitting:
             why = "no rule forbids it" if self.lenient else "no rule allows it"
@@ -359,43 +379,10 @@ class Court:
             return
         against = [] if self.lenient else offences(words)
         for pattern in fitting:
-            if all(spelled(pattern, one, words) for one in against):
+            if not against or all(spelled(pattern, one, words) for one in against):
                 self.say("allow", text, f"allowed by {pattern.text}", pattern.text)
                 return
         self.ask(text, against[0][2])
-
-
-def _open_ended(word: Word) -> Word:
-    """A word that is expanded, as what it certainly begins with and something unknown."""
-    if word.static:
-        return word
-    changed = Word(word.lead.rstrip("~") + UNKNOWN, word.at, word.end)
-    changed.unknown = True
-    return changed
-
-
-def _is_plain_name(name: str) -> bool:
-    return _ORDINARY_NAME.fullmatch(name) is not None or (
-        name.isascii() and bool(name) and not name.startswith("%") and "!" not in name and not _UNSEEN.search(name)
-    )
-
-
-def _deny_candidates(words: list[Word]) -> list[str]:
-    """The texts by which a deny rule may know a command: as written, by the base name, without git's global options."""
-    name = words[0]
-    if name.unknown or name.glob:
-        tail = base(name.text)
-        if "/" not in name.text or UNKNOWN in tail or re.search(r"[*?\[{]", tail):
-            return []
-        return [f"{quoted(tail)} {canonical(words[1:])}".rstrip()]
-    rest = canonical(words)
-    candidates = [rest]
-    tail = base(name.text)
-    if tail != name.text:
-        candidates.append(quoted(tail) + rest[len(quoted(name.text)) :])
-    if tail == "git" and (plain := git.normalised(words)):
-        candidates.append(f"{tail} {canonical(plain[1:])}")
-    return candidates
 
 
 def _redirection_doubt(redirection: Redirection) -> str:

@@ -48,6 +48,7 @@ class Expansions(Scanner):
             self._behind_variable(pieces, self.at + 2, quoted and match[0] != "@")
         else:
             pieces.parts.append("$")
+            self.odd += not quoted
             self.at += 1
 
     def _behind_variable(self, pieces: Pieces, end: int, quoted: bool) -> None:
@@ -96,6 +97,7 @@ class Expansions(Scanner):
         finally:
             self.found += scanner.found
             self.fuzzy += scanner.fuzzy
+            self.odd += scanner.odd
             self.bashisms = self.bashisms or scanner.bashisms
 
     def process(self, pieces: Pieces) -> None:

@@ -135,6 +135,11 @@ def _abbreviates(name: str, language: Language) -> bool:
     return name not in language.fine and any(len(bad) > 1 and bad.startswith(name) for bad in language.bad)
 
 
+def may_read_program(name: str) -> bool:
+    """Whether there is anything that makes a program take commands from its standard input."""
+    return name in _READS_STATEMENTS or name in INTERPRETERS or name.rstrip("0123456789.") in INTERPRETERS
+
+
 def reads_program(words: list[Word], name: str, fed: bool) -> bool:
     """Whether an interpreter takes its program from the standard input."""
     if fed and name in _READS_STATEMENTS:

@@ -64,6 +64,10 @@ class Index:
     def _beginning(self, words: list[str | None], wanted: str) -> list[Pattern]:
         return [one for one, word in zip(self.patterns, words, strict=True) if word is None or word == wanted]
 
+    def knows(self, word: str) -> bool:
+        """Whether any of them can match a text that begins with this word."""
+        return bool(self._open) or word in self._by_word
+
     def matching(self, text: str) -> list[Pattern]:
         """Those that match, in their order."""
         candidates = self._by_word.get(text.partition(" ")[0], self._open)

@@ -21,6 +21,7 @@ class Scanner:
         self.base = base  # where this text begins in the whole line
         self.found: list[object] = []
         self.fuzzy: list[tuple[int, int]] = []  # ranges in which places are not exact
+        self.odd = 0  # places over which tree-sitter's grammar stumbles
         self.bashisms = False
         self.documents: list[tuple[str, bool, bool, list[str]]] = []  # here-documents that begin in the next line
 

@@ -22,6 +22,8 @@ _NAMES = "[(command name: (_) @n) (declaration_command) @n (unset_command) @n (t
 _REMEMBERED = 4096
 _AT_ONCE = 4
 _MOST_FUZZY = 64  # more of them than anybody writes
+_MOST_ODD = 100  # with each error tree-sitter takes longer over the next
+_TOO_MANY = "it has too many places that two readers of bash cannot compare"
 _BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/opt/homebrew/bin/bash")
 
 
@@ -36,6 +38,8 @@ def disagreement(text: Text, *, strict: bool) -> str:
     """Why tree-sitter sees something else; "" if it agrees. Not `strict`: only more commands than ours count."""
     from tree_sitter import Language, Parser, Query, QueryCursor
 
+    if text.odd > _MOST_ODD:
+        return _TOO_MANY
     if _Grammar.parser is None:
         import tree_sitter_bash
 
@@ -49,7 +53,7 @@ def disagreement(text: Text, *, strict: bool) -> str:
     if root.has_error:
         return ""  # a tree that is torn by an error proves nothing, and to search it may take long
     if len(text.fuzzy) > _MOST_FUZZY and strict:
-        return "it has too many places that two readers of bash cannot compare"
+        return _TOO_MANY
     nodes = QueryCursor(_Grammar.query).captures(root).get("n", [])
     return _compared(text, source, {node.start_byte for node in nodes}, strict)
 

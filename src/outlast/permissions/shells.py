@@ -5,7 +5,7 @@ from __future__ import annotations
 from outlast.permissions.builtins import is_computed
 from outlast.permissions.getopt import Grammar, Option, parse
 from outlast.permissions.words import Word, names
-from outlast.permissions.wrapping import Code, Wrapped
+from outlast.permissions.wrapping import Code, Wrapped, is_static
 
 SHELLS = names("""
     sh bash dash ash zsh ksh mksh fish rbash rksh yash csh tcsh posh lksh pwsh xonsh nu elvish
@@ -48,21 +48,25 @@ _QUIET_NAMES = names("pipefail errexit nounset xtrace noglob verbose noclobber e
 
 def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> Wrapped:
     """What a shell is told to run: -c TEXT, a script, or its standard input."""
-    plus = any(word.text.startswith("+") for word in words[1:])
-    if plus:
-        words = [words[0], *(word for word in words[1:] if not word.text.startswith("+"))]
+    kept = [words[0], *[word for word in words[1:] if word.text[:1] != "+"]]
+    plus, words = len(kept) < len(words), kept
     parsed = parse(words, 1, _BASH, first=True)
     options = parsed.options
     before = words[1 : parsed.operands[0]] if parsed.operands else words[1:]
-    doubt = "" if all(word.static for word in before) and not plus else "its own words cannot be read"
-    doubt = doubt or next((f"{option.written} changes how it reads" for option in options if not _is_quiet(option)), "")
+    doubt = "" if is_static(before) and not plus else "its own words cannot be read"
+    loud = [option for option in options if not _is_quiet(option)]
+    if loud and not doubt:
+        doubt = f"{loud[0].written} changes how it reads"
     shell = "bash" if name in _LIKE_BASH else "sh" if name in _LIKE_SH else name
-    if any(option.name == "c" for option in options) and parsed.operands:
+    given = [option.name for option in options]
+    if "c" in given and parsed.operands:
         text = words[parsed.operands[0]]
         return Wrapped([Code(text.text, shell, text.static)], doubt=doubt)
-    if any(option.name in ("help", "version", "n") for option in options):
-        return Wrapped([], doubt="" if any(option.name in ("help", "version") for option in options) else doubt)
-    if parsed.operands and not any(option.name in ("s", "c") for option in options):
+    if "help" in given or "version" in given:
+        return Wrapped([])
+    if "n" in given:
+        return Wrapped([], doubt=doubt)
+    if parsed.operands and "s" not in given and "c" not in given:
         script = words[parsed.operands[0]]
         if is_computed(script):
             return Wrapped([], doubt="its program is made just now", hides=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from outlast.permissions.scan import DEEPEST
-from outlast.permissions.wordreader import WordReader
+from outlast.permissions.spaces import BLANK_OR_COMMENT, BLANKS, SpaceReader
 from outlast.permissions.words import Unreadable, Word, names
 
 _REDIRECTION = re.compile(r"([0-9]+|\{[A-Za-z_][A-Za-z0-9_]*\})?(<<<|<<-|<<|<>|<&|<|>>|>\||>&|>)|(&>>|&>)")
@@ -27,12 +27,9 @@ _SPACE = re.compile(r"[ \t\n]*+")
 _PIECE = re.compile(r"(?:[^;\n&|<>()`]++|[<>]&?)++(?:[;\n|]|&(?=&))")
 _LONGEST_PIECE = 120  # nobody writes longer ones again and again, and to look for them takes time too
 _NEXT_WORD = re.compile(r"[ \t]*+([A-Za-z0-9_./:,+@%^=-]++)(?=[ \t\n;|)]|&(?!>)|\Z)")
-_BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
 _REDIRECTS = frozenset("<>&{0123456789")
-_EXPANDS = re.compile(r"[\\`]|\$(?![A-Za-z_])")  # more than the name of a variable
 _DOCUMENTS = ("<<", "<<-")
 _ENDS_COMMAND = frozenset(["", "\n", ";", "|", ")"])
-_BLANK_OR_COMMENT = frozenset(" \t\\#")
 _EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
 CLOSING = frozenset(["then", "elif", "else", "fi", "do", "done", "esac", "}"])
 RESERVED = CLOSING | names("if while until for case select function { [[ ! time coproc in")
@@ -78,25 +75,21 @@ class Command:
         return other
 
 
-def _plain_words(source: str, at: int) -> list[Word]:
+def _split(source: str, at: int) -> list[Word]:
     words = [Word(word, at, at + len(word)) for word in source.split()]
     for word in words:
         word.shape = word.text  # plain words need no quotes
     return words
 
 
-def only_command(text: str, depth: int, inside: str) -> Command | None:
-    """The command that a text consists of, if it is one of plain words and nothing else."""
+def plain_words(text: str) -> list[Word] | None:
+    """The words of a text, if it is one command of plain words and nothing else."""
     match = _PLAIN_COMMAND.fullmatch(text)
-    if not match or match[2] in RESERVED:
-        return None
-    command = Command(0, depth, inside, False, _plain_words(match[1], 0))
-    command.source = match[1]
-    return command
+    return _split(text, 0) if match and match[2] not in RESERVED else None
 
 
-class SimpleReader(WordReader):
-    """Simple commands, redirections, assignments and here-documents."""
+class SimpleReader(SpaceReader):
+    """Simple commands, redirections and assignments."""
 
     keyword = False  # the next simple command follows `time` or `coproc`
     all_listed = False  # the text is nothing but a list of plain commands
@@ -104,65 +97,7 @@ class SimpleReader(WordReader):
     def __init__(self, text: str, depth: int, inside: str, base: int) -> None:
         super().__init__(text, depth, inside, base)
         self.plain_words: dict[str, list[Word]] = {}  # of commands of plain words, by how they are written
-        self.readings: dict[tuple[str, bool], tuple[Command, int, bool]] = {}  # of other commands
-
-    def blanks(self) -> None:
-        char = self.text[self.at : self.at + 1]
-        if char not in _BLANK_OR_COMMENT:
-            return
-        match = _BLANKS.match(self.text, self.at)
-        if match:
-            self.at = match.end()
-        if self.text.startswith("#", self.at):
-            end = self.text.find("\n", self.at)
-            self.at = len(self.text) if end < 0 else end
-
-    def lines(self) -> None:
-        """Blanks, comments and newlines."""
-        while True:
-            self.blanks()
-            if not self.text.startswith("\n", self.at):
-                return
-            self.newline()
-
-    def newline(self) -> None:
-        self.at += 1
-        if not self.documents:
-            return
-        documents, self.documents = self.documents, []
-        for delimiter, tabs, raw, bodies in documents:
-            bodies.append(self._body(delimiter, tabs, raw))
-
-    def _body(self, delimiter: str, tabs: bool, raw: bool) -> str:
-        start = self.at
-        while self.at < len(self.text):
-            begin = self.at
-            line = self._line(joined=not raw)
-            if (line.lstrip("\t") if tabs else line) == delimiter:
-                if not raw and _EXPANDS.search(self.text, start, begin):
-                    self._within(self.text[start:begin], "here-document", start, document=True)
-                return self.text[start:begin]
-        raise Unreadable(f"the here-document up to {delimiter} is not closed")
-
-    def _line(self, *, joined: bool) -> str:
-        parts = []
-        while True:
-            end = self.text.find("\n", self.at)
-            end = len(self.text) if end < 0 else end
-            line = self.text[self.at : end]
-            self.at = min(end + 1, len(self.text))
-            continued = joined and (len(line) - len(line.rstrip("\\"))) % 2 == 1
-            parts.append(line[:-1] if continued else line)
-            if not continued or self.at >= len(self.text):
-                return "".join(parts)
-
-    def not_continued(self) -> None:
-        """Behind an operator: a continued line must not make it longer."""
-        if self.text.startswith("\\\n", self.at):
-            match = _BLANKS.match(self.text, self.at)
-            assert match is not None
-            if self.text[match.end() : match.end() + 1] in ("&", "|", ";", "<", ">", "(", "-", "!"):
-                raise Unreadable("a line is continued in the middle of an operator")
+        self.readings: dict[tuple[str, bool], tuple[Command, int]] = {}  # of other commands
 
     def plain(self, fed: bool) -> bool:
         """A command of plain words, if one begins here."""
@@ -219,7 +154,7 @@ class SimpleReader(WordReader):
         # Those that are written alike share their words: nobody asks a plain word for its place.
         words = self.plain_words.get(source)
         if words is None:
-            words = self.plain_words[source] = _plain_words(source, at)
+            words = self.plain_words[source] = _split(source, at)
         command = Command(self.base + at, self.depth, self.inside, fed, words)
         command.source = source
         self.found.append(command)
@@ -235,19 +170,15 @@ class SimpleReader(WordReader):
         # behind it was looked at, and the same piece is read in the same way wherever it stands.
         written = (piece[0], fed)
         if known := self.readings.get(written):
-            once, offset, bashisms = known
+            once, offset = known
             self.found.append(once.again(self.base + self.at + offset, self.depth, self.inside))
             self.at = piece.end() - 1
-            self.bashisms = self.bashisms or bashisms
             return
-        start, found, bashisms, self.bashisms = self.base + self.at, len(self.found), self.bashisms, False
-        try:
-            command = self._simple(fed)
-            alone = command and len(self.found) == found + 1 and not self.documents
-            if command and alone and self.at == piece.end() - 1:
-                self.readings[written] = (command, command.at - start, self.bashisms)
-        finally:
-            self.bashisms = self.bashisms or bashisms
+        start, found, odd = self.base + self.at, len(self.found), self.odd
+        command = self._simple(fed)
+        alone = len(self.found) == found + 1 and self.odd == odd and not self.documents
+        if command and alone and self.at == piece.end() - 1:
+            self.readings[written] = (command, command.at - start)
 
     def _simple(self, fed: bool) -> Command | None:
         """The command that begins here; None if it is a function."""
@@ -274,7 +205,7 @@ class SimpleReader(WordReader):
                 self.at = match.end()
                 continue
             char = text[self.at : self.at + 1]
-            if char in _BLANK_OR_COMMENT:
+            if char in BLANK_OR_COMMENT:
                 self.blanks()
                 char = text[self.at : self.at + 1]
             if char in _ENDS_COMMAND or (char == "&" and not text.startswith("&>", self.at)):
@@ -375,7 +306,7 @@ class SimpleReader(WordReader):
         self.at = match.end()
         self.not_continued()
         self.bashisms = self.bashisms or operator in ("<<<", "&>", "&>>")
-        if blanks := _BLANKS.match(self.text, self.at):
+        if blanks := BLANKS.match(self.text, self.at):
             self.at = blanks.end()
         start = self.at
         target = self.word()
@@ -397,6 +328,7 @@ class SimpleReader(WordReader):
             raise Unreadable("the delimiter of a here-document cannot be read")
         if len(self.documents) == _MOST_DOCUMENTS:
             self.problem(f"a line begins more than {_MOST_DOCUMENTS} here-documents", hides=True)
+        self.odd += not command.words or any(one.operator in _DOCUMENTS for one in command.redirections)
         self.documents.append((target.text, operator == "<<-", target.quoted, command.bodies))
 
     def define(self, name: Word, fed: bool) -> None:

@@ -8,6 +8,7 @@ other readers (`secondopinion`) must agree.
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 
 from outlast.permissions.simple import CLOSING, RESERVED, Command, SimpleReader
 from outlast.permissions.variables import steers
@@ -29,13 +30,14 @@ _NUMBER = re.compile(r"[-+]?[0-9]+")
 class Text:
     """What was read from one text."""
 
-    __slots__ = ("bashisms", "commands", "fuzzy", "plain", "problems", "source")
+    __slots__ = ("bashisms", "commands", "fuzzy", "odd", "plain", "problems", "source")
 
     def __init__(self, source: str, reader: Reader) -> None:
         self.source = source
-        self.commands = sorted((one for one in reader.found if isinstance(one, Command)), key=lambda one: one.at)
+        self.commands = sorted([one for one in reader.found if isinstance(one, Command)], key=attrgetter("at"))
         self.problems = [one for one in reader.found if isinstance(one, Problem)]
         self.fuzzy = reader.fuzzy
+        self.odd = reader.odd
         self.bashisms = reader.bashisms
         self.plain = (
             reader.all_listed

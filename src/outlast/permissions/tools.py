@@ -340,9 +340,12 @@ def _openssl(words: list[Word]) -> list[Offence]:
     return found
 
 
+_SCRIPT = Grammar("O:o:", "rcfile= init-file=")
+
+
 def _shell_script(words: list[Word]) -> list[Offence]:
     """A shell whose program is a file: only a rule that spells the file covers it."""
-    parsed = parse(words, 1, Grammar("O:o:", "rcfile= init-file="), first=True)
+    parsed = parse(words, 1, _SCRIPT, first=True)
     if any(option.name == "c" for option in parsed.options) or not parsed.operands:
         return []
     index = parsed.operands[0]

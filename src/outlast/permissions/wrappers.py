@@ -135,6 +135,11 @@ LOOSE: dict[str, frozenset[str]] = {
 }
 
 
+def is_wrapper(name: str) -> bool:
+    """Whether a program of this base name may run other commands."""
+    return name in _WRAPPERS or name in LOOSE
+
+
 def unwrap(words: list[Word], bodies: list[str]) -> Wrapped | None:
     """What a command runs besides itself; None if it is no wrapper."""
     name = base(words[0].text)

@@ -1,0 +1,66 @@
+"""The texts by which rules and people know a command."""
+
+from __future__ import annotations
+
+import re
+
+from outlast.permissions import git
+from outlast.permissions.patterns import UNKNOWN
+from outlast.permissions.quoting import quoted
+from outlast.permissions.words import Word
+from outlast.permissions.wrapping import base
+
+ORDINARY_NAME = re.compile(r"[A-Za-z0-9_./+-]+")
+_UNSEEN = re.compile(r"[\s\x00-\x1f]")
+_AT_HOME = re.compile(r"(?:\$HOME|\$\{HOME(?::?\?[^}]*)?\}|/home/\$(?:USER|\{USER\}))(?:/[^$`]*)?")
+
+
+def shown(words: list[Word]) -> str:
+    """The words as a person wrote them."""
+    return " ".join([word.source if word.unknown else word.shape or word.canonical for word in words])
+
+
+def canonical(words: list[Word]) -> str:
+    """The text that patterns are compared with."""
+    return " ".join([word.shape or word.canonical for word in words])
+
+
+def expected(word: Word) -> str | None:
+    """What a hazard is shown: patterns and tildes as written, and of all variables only $HOME (and $USER in /home)."""
+    if not word.unknown:
+        return word.text
+    source = re.sub(r'"|(?<=HOME):?\?[^}]*', "", word.source)
+    return source if _AT_HOME.fullmatch(source) else None
+
+
+def open_ended(word: Word) -> Word:
+    """A word that is expanded, as what it certainly begins with and something unknown."""
+    if word.static:
+        return word
+    changed = Word(word.lead.rstrip("~") + UNKNOWN, word.at, word.end)
+    changed.unknown = True
+    return changed
+
+
+def is_plain_name(name: str) -> bool:
+    return ORDINARY_NAME.fullmatch(name) is not None or (
+        name.isascii() and bool(name) and not name.startswith("%") and "!" not in name and not _UNSEEN.search(name)
+    )
+
+
+def deny_candidates(words: list[Word]) -> list[str]:
+    """The texts by which a deny rule may know a command: as written, by the base name, without git's global options."""
+    name = words[0]
+    if name.unknown or name.glob:
+        tail = base(name.text)
+        if "/" not in name.text or UNKNOWN in tail or re.search(r"[*?\[{]", tail):
+            return []
+        return [f"{quoted(tail)} {canonical(words[1:])}".rstrip()]
+    rest = canonical(words)
+    candidates = [rest]
+    tail = base(name.text)
+    if tail != name.text:
+        candidates.append(quoted(tail) + rest[len(quoted(name.text)) :])
+    if tail == "git" and (plain := git.normalised(words)):
+        candidates.append(f"{tail} {canonical(plain[1:])}")
+    return candidates
