@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from bench import memory
 from bench.measure import Effort, Lacks, Timing, Turn, in_turns, timed
 from bench.peers import Ours, Peer, Raw
+from outlast.supervise.rest import QUIET_S
 
 GB = 1_000_000_000
 OPENED_S = 0.1  # a host is opened when it starts, and used later
@@ -347,7 +348,7 @@ def memory_quiet(race: Race) -> Row:
     """Of tasks that have run for a while and say nothing."""
     tasks = 10 if race.quick else 100
     timings = {race.ours.name: memory.for_each_task(race.ours, tasks, quiet=True)}
-    what = f"private memory for each of {tasks} that say nothing for {memory.QUIET_S:g} s"
+    what = f"private memory for each of {tasks} that say nothing for {QUIET_S:g} s"
     return Row("memory-quiet", what, "-", timings, Goal(1.0, is_ratio=False), "MiB")
 
 
