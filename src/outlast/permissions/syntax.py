@@ -39,9 +39,7 @@ class Text:
         self.fuzzy = reader.fuzzy
         self.odd = reader.odd
         self.bashisms = reader.bashisms
-        self.plain = (
-            reader.all_listed
-        )  # plain words and what separates commands: there is nothing to read in another way
+        self.plain = reader.all_listed  # words and what separates commands: there is nothing to read in another way
 
 
 def read(source: str, depth: int = 0, inside: str = "") -> Text:
