@@ -25,9 +25,11 @@ _PIDFD_GET_INFO = 3 << 30 | _PIDFD_INFO_BYTES << 16 | 0xFF << 8 | 11
 _PIDFD_INFO_EXIT = 8
 _PIDFD_SIGNAL_PROCESS_GROUP = 4
 
+_PROC_BYTES = 4096
 _boot: str | None = None
 _prctl: tuple[Callable[..., object], int] | None = None
 _title: tuple[int, int] | None = None
+_children_told = False
 
 
 def boot_id() -> str:
@@ -60,46 +62,49 @@ class Stat:
         return self.state in "ZX" and self.threads <= 1
 
 
-def _line_of(pid: int) -> bytes:
-    """Its line of the process table; nothing if there is no such process."""
+def stat_of(pid: int) -> Stat | None:
+    """What the kernel says of `pid` now; None if there is no such process."""
+    # The name stands in brackets and may itself contain blanks and brackets.
+    head, _, tail = _read(f"/proc/{pid}/stat").rpartition(b")")
+    if not tail:
+        return None
+    part = tail.split()
+    return Stat(
+        pid,
+        head.partition(b"(")[2].decode(errors="replace"),
+        part[0].decode(),
+        int(part[1]),
+        int(part[2]),
+        int(part[3]),
+        int(part[19]),
+        sum(map(int, part[11:15])),
+        int(part[49]),
+        int(part[17]),
+    )
+
+
+def _tick_of(pid: int) -> int | None:
+    """When it began: the least that one has to know of a process."""
+    part = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split(None, 20)
+    return int(part[19]) if part else None
+
+
+def _read(path: str, to_the_end: bool = False) -> bytes:
+    """A file about a process, or the one line that it has; nothing if the process is gone."""
+    # Not a file object: to end a tree is to read a hundred of these.
     try:
-        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError):
         return b""
     try:
-        return os.read(fd, 1024)
+        data = more = os.read(fd, _PROC_BYTES)
+        while to_the_end and more:  # the kernel may give less than there is
+            data += (more := os.read(fd, _PROC_BYTES))
+        return data
     except ProcessLookupError:
         return b""
     finally:
         os.close(fd)
-
-
-def _tick_of(pid: int) -> int | None:
-    """When a process began, as all that is asked for most often; None if there is no such process."""
-    line = _line_of(pid)
-    return int(line[line.rindex(b")") :].split(None, 21)[20]) if line else None
-
-
-def stat_of(pid: int) -> Stat | None:
-    """What the kernel says of `pid` now; None if there is no such process."""
-    line = _line_of(pid)
-    if not line:
-        return None
-    # The name stands in brackets and may itself contain blanks and brackets.
-    head, _, tail = line.rpartition(b")")
-    part = tail.split()
-    return Stat(
-        pid=pid,
-        name=head.partition(b"(")[2].decode(errors="replace"),
-        state=part[0].decode(),
-        parent=int(part[1]),
-        group=int(part[2]),
-        session=int(part[3]),
-        tick=int(part[19]),
-        cpu_ticks=sum(map(int, part[11:15])),
-        wait_status=int(part[49]),
-        threads=int(part[17]),
-    )
 
 
 def children_of(pid: int) -> list[int]:
@@ -108,7 +113,7 @@ def children_of(pid: int) -> list[int]:
     A snapshot of the whole table can miss a process whose parent ends meanwhile. This cannot:
     if it is empty, there was a moment without any child.
     """
-    if not os.path.exists("/proc/thread-self/children"):
+    if not _tells_children():
         return Table().children.get(pid, [])  # a kernel built without CONFIG_PROC_CHILDREN
     try:
         threads = os.listdir(f"/proc/{pid}/task")
@@ -118,15 +123,20 @@ def children_of(pid: int) -> list[int]:
 
 
 def _children(thread: str) -> list[int]:
-    try:
-        with open(f"{thread}/children", "rb", 0) as file:
-            return [int(word) for word in file.read().split()]
-    except (FileNotFoundError, ProcessLookupError):
-        return []  # that thread ended: its children are another's now
+    # Nothing if that thread ended: its children are another's now.
+    return [int(word) for word in _read(f"{thread}/children", to_the_end=True).split()]
+
+
+def _tells_children() -> bool:
+    """Whether this kernel lists the children of a process."""
+    global _children_told  # noqa: PLW0603 # it cannot change while we live
+    if not _children_told:
+        _children_told = os.path.exists("/proc/thread-self/children")
+    return _children_told
 
 
 def has_no_child_but(pid: int, *known: int) -> bool:
-    """Whether a process of one thread has no other child: in two microseconds, and if in doubt it may have."""
+    """Whether a process of one thread has no other child: in one look, and if in doubt it may have."""
     try:
         fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
