@@ -16,6 +16,7 @@ import time
 # By their names: each module that is looked into is a page or two more.
 from os import close, fchdir, getpid, pidfd_open, setsid
 
+from outlast.errors import OutlastError
 from outlast.lean import socket
 from outlast.lean.signal import SIG_DFL, SIGCHLD, SIGKILL, pidfd_send_signal, signal
 from outlast.process import become_subreaper, rename_self
@@ -37,8 +38,8 @@ _RISES_S = 2.0  # what a supervisor takes to get up, on a machine that is busy
 WAKE = b"\n"  # to a supervisor at rest
 
 
-def keep(life: Callable[[socket.socket, int], NoReturn], theirs: Sequence[int], succeed: Succeed) -> NoReturn:
-    """Fork a supervisor and wait for its end. It lives `life`, with its side of what the two talk through and our pid.
+def keep(life: Callable[[socket.socket, int], NoReturn], theirs: Sequence[int]) -> Sleeper:
+    """Fork a supervisor. It lives `life`, with its side of what the two talk through and our pid.
 
     What is `theirs` we hold as well, and close.
     """
@@ -57,9 +58,7 @@ def keep(life: Callable[[socket.socket, int], NoReturn], theirs: Sequence[int], 
     other.close()
     for fd in theirs:
         close(fd)
-    sleeper = Sleeper(hand, supervisor)
-    sleeper.sleep()
-    sleeper.wake(succeed)
+    return Sleeper(hand, supervisor)
 
 
 class Sleeper:
@@ -92,7 +91,7 @@ class Sleeper:
                 self._patience_ms = ALONE_S * 1000
             else:  # it does not: somebody may have stopped it
                 self._patience_ms = None
-                taken_over(self._kept, self._lent, self._place).note_end()
+                self._note_end()
 
     def wake(self, succeed: Succeed) -> NoReturn:
         """It is gone: see what it said last, and take its task over."""
@@ -167,7 +166,7 @@ class Sleeper:
         self._watch_no_more()
         if over:
             self._turn_from_command()
-            if taken_over(self._kept, self._lent, self._place).note_end() is not None:
+            if self._note_end():
                 # How it ended is recorded, whoever dies now. We are quicker than it would be: a fork of ours goes on.
                 pidfd_send_signal(self._supervisor, SIGKILL)
                 return
@@ -176,6 +175,13 @@ class Sleeper:
             self._hand.sendall(WAKE)
         except OSError:
             pass  # it has just died
+
+    def _note_end(self) -> bool:
+        """Record how the command ended; whether that is known now."""
+        try:
+            return taken_over(self._kept, self._lent, self._place).note_end() is not None
+        except (OSError, OutlastError):
+            return False
 
     def _is_over(self) -> bool:
         return bool(select.select([self._kept[2]], [], [], 0)[0])
