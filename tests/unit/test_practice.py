@@ -21,7 +21,8 @@ def note(path, *how):
 os.mkdir = note
 def state():
     return (
-        [path for path in made if os.path.lexists(path)], os.getcwd(), os.umask(0o077), sorted(os.listdir("/proc/self/fd")),
+        [path for path in made if os.path.lexists(path)],
+        os.getcwd(), os.umask(0o077), sorted(os.listdir("/proc/self/fd")),
         signal.getsignal(signal.SIGCHLD), signal.getsignal(signal.SIGUSR1), signal.set_wakeup_fd(-1),
         open("/proc/thread-self/children").read(),
     )
