@@ -13,8 +13,13 @@ import os
 import select
 import time
 
-from outlast import process
-from outlast.lean import signal, socket
+# By their names: each module that is looked into is a page or two more.
+from os import close, fchdir, getpid, pidfd_open, setsid
+
+from outlast.errors import OutlastError
+from outlast.lean import socket
+from outlast.lean.signal import SIG_DFL, SIGCHLD, SIGKILL, pidfd_send_signal, signal
+from outlast.process import become_subreaper, rename_self
 from outlast.supervise.forks import fork_into
 from outlast.supervise.pair import KEPT, taken_over
 from outlast.supervise.post import ALONE_S, AWAKE, DONE, INPUT, NOTED, PLACE, QUIET, TASK, hands
@@ -33,29 +38,27 @@ _RISES_S = 2.0  # what a supervisor takes to get up, on a machine that is busy
 WAKE = b"\n"  # to a supervisor at rest
 
 
-def keep(life: Callable[[socket.socket, int], NoReturn], theirs: Sequence[int], succeed: Succeed) -> NoReturn:
-    """Fork a supervisor and wait for its end. It lives `life`, with its side of what the two talk through and our pid.
+def keep(life: Callable[[socket.socket, int], NoReturn], theirs: Sequence[int]) -> Sleeper:
+    """Fork a supervisor. It lives `life`, with its side of what the two talk through and our pid.
 
     What is `theirs` we hold as well, and close.
     """
-    os.setsid()
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # of the nursery's children nobody reaps any
+    setsid()
+    signal(SIGCHLD, SIG_DFL)  # of the nursery's children nobody reaps any
     hand, other = hands()
-    me = os.getpid()
+    me = getpid()
 
     def supervise() -> NoReturn:
         hand.close()
         life(other, me)
 
-    supervisor = os.pidfd_open(fork_into(supervise))
+    supervisor = pidfd_open(fork_into(supervise))
     # Before it can have a child that becomes an orphan: its command begins only when we have its task.
-    process.become_subreaper()
+    become_subreaper()
     other.close()
     for fd in theirs:
-        os.close(fd)
-    sleeper = Sleeper(hand, supervisor)
-    sleeper.sleep()
-    sleeper.wake(succeed)
+        close(fd)
+    return Sleeper(hand, supervisor)
 
 
 class Sleeper:
@@ -88,13 +91,13 @@ class Sleeper:
                 self._patience_ms = ALONE_S * 1000
             else:  # it does not: somebody may have stopped it
                 self._patience_ms = None
-                taken_over(self._kept, self._lent, self._place).note_end()
+                self._note_end()
 
     def wake(self, succeed: Succeed) -> NoReturn:
         """It is gone: see what it said last, and take its task over."""
         while self.hear(socket.MSG_DONTWAIT):
             pass
-        os.close(self._supervisor)
+        close(self._supervisor)
         if not self._kept:
             os._exit(1)  # there was no task
         post = taken_over(self._kept, self._lent, self._place)
@@ -127,7 +130,7 @@ class Sleeper:
             self._turn_from_command()
             _close(self._lent)
         elif word == INPUT:
-            os.close(self._lent.pop())
+            close(self._lent.pop())
         elif word[:1] == QUIET:
             self._watch(word[1:])
         elif word == AWAKE:
@@ -138,13 +141,13 @@ class Sleeper:
     def _take(self, task_id: bytes, fds: list[int]) -> None:
         """Another task: to its directory, and nothing of the one before is ours any more."""
         self._turn_from_command()
-        os.fchdir(fds[0])
+        fchdir(fds[0])
         _close([fds[0], *self._kept, *self._lent, *([self._place] if self._place >= 0 else [])])
         self._place, self._command = -1, fds[3]
         streams = (len(fds) - 5) // 2  # the last may be that of the input
         self._kept, self._lent = fds[1 : 4 + streams], fds[4 + streams :]
         self._poll.register(self._command, select.POLLIN)
-        process.rename_self("outlast-keeper", f"outlast keeper of {task_id.decode()}")
+        rename_self("outlast-keeper", f"outlast keeper of {task_id.decode()}")
         self._hand.sendall(KEPT)
 
     def _watch(self, until: bytes) -> None:
@@ -163,15 +166,22 @@ class Sleeper:
         self._watch_no_more()
         if over:
             self._turn_from_command()
-            if taken_over(self._kept, self._lent, self._place).note_end() is not None:
+            if self._note_end():
                 # How it ended is recorded, whoever dies now. We are quicker than it would be: a fork of ours goes on.
-                signal.pidfd_send_signal(self._supervisor, signal.SIGKILL)
+                pidfd_send_signal(self._supervisor, SIGKILL)
                 return
             self._patience_ms = _RISES_S * 1000
         try:
             self._hand.sendall(WAKE)
         except OSError:
             pass  # it has just died
+
+    def _note_end(self) -> bool:
+        """Record how the command ended; whether that is known now."""
+        try:
+            return taken_over(self._kept, self._lent, self._place).note_end() is not None
+        except (OSError, OutlastError):
+            return False
 
     def _is_over(self) -> bool:
         return bool(select.select([self._kept[2]], [], [], 0)[0])
@@ -191,5 +201,5 @@ class Sleeper:
 
 def _close(fds: list[int]) -> None:
     for fd in fds:
-        os.close(fd)
+        close(fd)
     fds.clear()

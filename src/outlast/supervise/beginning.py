@@ -48,10 +48,12 @@ def start(*fds: int) -> NoReturn:
     The first descriptor leads to the caller, the others say what to prepare.
     """
     try:
-        asleep.keep(lambda hand, keeper: _supervise(hand, keeper, *fds), fds, succeed)
+        sleeper = asleep.keep(lambda hand, keeper: _supervise(hand, keeper, *fds), fds)
     except OSError as error:
         answer(socket.socket(fileno=fds[0]), {"error": _why(error)})
         os._exit(1)
+    sleeper.sleep()
+    sleeper.wake(succeed)
 
 
 def _supervise(hand: socket.socket, above: int, line: int, what: int, *beside: int) -> NoReturn:

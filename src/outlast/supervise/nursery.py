@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+from os import dup2
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def main() -> None:
 
     from outlast import process
     from outlast.lean import json, signal, socket
-    from outlast.supervise import beginning, signals
+    from outlast.supervise import signals
+    from outlast.supervise.beginning import start
     from outlast.supervise.forks import fork_into
     from outlast.supervise.request import MOST_DESCRIPTORS
 
@@ -59,8 +61,8 @@ def main() -> None:
             return
 
         def life(fds: list[int] = fds) -> None:
-            os.dup2(2, 0)  # the caller must see the nursery's end, not ours
-            beginning.start(*fds)
+            dup2(2, 0)  # the caller must see the nursery's end, not ours
+            start(*fds)
 
         try:
             fork_into(life)
