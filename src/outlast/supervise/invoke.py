@@ -192,9 +192,18 @@ def make_room(command: str, directory: str) -> None:
         )
 
 
-def stages(several: bool, code: int, written: str) -> tuple[int, ...] | None:
-    """The status of each stage of the last pipeline, if it is known; it can have `several`, or be one command."""
-    if not several:
+def written_stages() -> str:
+    """In a task's directory: what its shell wrote about its last pipeline."""
+    try:
+        with open(PIPES) as file:
+            return file.read(4096)
+    except OSError:
+        return ""
+
+
+def stages(code: int, written: str | None) -> tuple[int, ...] | None:
+    """The status of each stage of the last pipeline, if it is known; if nothing is `written`, it is one command."""
+    if written is None:
         return (code,)
     words = written.split()
     if not 3 <= len(words) <= MOST_STAGES + 2 or not _are_codes(words[1:]):

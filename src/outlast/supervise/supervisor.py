@@ -217,7 +217,8 @@ class Supervisor:
 
     def _await(self) -> set[int]:
         ready = {fd for fd, _ in self._poll.poll(self._patience_ms())}
-        self._pair.wake.clear()
+        if self._pair.wake.fd in ready:
+            self._pair.wake.clear()
         return ready
 
     def practise(self) -> None:
@@ -379,12 +380,7 @@ class Supervisor:
     def _pipes(self, outcome: Outcome, stages: bool) -> tuple[int, ...] | None:
         if not isinstance(outcome, Exited):
             return None
-        try:
-            with open(invoke.PIPES) as file:
-                written = file.read(4096)
-        except OSError:
-            written = ""
-        return invoke.stages(stages, outcome.code, written)
+        return invoke.stages(outcome.code, invoke.written_stages() if stages else None)
 
     def _hear_keeper(self, ready: set[int]) -> None:
         pair = self._pair
