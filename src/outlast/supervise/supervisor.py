@@ -12,16 +12,16 @@ import time
 
 from outlast import process
 from outlast.errors import OutlastError
-from outlast.frozen import replaced
 from outlast.lean import json, socket
-from outlast.model import AGENT, BRIDGE, Exited
-from outlast.store import bell, launchfile, output, record, sessionfile, staging, status
+from outlast.model import Exited
+from outlast.store import bell, launchfile, output, record, sessionfile, staging
 from outlast.store.hold import is_held
 from outlast.store.queue import Queue
-from outlast.supervise import ENDED, confine, invoke, request, rest
-from outlast.supervise.ending import end_trees
+from outlast.supervise import ENDED, confine, invoke, rest
 from outlast.supervise.forks import fork_into
 from outlast.supervise.keeper import CHILDLESS, LEFT, Keeper
+from outlast.supervise.legacy import Legacy
+from outlast.supervise.limit import Limit
 from outlast.supervise.pair import MOST_TASKS, Pair
 from outlast.supervise.post import AWAKE, DONE, INPUT, NOTED, PLACE, hands, heard
 from outlast.supervise.pump import Pump
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
     from outlast.model import Identity, Outcome, Surroundings
     from outlast.store.order import Order
-    from outlast.store.snapshot import Snapshot
     from outlast.supervise.post import Post
     from outlast.supervise.request import Word
 
@@ -74,13 +73,10 @@ class Supervisor:
         self._caller: socket.socket | None = None
         self._pumps: dict[int, Pump] = {}
         self._order: Order | None = None
-        self._ender: Identity | None = None
-        self._strike_at: float | None = None
+        self._limit = Limit(post)
+        self._legacy = Legacy(post)
         self._made_way = False
-        self._ground: sessionfile.Ground | None = None
-        self._settling: sessionfile.Settling | None = None
         self._again = ""  # somebody will want another task like this one
-        self._found: Snapshot | None = None  # what its session has, for that one
         self._free_by: float | None = None
         self._alone = False  # a keeper died and there is no other yet
         self._childless = pair.asleep  # the keeper has nothing of the command below it
@@ -98,9 +94,7 @@ class Supervisor:
         of this leaves a trace: there is no task.
         """
         self.post.rehearse()
-        if self.post.around.state:
-            self._ground = sessionfile.Ground()
-            self._ground.rehearse()
+        self._legacy.rehearse()
         for pump in self._pumps.values():
             pump.rehearse()
         self._pipes(Exited(0), True)
@@ -134,12 +128,12 @@ class Supervisor:
         """As a successor: go on where the one before us stopped."""
         said = self.post.terms
         self.open_pumps(said.output_limit, said.free_floor, resumed=True)
-        self._set_limit()
+        self._limit.set()
         if self._rests:
             self._tell_keeper(AWAKE)
         self._recorded = "outcome" in record.read()
         if self._recorded:
-            self._settling = self._hold_session()  # it may have died between the two
+            self._legacy.hold()  # it may have died between the two
 
     def begin(self, staged: str | None, caller: socket.socket) -> bool:
         """What is to run is written down: make it a task, and let it run. One that was pending is a task already.
@@ -151,7 +145,7 @@ class Supervisor:
             # Before it begins: while the keeper lives, its place is taken, also if we are not there any more.
             socket.send_fds(self._pair.hand, PLACE, [self.post.place])
         confine.hold(self.post)
-        self._set_limit()
+        self._limit.set()
         self.sign_on()
         ours = True
         if staged is not None:
@@ -167,12 +161,8 @@ class Supervisor:
         self.post.let_command_begin()
         return ours
 
-    def _set_limit(self) -> None:
-        limit = self.post.terms.limit
-        self._strike_at = None if limit is None else self.post.started_monotonic + limit
-
     def sign_on(self) -> None:
-        self.post.write_guards(self._me, self._pair.keeper, self._ender)
+        self.post.write_guards(self._me, self._pair.keeper, self._limit.ender)
 
     def run(self) -> None:
         """Watch the task until nothing of it is left. Comes back only if another one is wanted."""
@@ -195,7 +185,8 @@ class Supervisor:
             self._make_way()
         self._hear_keeper(ready)
         self.post.reap()
-        self._enforce_limit()
+        if self._limit.is_reached():
+            self._limit.strike(self._forget_ours, self.sign_on, tell=not self._recorded)
         if not self._is_over():
             if self._may_rest() and time.monotonic() >= self._rest_at:
                 self._rest()
@@ -206,14 +197,14 @@ class Supervisor:
 
     def _may_rest(self) -> bool:
         """Whether the keeper can watch alone for as long as nothing happens."""
-        busy = self._recorded or self._ender or self._unseen or self.post.orphans
+        busy = self._recorded or self._limit.ender or self._unseen or self.post.orphans
         return not busy and self._pair.asleep and self._pair.keeper_fd is not None and rest.is_possible()
 
     def _rest(self) -> None:
         self._rest_at = time.monotonic() + rest.QUIET_S
         ours = (self.post.command.pid, self.post.wrapper.pid if self.post.wrapper else 0)
         if not self.post.has_other_children(*ours):  # nobody would reap them
-            rest.lie_down(self.post, self._pair, self._strike_at, self._rests)
+            rest.lie_down(self.post, self._pair, self._limit.at, self._rests)
 
     def _await(self) -> set[int]:
         ready = {fd for fd, _ in self._poll.poll(self._patience_ms())}
@@ -285,7 +276,7 @@ class Supervisor:
             self._again = ""
             return  # reaped by init before anybody could look, on a kernel that does not tell: lost
         elapsed = time.monotonic() - self.post.started_monotonic
-        self._settling = self._hold_session()
+        self._legacy.hold()
         pipes = self._pipes(outcome, self.post.terms.stages)
         value = {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes}
         if self._is_unheard():
@@ -306,7 +297,7 @@ class Supervisor:
         self._free_by = time.monotonic() + _FREE_S
         if self._again and self._has_children():
             self._decline()
-        self._settle_session()
+        self._legacy.settle()
 
     def _leave_alone(self, fd: int) -> None:
         try:
@@ -335,25 +326,6 @@ class Supervisor:
         # In this order: what loses its parent goes from the first to the second.
         shell_has_none = post.command_is_over() or process.has_no_child_but(post.command.pid)
         return shell_has_none and process.has_no_child_but(os.getpid(), post.command.pid)
-
-    def _hold_session(self) -> sessionfile.Settling | None:
-        """Before the end is known: whoever learns of it and goes on in the session waits for its state."""
-        if not self.post.terms.keeps:
-            return None
-        try:
-            return sessionfile.Settling(self.post.around.state, os.path.join("..", "..", "sessions"))
-        except OSError:
-            return None  # the session was removed
-
-    def _settle_session(self) -> None:
-        if not self.post.around.state:
-            return
-        try:
-            if self._settling is not None:
-                self._found = self._settling.settle(self.post.around, self.post.task_id, self._ground)
-        except (OSError, ValueError, KeyError, MemoryError):
-            pass  # a full disk: the state stays as it was, the task's end is recorded
-        sessionfile.tidy()
 
     def _make_way(self) -> None:
         """The command is over: its place is free, and whoever waited for it may begin."""
@@ -444,14 +416,13 @@ class Supervisor:
         """In a fork: close what only a supervisor holds."""
         self._pair.wake.close()
         self._bell.close()
-        if self._settling is not None:
-            self._settling.forget()
+        self._legacy.forget()
         if self._caller is not None:
             self._caller.close()
 
     def _patience_ms(self) -> float | None:
         waits = [_LONGEST_POLL_S]
-        if (left := self._time_left()) is not None:
+        if (left := self._limit.left()) is not None:
             waits.append(left + 0.001)
         if self._alone:
             waits.append(_TRY_AGAIN_S)
@@ -463,51 +434,6 @@ class Supervisor:
             waits.append(self._free_by - time.monotonic())
         return None if len(waits) == 1 else max(0.0, min(waits)) * 1000
 
-    def _time_left(self) -> float | None:
-        if self._strike_at is None or self._ender or self.post.command_is_over():
-            return None
-        return self._strike_at - time.monotonic()
-
-    def _enforce_limit(self) -> None:
-        if self._ender and not process.is_alive(self._ender):
-            self._ender = None  # somebody ended it, or something survived it: strike again
-        left = self._time_left()
-        if left is None or left > 0:
-            return
-        if not self._recorded:  # otherwise it is over, and only its shell does not leave
-            status.write_ending("limit", f"limit of {self.post.terms.limit:g} s", time.time())
-        try:
-            self._fork_ender()
-        except OSError:
-            self._strike_at = time.monotonic() + _TRY_AGAIN_S  # no process or no descriptor is to be had
-
-    def _fork_ender(self) -> None:
-        """Let a child do the ending: it waits for processes to go, and the pump must not stand still for that."""
-        go, ready = os.pipe()
-
-        def life() -> None:
-            os.close(ready)
-            self._forget_ours()
-            self.post.drop_lock()
-            process.rename_self("outlast-ender", f"outlast ender of {self.post.task_id}")
-            os.read(go, 1)
-            grace = self.post.terms.grace
-            if self.post.around.shell not in (AGENT, BRIDGE):
-                end_trees([lambda: status.guards_of(".")], grace)
-                return
-            from outlast.supervise import offspring  # most tasks are no agents
-
-            offspring.end_pending(self.post.published, "limit")
-            end_trees([lambda: status.guards_of(".")], grace)
-            offspring.end_all(self.post.published, grace, "limit")
-
-        try:
-            self._ender = process.identity(fork_into(life))
-            self.sign_on()
-        finally:
-            os.close(go)
-            os.close(ready)
-
     def _is_over(self) -> bool:
         if self._again and self._free_by is not None and time.monotonic() > self._free_by:
             self._decline()  # something of it goes on: whoever hopes for us waits in vain
@@ -517,7 +443,7 @@ class Supervisor:
 
     def _has_children(self) -> bool:
         """Whether anything that the command left behind is our child."""
-        others = (self._pair.keeper.pid, self._ender.pid if self._ender else 0)
+        others = (self._pair.keeper.pid, self._limit.ender.pid if self._limit.ender else 0)
         return self._adopted and self.post.reap() and self.post.has_other_children(*others)
 
     def _decline(self) -> None:
@@ -529,23 +455,13 @@ class Supervisor:
 
     def _serves_again(self) -> bool:
         """Whether another task like this one is wanted of us, and this one went as it should."""
-        if not self._again or self._caller is None or self.post.recoveries or self._ender or self._alone:
+        if not self._again or self._caller is None or self.post.recoveries or self._limit.ender or self._alone:
             return False
-        return self._pair.tasks < MOST_TASKS and self._may_go_on()
-
-    def _may_go_on(self) -> bool:
-        """Whether what comes next can be foreseen: a place to be in, and the variables that no snapshot holds."""
-        if not self.post.around.state:
-            return True
-        return self._found is not None and (self._again == request.HERE or os.access(self._found.directory, os.X_OK))
+        return self._pair.tasks < MOST_TASKS and self._legacy.is_known(self._again)
 
     def next_surroundings(self) -> Surroundings:
         """What the next task begins with."""
-        around = self.post.around
-        if self._found is None:
-            return around
-        cwd = around.cwd if self._again == request.HERE else self._found.directory
-        return replaced(around, snapshot=self._found.mark, cwd=cwd)
+        return self._legacy.next_surroundings(self._again)
 
     def let_go(self) -> Pair:
         """Of everything that belongs to this task; what is left is for the next one."""
