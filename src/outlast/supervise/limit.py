@@ -28,27 +28,31 @@ class Limit:
         self._post = post
         self.at: float | None = None
         self.ender: Identity | None = None
+        self._struck = False
 
-    def set(self) -> None:
-        """The command begins, or began long ago and the terms say when its time is over."""
+    def set(self, struck: bool = False) -> None:
+        """The command begins, or began long ago and was perhaps struck by the one before us."""
         limit = self._post.terms.limit
         self.at = None if limit is None else self._post.started_monotonic + limit
+        self._struck = struck
 
     def left(self) -> float | None:
         """How long it may still run; None if nobody is to end it."""
-        if self.at is None or self.ender or self._post.command_is_over():
+        # An ender that was killed may have ended the command and not what the command started.
+        if self.at is None or self.ender or (self._post.command_is_over() and not self._struck):
             return None
         return self.at - time.monotonic()
 
-    def is_reached(self) -> bool:
-        """Whether it has to be ended now."""
+    def is_reached(self, is_left: Callable[[], bool]) -> bool:
+        """Whether it has to be ended now: the command, or what of it `is_left`."""
         if self.ender and not process.is_alive(self.ender):
             self.ender = None  # somebody ended it, or something survived it: strike again
         left = self.left()
-        return left is not None and left <= 0
+        return left is not None and left <= 0 and (not self._post.command_is_over() or is_left())
 
     def strike(self, forget: Callable[[], None], sign_on: Callable[[], None], *, tell: bool) -> None:
         """Have it ended. `forget` is for a fork, `sign_on` records who there is; it is told why unless it is over."""
+        self._struck = True
         if tell:
             status.write_ending("limit", f"limit of {self._post.terms.limit:g} s", time.time())
         try:

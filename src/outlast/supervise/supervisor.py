@@ -128,10 +128,11 @@ class Supervisor:
         """As a successor: go on where the one before us stopped."""
         said = self.post.terms
         self.open_pumps(said.output_limit, said.free_floor, resumed=True)
-        self._limit.set()
+        found = record.read()
+        self._limit.set(struck=found.get("ending", {}).get("by") == "limit")
         if self._rests:
             self._tell_keeper(AWAKE)
-        self._recorded = "outcome" in record.read()
+        self._recorded = "outcome" in found
         if self._recorded:
             self._legacy.hold()  # it may have died between the two
 
@@ -185,7 +186,7 @@ class Supervisor:
             self._make_way()
         self._hear_keeper(ready)
         self.post.reap()
-        if self._limit.is_reached():
+        if self._limit.is_reached(lambda: not self._childless or self._has_children()):
             self._limit.strike(self._forget_ours, self.sign_on, tell=not self._recorded)
         if not self._is_over():
             if self._may_rest() and time.monotonic() >= self._rest_at:
