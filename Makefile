@@ -3,7 +3,7 @@
 #
 #   PYTHON=python3.12        the Python to use
 #   ARGS="-k kill -x"        more arguments for pytest or the benchmarks
-#   OUTLAST_TEST_ONCE=1      as root, do not run the tests a second time as a plain user
+#   OUTLAST_TEST_ONCE=1      as root, do not run some of them as a plain user too
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -19,7 +19,7 @@ demo: ## the main job in half a minute
 	@scripts/setup runtime
 	@.venv/bin/outlast demo
 
-test: ## the tests; as root also as a plain user
+test: ## the tests; as root also some as a plain user
 	@scripts/test $(ARGS)
 
 lint: ## ruff, mypy and the direction of imports
