@@ -135,7 +135,7 @@ def test_a_task_that_asks_for_nothing_is_watched_for_nothing(shell: Shell, monke
         launches.append(prepare(*args, **how))  # type: ignore[arg-type]
         return launches[-1]
 
-    monkeypatch.setattr("outlast.shell.running.prepare", noted)
+    monkeypatch.setattr("outlast.sessions.prepare", noted)
     shell.start("true")
     shell.run("true")
     assert [launch.notify for launch in launches] == [{}, {}]
