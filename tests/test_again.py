@@ -51,9 +51,18 @@ def test_the_same_guards_take_up_one_task_after_the_other(shell, home, tmp_path)
     assert shell.run("pwd").output == f"{tmp_path}\n"
 
 
+def test_while_nothing_changes_two_pairs_take_turns(shell, home):
+    shell.run("x=1")
+    pairs = [pair_of(home, shell.run("echo $x").task_id) for _ in range(12)]
+    assert len(set(pairs[-6:])) == 2
+    shell.run("x=2")
+    assert [shell.run("echo $x").output for _ in range(6)] == ["2\n"] * 6
+    eventually(lambda: len(os.listdir(os.path.join(home, "staging"))) == 2)
+
+
 def test_nothing_of_one_task_is_open_in_the_next(shell, home):
     pair = settled_pair(shell, home)
-    for number in range(4):
+    for number in range(3):  # then there are two pairs that take turns
         result = shell.run(f"echo {number}; ls /proc/$$/fd")
         assert result.output.split() == [str(number), "0", "1", "2"]
         assert pair_of(home, result.task_id) == pair

@@ -313,8 +313,8 @@ def test_a_plain_shell_leaks_nothing_either(home):
         gc.collect()
         outside = descriptors()
         with Shell.open(home=home) as shell:
-            for _ in range(3):
-                shell.run("true")  # also until a task is kept warm
+            for _ in range(8):
+                shell.run("true")  # also until two tasks are kept warm
             before = descriptors()
             for _ in range(20):
                 result = shell.run("echo a", on_output=lambda piece: None)

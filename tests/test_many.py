@@ -156,7 +156,8 @@ def run_in_a_row(home: str, count: int) -> list[float]:
             result = shell.run(f"N={n}" if n % 10 == 0 else "f3")
             took.append(time.perf_counter() - began)
             assert (result.exit_code, result.output) == (0, "" if n % 10 == 0 else f"{n - n % 10}\n")
-        assert len(os.listdir("/proc/self/fd")) == descriptors
+        # While the state stays as it is, a second task is prepared: a line more to a supervisor.
+        assert len(os.listdir("/proc/self/fd")) <= descriptors + 1
         eventually(lambda: len(os.listdir(f"/proc/{nursery._pid}/fd")) == held)  # it may be forking the next one
         assert memory(os.getpid())["private"] < size + 20 * MIB
         eventually(
@@ -164,7 +165,7 @@ def run_in_a_row(home: str, count: int) -> list[float]:
         )
         assert not zombies_of(nursery._pid)
         assert memory(nursery._pid)["private"] < 10 * MIB
-        assert len(os.listdir(os.path.join(home, "staging"))) <= 1
+        assert len(os.listdir(os.path.join(home, "staging"))) <= 2
     assert not [name for name in os.listdir(os.path.join(home, "sessions")) if name.startswith(".")]
     return took
 

@@ -38,6 +38,11 @@ class Prepared:
         ours = self.around.__dict__
         return all(ours[name] == value for name, value in around.__dict__.items() if name not in open_yet)
 
+    def is_stale(self, around: Surroundings) -> bool:
+        """Whether its session has gone on: nobody will want it any more."""
+        ours = self.around
+        return not self.again and ours.state == around.state != "" and ours.snapshot != around.snapshot
+
     def is_staged(self) -> bool:
         """Whether it is there. Of a warm one its supervisor tells where, and with which state of its session."""
         if not self.published:

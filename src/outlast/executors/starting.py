@@ -272,13 +272,13 @@ class Starting:
     def warm_up(self, launch: Launch) -> None:
         """Prepare a task that is to run in these surroundings."""
         around = surroundings(launch)
-        if around.stdin.text is None and not self._warm.has(around):
+        if around.stdin.text is None:
             # Staged by its supervisor: we have somebody to answer.
             self._warm.put(self._nursery_of_ours().prepare(self.registry.home.path, "", around))
 
-    def is_warm(self, launch: Launch) -> bool:
-        """Whether a task is prepared for such a launch, or will be as soon as its session's state is known."""
-        return self._warm.has(surroundings(launch))
+    def warmth(self, launch: Launch) -> int:
+        """How many tasks are prepared for such a launch, or will be as soon as their session's state is known."""
+        return self._warm.count(surroundings(launch))
 
     def _announced(self, launch: Launch, prepared: Prepared, answer: dict[str, Any]) -> Task:
         """What is known of a task that just began. It runs, whatever keeps us from looking at it."""

@@ -27,6 +27,8 @@ class Warm:
         while True:
             with self._guard:
                 self._forget_those_of_our_parent()
+                self._drop([one for one in self._prepared if one.is_stale(around)])
+                # The oldest: of those whose guards are still busy it will be ready first.
                 found = next((one for one in self._prepared if one.is_for(around)), None)
                 if found is None:
                     return None
@@ -36,10 +38,11 @@ class Warm:
                     return found
                 found.close()  # its session went on without it
 
-    def has(self, around: Surroundings) -> bool:
+    def count(self, around: Surroundings) -> int:
+        """How many there are for these surroundings, or will be when their guards are free."""
         with self._guard:
             self._forget_those_of_our_parent()
-            return any(one.is_for(around) for one in self._prepared)
+            return sum(one.is_for(around) for one in self._prepared)
 
     def put(self, prepared: Prepared) -> None:
         """Keep it, and only what is for the same: a host that does something else now does not come back soon."""
@@ -47,18 +50,18 @@ class Warm:
             self._forget_those_of_our_parent()
             kept = [one for one in self._prepared if one.is_for(prepared.around) or prepared.is_for(one.around)]
             room = _MOST - 1
-            self._let_go([one for one in self._prepared if one not in kept[-room:]])
-            self._prepared = [*kept[-room:], prepared]
+            self._drop([one for one in self._prepared if one not in kept[-room:]])
+            self._prepared.append(prepared)
 
     def close(self) -> None:
         with self._guard:
             self._forget_those_of_our_parent()
-            self._let_go(self._prepared)
-            self._prepared = []
+            self._drop(self._prepared)
 
-    def _let_go(self, some: list[Prepared]) -> None:
+    def _drop(self, some: list[Prepared]) -> None:
         for one in some:
             one.close()  # its supervisor removes it
+        self._prepared = [one for one in self._prepared if one not in some]
 
     def _forget_those_of_our_parent(self) -> None:
         if self._owner != os.getpid():

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from outlast.shell.agents import Agents
 
 
+_CALM = 3  # so many commands in a row that changed nothing in their session: the next one will not either
 _MOVES = 100  # a session may change so often while one command of it is prepared
 
 
@@ -246,12 +247,18 @@ class Running(Acting):
                 task, new = self.executor.start_or_find(launch, hold, self._another(grant, launch))
             except SessionMoved:
                 continue  # it was judged and prepared in a state that is gone
-            self._asked, self._asked_before = (grant, launch), self._asked
+            self._note_asked(grant, launch)
             self._showing.learn(request.env)
             if launch.state:
                 self._showing.learn_state(launch.state, self.sessions.known(launch.state))
             return self._shown(task), new
         raise SessionBusy(f"The session {named(self.session)} changes too fast to run anything in it; try again.")
+
+    def _note_asked(self, grant: Grant, launch: Launch) -> None:
+        before = self._asked
+        self._asked, self._asked_before = (grant, launch), before
+        same = launch.keeps and before is not None and before[1].snapshot == launch.snapshot
+        self._calm = self._calm + 1 if same else 0
 
     def _granted(self, request: Request, keeps: bool) -> tuple[Grant, Launch]:
         """Whether it may run, and exactly what does."""
@@ -330,7 +337,8 @@ class Running(Acting):
         asked, before = self._asked, self._asked_before
         if asked is None or before is None or _how_asked(*asked) != _how_asked(*before):
             return False
-        return not self.executor.is_warm(asked[1])
+        # While the state stays as it is, a second one can be ready before the guards of the first are free again.
+        return self.executor.warmth(asked[1]) < (2 if self._calm >= _CALM else 1)
 
     def warm_up(self) -> None:
         """Have the next task prepared, if the last two were asked for alike: it then only has to be let go.
