@@ -19,7 +19,7 @@ demo: ## the main job in half a minute
 	@scripts/setup runtime
 	@.venv/bin/outlast demo
 
-test: ## the tests; as root also some as a plain user
+test: ## the tests; as root some of them also as a plain user
 	@scripts/test $(ARGS)
 
 lint: ## ruff, mypy and the direction of imports
