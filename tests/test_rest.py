@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not rest.is_possible(), reason="no shell that le
 LIMIT_S = rest.QUIET_S + 3
 COMMANDS: dict[str, dict[str, object]] = {
     "ends": {"command": "read x < {gate}; exit 7"},
-    "prints": {"command": "read x < {gate}; echo late; read x < {gate}; exit 8"},
+    "prints": {"command": "read x < {gate}; echo late; read x < {gate}-again; exit 8"},
     "signalled": {"command": "read x < {gate}; kill -SEGV $$"},
     "reads": {"command": "cat; exit 4", "stdin": Stdin(open=True)},
     "limited": {"command": "sleep 300", "limit": LIMIT_S},
@@ -43,6 +43,7 @@ class Resting:
         self.tasks: dict[str, Task] = {}
         for name, how in COMMANDS.items():
             os.mkfifo(self._gate(name))
+            os.mkfifo(f"{self._gate(name)}-again")
             command = str(how["command"]).format(gate=self._gate(name))
             self.tasks[name] = shell.start(command, **{key: value for key, value in how.items() if key != "command"})  # type: ignore[arg-type]
 
@@ -122,7 +123,7 @@ def test_what_its_command_prints_is_kept_and_the_supervisor_stays_its_parent(res
     eventually(lambda: resting.output("prints") == "late\n")
     assert (resting.guards("prints").supervisor, resting.guards("prints").keeper) == (before.supervisor, before.keeper)
     assert before.command.pid in process.children_of(before.supervisor.pid)
-    resting.open_gate("prints")
+    resting.open_gate("prints again")
     assert resting.ended("prints").exit_code == 8
 
 

@@ -691,16 +691,18 @@ def test_a_warm_task_that_was_killed_or_removed_costs_nothing(shell, home):
     for kill in (True, False):
         for _ in range(2):
             shell.run("true")
-        (name,) = eventually(lambda: staged(home))
-        path = os.path.join(home, "staging", name)
-        eventually(lambda: os.path.exists(os.path.join(path, "launch.json")))  # noqa: B023 # within its round
+        paths = [os.path.join(home, "staging", name) for name in eventually(lambda: staged(home))]
+        for path in paths:
+            eventually(lambda: os.path.exists(os.path.join(path, "launch.json")))  # noqa: B023 # within its round
         if kill:
-            for pid, what in processes_of(home).items():
-                if "/staging/" in what:
-                    os.kill(pid, signal.SIGKILL)
-            eventually(lambda: not [one for one in processes_of(home).values() if "/staging/" in one])
+            killed = [pid for pid, what in processes_of(home).items() if "/staging/" in what]
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+            # Until they are reaped: while they die, what they hold is open, and they hear what they cannot do.
+            eventually(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in killed))  # noqa: B023
         else:
-            os.rename(path, path + ".away")
+            for path in paths:
+                os.rename(path, path + ".away")
         assert shell.run("echo still").output == "still\n"
 
 
