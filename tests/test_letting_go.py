@@ -16,7 +16,7 @@ from outlast.errors import DamagedTask
 from outlast.executors.nursery import Prepared
 from outlast.executors.starting import _Start
 from outlast.frozen import replaced
-from outlast.model import Guards, Result, Terms, terms
+from outlast.model import Guards, Result, terms
 from outlast.store import sessionfile, staging, status
 from outlast.supervise import request
 from tests.conftest import eventually
@@ -99,34 +99,25 @@ def prepared_of(shell: Shell) -> Prepared:
     return one
 
 
-def entered(shell: Shell, one: Prepared, command: str) -> Terms:
-    """Write down what it is to run, as a start does."""
+def told_to_begin(shell: Shell, one: Prepared, command: str) -> None:
+    """Write down what it is to run and give the word, as a start does; no more than that."""
     assert shell._asked is not None
     launch = replaced(shell._asked[1], command=command)
     found = shell.executor._enter(one.staged, one.published, _Start(launch, None))
     assert found is not None
-    return terms(found[1])
+    assert request.say(one._line, request.Word(terms(found[1]), -1, "", (time.time(), time.monotonic())))
 
 
-def test_a_caller_that_dies_before_it_publishes_leaves_that_to_the_supervisor(shell, home, tmp_path):
-    warmed(shell, home)
-    one = prepared_of(shell)
-    on_terms = entered(shell, one, f"echo ran >> {tmp_path}/ran")
-    assert request.say(one._line, request.Word(on_terms, -1, "", (time.time(), time.monotonic())))
-    one.hang_up()
-    eventually(lambda: os.path.isdir(one.published))
-    assert shell.wait(os.path.basename(one.published), timeout=20).exit_code == 0
-    assert (tmp_path / "ran").read_text() == "ran\n"
-
-
-def test_a_caller_that_dies_before_it_lets_go_leaves_that_to_the_supervisor(shell, home, tmp_path):
+@pytest.mark.parametrize("published", [False, True], ids=["before it publishes", "before it lets go"])
+def test_what_a_caller_that_dies_leaves_undone_its_supervisor_does(shell, home, tmp_path, published):
     _, guards = warmed(shell, home)
     one = prepared_of(shell)
-    on_terms = entered(shell, one, f"echo ran >> {tmp_path}/ran")
     with stopped(guards.supervisor.pid):
-        assert request.say(one._line, request.Word(on_terms, -1, "", (time.time(), time.monotonic())))
-        os.rename(one.staged, one.published)
+        told_to_begin(shell, one, f"echo ran >> {tmp_path}/ran")
+        if published:
+            os.rename(one.staged, one.published)
         one.hang_up()
+    eventually(lambda: os.path.isdir(one.published))
     assert shell.wait(os.path.basename(one.published), timeout=20).exit_code == 0
     assert (tmp_path / "ran").read_text() == "ran\n"
 
@@ -135,9 +126,8 @@ def test_what_a_keeper_gave_up_nobody_can_publish(shell, home, tmp_path):
     """The supervisor died after it was told and before anybody published it: there is no task, and never will be."""
     _, guards = warmed(shell, home)
     one = prepared_of(shell)
-    on_terms = entered(shell, one, f"touch {tmp_path}/ran")
     with stopped(guards.supervisor.pid):
-        assert request.say(one._line, request.Word(on_terms, -1, "", (time.time(), time.monotonic())))
+        told_to_begin(shell, one, f"touch {tmp_path}/ran")
         os.kill(guards.supervisor.pid, signal.SIGKILL)
     keeper = guards.keeper
     assert keeper

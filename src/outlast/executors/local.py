@@ -98,8 +98,7 @@ class LocalExecutor(Starting):
 
     def source(self, task_id: str, stream: str) -> output.Source:
         """One stream of a task's output."""
-        directory, launch = self._directory(task_id), self.registry.launch_of(task_id)
-        return output.Source(directory, stream, output.bound_of(launch.output_limit, launch.split))
+        return self.registry.source(task_id, stream)
 
     def members(self, task_id: str) -> dict[int, Stat]:
         """The living processes of a task, without its guards."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from outlast.conditions import Condition
     from outlast.model import Cursor, Result, Slice, Task, Usual
+    from outlast.store.output import Source
 
 
 _PAGE = 100  # tasks that are looked up at once
@@ -85,15 +86,19 @@ class Looking(Opened):
         if budget < 1:
             raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")
         try:
-            result = reading.read(
-                task, selection, lambda one: self.executor.registry.source(task, one), budget, self.mask_for(task)
-            )
+            result = self._selected(task, selection, budget)
             if new and (place := asking.cursor(result.cursor)) != selection.cursor:
                 places.move(directory, who, place)
         except OSError as error:
             self._find(task_id)  # which says so if it was removed
             raise self.executor.trouble(task.task_id, error) from None
         return result
+
+    def _selected(self, task: Task, selection: Selection, budget: int) -> Result:
+        def source(stream: str) -> Source:
+            return self.executor.registry.source(task.task_id, stream, task.closed)
+
+        return reading.read(task, selection, source, budget, self.mask_for(task))
 
     def _little(self, task_id: str, cursor: str | Cursor | None) -> Result | None:
         """What is left of a task that is over, if it is little."""
@@ -105,7 +110,7 @@ class Looking(Opened):
         if place is None:
             return None
         task = self._showing.shown(over)
-        source = registry.source(task, "stdout")
+        source = registry.source(task.task_id, "stdout", task.closed)
         return reading.little_of(task, source, place, self.settings.shown_chars, self.mask_for(task))
 
     def follow(

@@ -333,7 +333,7 @@ class Running(Acting):
     # --- the next one ------------------------------------------------------------------------
     @property
     def is_cold(self) -> bool:
-        """Whether there is reason to prepare the next task, and none is prepared."""
+        """Whether there is reason to prepare a task, and fewer are prepared than will be wanted."""
         asked, before = self._asked, self._asked_before
         if asked is None or before is None or _how_asked(*asked) != _how_asked(*before):
             return False

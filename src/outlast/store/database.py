@@ -1,11 +1,46 @@
-"""What those share who keep something in SQLite: the form of a file, and transactions."""
+"""What those share who keep something in SQLite: the making and the form of a file, and transactions."""
 
 from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
     from types import TracebackType
+
+
+def made(path: str) -> os.stat_result:
+    """The file at `path`, which is made if there is none: by us with our mode, as SQLite would use the caller's umask.
+
+    One that is there is not opened: closing it would end the locks of all that this process has open of it.
+    """
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        pass
+    found = os.lstat(path)
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is not a file", path)
+    return found
+
+
+def log_ahead(db: sqlite3.Connection, path: str) -> None:
+    """Let readers and a writer not wait for each other.
+
+    One process at a time: of several that switch at once SQLite tells all but one that the file is locked, without
+    waiting as it was told to.
+    """
+    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        db.execute("PRAGMA journal_mode = WAL")
+    finally:
+        fcntl.flock(directory, fcntl.LOCK_UN)  # closing is not enough: what the host forked may have it open
+        os.close(directory)
 
 
 def version(db: sqlite3.Connection) -> int:

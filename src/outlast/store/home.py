@@ -22,10 +22,11 @@ from outlast.errors import StateRefused
 from outlast.frozen import frozen
 
 FORMAT = 1
+STAGING = "staging"
 _OURS = (
     "format",
     "tasks",
-    "staging",
+    STAGING,
     "queue",
     "sessions",
     "mcp",
@@ -48,7 +49,7 @@ class Home:
 
     @property
     def staging(self) -> str:
-        return os.path.join(self.path, "staging")
+        return os.path.join(self.path, STAGING)
 
     @property
     def sessions(self) -> str:

@@ -11,7 +11,7 @@ import os
 
 from outlast.frozen import frozen
 from outlast.lean import sqlite, threading
-from outlast.store.database import AtOnce, version
+from outlast.store.database import AtOnce, log_ahead, made, version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -131,10 +131,7 @@ class Index:
                 os.unlink(self._path + ending)
 
     def _open_file(self) -> sqlite.Connection:
-        # Made by us with our mode: SQLite would use the caller's umask.
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        found = os.fstat(fd)
-        os.close(fd)
+        found = made(self._path)
         self._file = (found.st_dev, found.st_ino)
         return self._open(self._path)
 
@@ -173,7 +170,8 @@ class Index:
         db = sqlite.connect(name, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             if version(db) != _VERSION:
-                db.execute("PRAGMA journal_mode = WAL")
+                if self._file:
+                    log_ahead(db, name)
                 self._begin_anew(db)
             db.execute("PRAGMA synchronous = OFF")  # a crash of the machine costs the index, which can be rebuilt
             db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")

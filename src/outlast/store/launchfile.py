@@ -17,14 +17,14 @@ from outlast.frozen import fields, replaced
 from outlast.lean import json
 from outlast.model import Launch, Stdin, Terms, as_sandbox
 from outlast.store.home import FORMAT
-from outlast.store.status import trouble
+from outlast.store.status import LAUNCH, trouble
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 
-NAME = _LAUNCH = "launch.json"
+NAME = _LAUNCH = LAUNCH
 _COMMAND = "command"
 _ENVIRON, _INPUT = "environ", "input"
 _APART = ("command", "env", "stdin")

@@ -19,7 +19,7 @@ import time
 from outlast.errors import StateRefused
 from outlast.frozen import frozen
 from outlast.lean import json
-from outlast.store.database import AtOnce, version
+from outlast.store.database import AtOnce, log_ahead, made, version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -109,12 +109,11 @@ class Outbox:
             raise StateRefused(f"The outbox in {self.directory} cannot be used: {what}; move it away.") from None
 
     def _open(self, path: str) -> sqlite3.Connection:
-        # Made by us with our mode: SQLite would use the caller's umask.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        made(path)
         db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
             if version(db) != VERSION:
-                db.execute("PRAGMA journal_mode = WAL")
+                log_ahead(db, path)
                 self._begin(db)
             # Safe against the death of any process. A crash of the machine may take the last moments along: what
             # was acknowledged in them comes again, with the same number.

@@ -207,15 +207,15 @@ class Registry:
         task = self._over.get(task_id)
         return task if task is not None and (session is None or session == task.session) else None
 
-    def source(self, task: Task, stream: str) -> output.Source:
-        """One stream of a task's output. Of one that is closed, what was found is known the next time."""
-        key = (task.task_id, stream)
-        source = self._sources.get(key)
+    def source(self, task_id: str, stream: str, closed: bool = False) -> output.Source:
+        """One stream of a task's output. Of one that is `closed`, what was found is known the next time."""
+        key = (task_id, stream)
+        source = self._sources.get(key) if closed else None
         if source is None:
-            launch = self.launch_of(task.task_id)
+            launch = self.launch_of(task_id)
             bound = output.bound_of(launch.output_limit, launch.split)
-            source = output.Source(self.home.task(task.task_id), stream, bound)
-            if task.closed:
+            source = output.Source(self.home.task(task_id), stream, bound)
+            if closed:
                 source.close()
                 if len(self._sources) >= LAUNCHES_AT_MOST:
                     self._sources.clear()

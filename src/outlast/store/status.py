@@ -21,7 +21,7 @@ from outlast.model import (
     Running,
     Signalled,
 )
-from outlast.store import record
+from outlast.store import home, record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
 LOCK = "lock"
 QUEUED = "queued"
-STAGING = "staging"
-_LAUNCH = "launch.json"
+LAUNCH = "launch.json"
 STDIN = "stdin"
 END_OF_INPUT = "stdin.eof"
 
@@ -194,7 +193,7 @@ def watches_another(stat: Stat, task_id: str) -> bool:
     try:
         directory = os.readlink(f"/proc/{stat.pid}/cwd")
         guards = guards_of(directory)
-        if os.path.basename(os.path.dirname(directory)) == STAGING:
+        if os.path.basename(os.path.dirname(directory)) == home.STAGING:
             return False  # of no task: it goes when who prepared it goes
     except KeyError:
         # One that is about to begin a pending task: the supervisor of another may have forked it.
@@ -220,7 +219,7 @@ def _guards(directory: str, found: dict[str, Any]) -> Guards:
     started, monotonic = slot["started"], slot["monotonic"]
     if not started:
         # A warm one that its caller let go a moment ago, and its supervisor has not written down when.
-        started = os.stat(os.path.join(directory, _LAUNCH)).st_mtime
+        started = os.stat(os.path.join(directory, LAUNCH)).st_mtime
         monotonic = time.monotonic() - (time.time() - started)
     return Guards(
         task_id=os.path.basename(os.path.abspath(directory)),

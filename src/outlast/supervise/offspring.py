@@ -13,6 +13,7 @@ import time
 from outlast.errors import OutlastError
 from outlast.frozen import replaced
 from outlast.store import offspring, status
+from outlast.store.home import STAGING
 from outlast.supervise.ending import announce, end_trees, has_begun
 
 TYPE_CHECKING = False
@@ -100,5 +101,5 @@ def _descendants(directory: str, seen: set[str]) -> Iterable[str]:
 
 
 def _is_staged(tasks: str, one: str) -> bool:
-    staging = os.path.join(os.path.dirname(tasks), "staging")
+    staging = os.path.join(os.path.dirname(tasks), STAGING)
     return any(name.startswith(os.path.basename(one)) for name in os.listdir(staging))

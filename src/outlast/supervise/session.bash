@@ -107,7 +107,7 @@ __outlast_open() {
 }
 
 __outlast_note() {
-    # What the rest of the dump has to change first.
+    # What the rest of the dump has to change first. With `end` the text came to its end, which is told at once.
     __outlast_opts=$SHELLOPTS __outlast_flags=$- __outlast_posix=
     builtin set +aefkuvxCET
     [[ ${1-} != end || -n $__outlast_tail ]] || __outlast_tell
