@@ -19,6 +19,9 @@ def guards_of(home: str, task_id: str) -> Guards:
     return status.guards_of(os.path.join(home, "tasks", task_id))
 
 
+TOLD = "echo 0 1<>$__outlast_dir/told"  # as a session's shell says how its command ended
+
+
 def pair_of(home: str, task_id: str) -> tuple[int, int]:
     guards = guards_of(home, task_id)
     assert guards.keeper is not None
@@ -99,11 +102,28 @@ def test_ending_a_task_that_is_over_touches_nothing_of_the_next(shell, home):
 
 def test_a_command_that_says_it_is_over_and_is_not_can_be_seen_and_ended(shell, home):
     """It can end its own story early, but not stay unseen, and not run longer than it may."""
-    result = shell.run("{ builtin trap -p EXIT; echo 0; } 1<>$__outlast_dir/told; sleep 60", limit=8.0)
+    result = shell.run(f"{TOLD}; sleep 60", limit=8.0)
     assert result.status == "completed"
     eventually(lambda: result.pid in shell.show(result.task_id).children)
     eventually(lambda: shell.show(result.task_id).closed)
     assert shell.show(result.task_id).status == "completed"
+
+
+@pytest.mark.parametrize("said", ["", "nonsense", "256", "7 7", "x" * 70_000])
+def test_what_is_not_the_end_of_a_command_is_not_taken_for_it(shell, home, said):
+    """Nor does it keep a supervisor busy that there is nothing more to be told."""
+    word = f"(printf %s {said} & sleep 0.1; kill $!) 1<>$__outlast_dir/told 2>/dev/null"
+    task = shell.run(f"{word}; sleep 0.5; cat /proc/$PPID/stat; exit 3")
+    assert (task.status, task.exit_code) == ("failed", 3)
+    ticks = task.output.rpartition(")")[2].split()[11:13]
+    assert sum(map(int, ticks)) < 25, "the supervisor was busy half of the time"
+
+
+@pytest.mark.parametrize("trap", ["builtin trap", "trap"])
+def test_a_trap_of_the_users_own_may_be_of_any_length(shell, trap):
+    for _ in range(2):
+        result = shell.run(f"printf -v long '%070000d' 0; {trap} \"echo gone; : $long\" EXIT; x=y")
+        assert (result.output, result.exit_code) == ("gone\n", 0)
 
 
 @pytest.mark.parametrize("which", ["supervisor", "keeper"])
@@ -129,8 +149,7 @@ def test_a_guard_that_dies_while_it_serves_a_later_task_is_replaced(shell, home)
 
 def test_guards_that_die_one_after_the_other_do_not_keep_the_session(shell, home):
     """The end is told, the state is not there yet, and whoever is replaced meanwhile must leave nothing held."""
-    told = "{ builtin trap -p EXIT; echo 0; } 1<>$__outlast_dir/told"
-    first = shell.run(f"x=kept; {told}; sleep 2")
+    first = shell.run(f"x=kept; {TOLD}; sleep 2")
     assert first.status == "completed"
     supervisor, keeper = pair_of(home, first.task_id)
     os.kill(keeper, signal.SIGKILL)

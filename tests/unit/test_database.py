@@ -25,7 +25,7 @@ def opened_at_once(path: Path) -> list[int]:
         if (child := os.fork()) == 0:
             os.close(opener)
             os.read(gate, 1)
-            os._exit(1 if Index(str(path), lambda: []).makeshift else 0)
+            os._exit(1 if Index(str(path), list).makeshift else 0)
         children.append(child)
     os.close(gate)
     os.close(opener)
@@ -39,7 +39,7 @@ def test_many_make_a_file_at_once_and_none_is_told_that_it_is_locked(tmp_path):
 
 def test_a_second_look_at_a_file_does_not_end_the_locks_of_the_first(tmp_path):
     path = str(tmp_path / "x.db")
-    first, second = Index(path, lambda: []), Index(path, lambda: [])
+    first, second = Index(path, list), Index(path, list)
     first.newest()
     # Another process comes and goes: as the last one it would take the log along.
     program = "import sys; from outlast.store.index import Index; i = Index(sys.argv[1], list); i.newest(); i.close()"
@@ -69,7 +69,7 @@ def test_what_is_not_a_file_is_not_opened(tmp_path, kind):
 
 def test_readers_and_a_writer_do_not_wait_for_each_other(tmp_path):
     path = str(tmp_path / "x.db")
-    Index(path, lambda: []).close()
+    Index(path, list).close()
     with sqlite3.connect(path) as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     db.close()

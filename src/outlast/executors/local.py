@@ -78,8 +78,9 @@ class LocalExecutor(Starting):
         return found
 
     def _is_recorded(self, task_id: str) -> bool:
+        begun = self._begun.get(task_id)
         try:
-            found = status.has_outcome(self._directory(task_id))
+            found = (begun is not None and begun.has_ended()) or status.has_outcome(self._directory(task_id))
         except (OSError, ValueError):
             return False  # whoever looks longer says what is wrong
         if found:

@@ -82,6 +82,10 @@ class Prepared:
         following.again = self.again
         return following
 
+    def has_ended(self) -> bool:
+        """Whether its supervisor says so; if not, it may have ended all the same."""
+        return request.has_ended(self._line)
+
     def hang_up(self) -> None:
         """Nobody listens any more; what runs goes on."""
         self._line.close()

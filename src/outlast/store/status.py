@@ -148,9 +148,9 @@ def write_code(outcome: Outcome, cpu: float | None = None, directory: str = ".",
     """Record how the command ended. Whoever writes it can only write the same."""
     match outcome:
         case Exited(code):
-            record.write("code", {"exit": code, "cpu": cpu}, directory)
+            record.write("code", {"exit": code, "cpu": cpu}, directory, fd)
         case Signalled(number):
-            record.write("code", {"signal": number, "cpu": cpu}, directory)
+            record.write("code", {"signal": number, "cpu": cpu}, directory, fd)
         case NeverStarted(why):
             record.write("code", {"spawn": _cut(why, 100)}, directory, fd)
 

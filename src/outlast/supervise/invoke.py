@@ -23,13 +23,13 @@ from outlast.store.sessionfile import TOLD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import select
     from collections.abc import Mapping, Sequence
     from typing import NoReturn
 
 PIPES = "pipes"
 READY = 3  # the descriptor on which bash waits for its command
-_NET = b"__outlast_save exit"  # what the EXIT trap of session.bash has, and no other
-_MOST_TOLD = 1 << 16
+_MOST_TOLD = 16
 MOST_STAGES = 500  # what a record has room for; the list of a longer pipeline is not kept
 
 # One line each, so that line numbers in messages are the text's own. What is ours goes on
@@ -80,7 +80,7 @@ _TAKE = (
 _EVALUATE = '__outlast_begin; builtin eval "$__outlast_hot$__outlast_command$__outlast_tail"; '
 _DUMP = (
     '{ __outlast_code=$?; unset -f builtin; [[ -z $__outlast_hot ]] || builtin eval "$__outlast_hot"; '
-    "__outlast_note end; "
+    "__outlast_note; "
     'builtin trap -p >&"$__outlast_out"; builtin trap - DEBUG ERR RETURN; '
     '__outlast_save end "$@"; __outlast_code=${__outlast_pipes:-$__outlast_code}; __outlast_again; } >/dev/null 2>&1; '
     # Without a code the line above could not be begun, for want of a descriptor.
@@ -159,20 +159,24 @@ class Told:
             os.mkfifo(TOLD, 0o600)
         except FileExistsError:
             pass  # made by the supervisor before us
-        # For both: then it never hangs up, and its shell never waits for a reader.
-        self.fd = os.open(TOLD, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        self._said = b""
+        self.fd = os.open(TOLD, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def listen(self, poll: select.poll) -> None:
+        """Wake when the shell has let go of it; not when it writes.
+
+        Who is woken by a write to a pipe is put behind the writer on its core, as that one is expected to wait for an
+        answer. The shell does not: it goes on telling its state, while another core may have nothing to do.
+        """
+        poll.register(self.fd, 0)
 
     def code(self) -> int | None:
-        """The exit code that was told; None if there is more to come, or something of the user's comes first."""
+        """The exit code that was told, if one was."""
         try:
-            self._said = (self._said + os.read(self.fd, 4096))[-_MOST_TOLD:]
+            said = os.read(self.fd, _MOST_TOLD)
         except OSError:
             return None
-        trap, _, code = self._said.rstrip(b"\n").rpartition(b" EXIT\n")
-        whole = self._said.endswith(b"\n") and _NET in trap
-        words = [code.decode("latin-1")]
-        return int(code) if whole and _are_codes(words) else None
+        words = [said[:-1].decode("latin-1")]
+        return int(words[0]) if said.endswith(b"\n") and _are_codes(words) else None
 
 
 def wants_pipes(command: str) -> bool:

@@ -209,11 +209,10 @@ class Post:
         code = bubblewrap.status().get("exit-code")
         return None if code is None else (Exited(code), None)
 
-    def note_told(self, code: int) -> Outcome:
-        """Record how the command ended, as its shell says before it tells its state."""
-        stat = process.stat_of(self.command.pid)
+    def note_told(self, code: int, into: int = -1) -> Outcome:
+        """Record how the command ended, as its shell says before it tells its state; in a rehearsal `into` nowhere."""
         outcome = Exited(code)
-        status.write_code(outcome, stat.cpu_ticks / os.sysconf("SC_CLK_TCK") if stat else None)
+        status.write_code(outcome, process.cpu_of(self.command.pid), fd=into)
         return outcome
 
     def may_yet_be_told(self) -> bool:

@@ -122,6 +122,14 @@ def offered(line: socket.socket) -> tuple[str, str, str, str] | None:
     return tuple(told) if isinstance(told, list) else None
 
 
+def has_ended(line: socket.socket) -> bool:
+    """Whether the supervisor has said that the end of its task is recorded."""
+    try:
+        return line.recv(2, socket.MSG_PEEK | socket.MSG_DONTWAIT) == ENDED
+    except OSError:
+        return False
+
+
 def is_ready(line: socket.socket) -> bool:
     """Whether the supervisor of a warm task has said that its caller may let it go."""
     try:

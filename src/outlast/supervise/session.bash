@@ -107,13 +107,11 @@ __outlast_open() {
 }
 
 __outlast_note() {
-    # What the rest of the dump has to change first. With `end` the text came to its end, which is told at once.
+    # What the rest of the dump has to change first.
     __outlast_opts=$SHELLOPTS __outlast_flags=$- __outlast_posix=
-    builtin set +aefkuvxCET
-    [[ ${1-} != end || -n $__outlast_tail ]] || __outlast_tell
+    [[ $- != *[aefkuvxCET]* ]] || builtin set +aefkuvxCET
     builtin trap '' XFSZ
     __outlast_open "$__outlast_dir/state"
-    __outlast_refresh
     if [[ -o posix ]]; then
         builtin declare -p POSIXLY_CORRECT >&"$__outlast_out"
         builtin mapfile -d '' -t -u "$__outlast_in" __outlast_posix
@@ -122,12 +120,9 @@ __outlast_note() {
 }
 
 __outlast_tell() {
-    # Who waits need not wait for the rest: nothing of the user's comes any more, if the net is still the EXIT trap.
-    # Not if the command left before its end: that may have been a signal, which bash dies of after its EXIT trap.
-    [[ -n ${__outlast_action-} || ! -p $__outlast_dir/told ]] || {
-        builtin trap -p EXIT
-        builtin printf '%s\n' "${__outlast_pipes:-$__outlast_code}"
-    } 1<>"$__outlast_dir/told"
+    # Who waits need not wait for the rest: nothing of the user's comes any more. Opened for both, which never waits
+    # for a reader; who listens wakes when it is closed.
+    [[ ! -p $__outlast_dir/told ]] || builtin printf '%s\n' "${__outlast_pipes:-$__outlast_code}" 1<>"$__outlast_dir/told"
 }
 
 __outlast_save() {
@@ -138,13 +133,14 @@ __outlast_save() {
     if [[ -w $__outlast_dir/pipes && -n ${__outlast_pipes-} ]]; then
         builtin printf '%s ' "$__outlast_how" "${__outlast_pipes[@]}" >>"$__outlast_dir/pipes"
     fi
-    [[ $__outlast_how != end || -z $__outlast_tail ]] || __outlast_tell
     builtin mapfile -d '' -t -u "$__outlast_in" __outlast_traps
     if [[ ${__outlast_traps-} == *"__outlast_save exit"* ]]; then
         if [[ $__outlast_how == end && -n ${__outlast_action-} ]]; then
             builtin trap -- "$__outlast_action" EXIT
         else
             builtin trap - EXIT
+            # Not if the command left before its end: that may have been a signal, which bash dies of after this.
+            [[ $__outlast_how != end ]] || __outlast_tell
         fi
     fi
     __outlast_trust=1
@@ -153,6 +149,7 @@ __outlast_save() {
 }
 
 __outlast_dump() {
+    __outlast_refresh
     {
         __outlast_functions
         builtin printf "\n#$__outlast_mark %s\n%s" "options $__outlast_opts" '' "shopts $__outlast_shown" '' \
@@ -221,7 +218,6 @@ fi
 __outlast_first() {
     # A new session: what a bash begins with by itself is part of what the command begins with.
     builtin local __outlast_how=end __outlast_traps= __outlast_posix= __outlast_opts=$SHELLOPTS
-    __outlast_refresh
     __outlast_open "$__outlast_start"
     __outlast_dump "$@" 2>/dev/null
 }

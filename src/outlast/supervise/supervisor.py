@@ -97,9 +97,11 @@ class Supervisor:
         self._legacy.rehearse()
         for pump in self._pumps.values():
             pump.rehearse()
-        self._pipes(Exited(0), True)
-        self._is_unheard()
-        self._left_nothing()
+        if self._told is not None:
+            self._told.code()
+        nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+        self.post.note_told(0, os.dup(nowhere))
+        record.write("outcome", self._ending(self._pipes(Exited(0), True)), fd=nowhere)
         self._bell.ring()
         bell.ring_house()
         json.dumps({"pid": self.post.command.pid, "started": self.post.started})
@@ -225,7 +227,7 @@ class Supervisor:
         self._poll.register(self._pair.wake.fd, select.POLLIN)
         self._poll.register(self._pair.hand, select.POLLIN)
         if self._told is not None and not self._recorded:
-            self._poll.register(self._told.fd, select.POLLIN)
+            self._told.listen(self._poll)
         for reader in self._pumps:
             self._poll.register(reader, select.POLLIN)
         if not self.post.command_is_over():
@@ -254,8 +256,10 @@ class Supervisor:
     def _look_for_end(self, ready: set[int]) -> None:
         if self.post.command_is_over():
             self._record_end(self.post.note_end)
-        elif self._told is not None and self._told.fd in ready and (code := self._told.code()) is not None:
-            self._record_end(lambda: self.post.note_told(code))
+        elif self._told is not None and self._told.fd in ready:
+            self._leave_alone(self._told.fd)  # a pipe at its end is always ready
+            if (code := self._told.code()) is not None:
+                self._record_end(lambda: self.post.note_told(code))
 
     def _record_end(self, note: Callable[[], Outcome | None]) -> None:
         """The command ended: keep what it printed before, record how, tell everybody."""
@@ -276,18 +280,21 @@ class Supervisor:
         if outcome is None:
             self._again = ""
             return  # reaped by init before anybody could look, on a kernel that does not tell: lost
-        elapsed = time.monotonic() - self.post.started_monotonic
         self._legacy.hold()
-        pipes = self._pipes(outcome, self.post.terms.stages)
-        value = {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes}
+        record.write("outcome", self._ending(self._pipes(outcome, self.post.terms.stages)))
+        self._tell_caller()
+        self._bell.ring()
+        bell.ring_house()
+
+    def _ending(self, pipes: tuple[int, ...] | None) -> dict[str, object]:
+        """What is recorded of the end besides how the command ended."""
+        elapsed = time.monotonic() - self.post.started_monotonic
+        value: dict[str, object] = {"ended": time.time(), "elapsed": round(elapsed, 6), "pipes": pipes}
         if self._is_unheard():
             value["unheard"] = True  # somebody else is to be told
         if self._left_nothing():
             value["alone"] = True  # nobody has to look for what it left running
-        record.write("outcome", {**value, **confine.what_the_kernel_did(self.post.around, self.post.task_id)})
-        self._tell_caller()
-        self._bell.ring()
-        bell.ring_house()
+        return value | confine.what_the_kernel_did(self.post.around, self.post.task_id)
 
     def _settle(self) -> None:
         """Its shell is gone too: its session gets the state, the keeper looks after what was left behind."""
@@ -345,6 +352,7 @@ class Supervisor:
             return
         try:
             self._caller.sendall(ENDED)
+            os.sched_yield()  # it may have been put behind us, on our core: what else there is to do can wait
         except OSError:
             self._again = ""  # nobody waits
         if not self._again:
