@@ -60,7 +60,7 @@ class Home:
         return os.path.join(self.path, "index.sqlite")
 
     def task(self, task_id: str) -> str:
-        return os.path.join(self.path, "tasks", task_id)
+        return f"{self.path}/tasks/{task_id}"
 
 
 def open_home(path: str) -> Home:

@@ -36,7 +36,7 @@ _TORN_READS = 100  # a torn read lasts microseconds; a slot still wrong after th
 
 def reserve(directory: str = ".") -> None:
     """Make the record, empty, with its space."""
-    fd = os.open(os.path.join(directory, NAME), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    fd = os.open(f"{directory}/{NAME}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(fd, 0, SIZE)
         os.pwrite(fd, b"".join(b" " * (size - 1) + b"\n" for _, size in SLOTS.values()), 0)
@@ -52,7 +52,7 @@ def write(slot: str, value: Mapping[str, object], directory: str = ".", fd: int 
     if len(line) >= size:
         raise ValueError(f"{slot} takes {size - 10} bytes, not {len(text)}")
     if fd < 0:
-        fd = os.open(os.path.join(directory, NAME), os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(f"{directory}/{NAME}", os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         os.pwrite(fd, line.ljust(size - 1) + b"\n", start)
     finally:
@@ -61,7 +61,7 @@ def write(slot: str, value: Mapping[str, object], directory: str = ".", fd: int 
 
 def read(directory: str = ".", slots: Iterable[str] = SLOTS) -> dict[str, Any]:
     """Every slot (of these) that was written, by name."""
-    fd = os.open(os.path.join(directory, NAME), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(f"{directory}/{NAME}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         for _ in range(_TORN_READS):
             try:

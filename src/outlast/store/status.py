@@ -100,7 +100,7 @@ def is_pending(directory: str) -> bool:
 
 def is_watched(directory: str) -> bool:
     """Whether a guard holds the task's lock."""
-    fd = os.open(os.path.join(directory, LOCK), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(f"{directory}/{LOCK}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         # Shared, so that two who look at the same time do not take each other for a supervisor.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -266,9 +266,13 @@ class Supervisor:
         for pump in self._pumps.values():
             if not pump.closed and pump.drain():
                 self._note_order(pump)
+        self._record(note())
+        # Only what the command left running can print now, and we are not in the way of the end of that.
+        for pump in self._pumps.values():
             pump.let_go()
         self.post.let_go()
-        outcome = note()
+
+    def _record(self, outcome: Outcome | None) -> None:
         self._unseen = outcome is None and self.post.may_yet_be_told()
         if self._unseen:
             self._leave_alone(self.post.command_fd)
