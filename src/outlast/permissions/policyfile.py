@@ -165,20 +165,18 @@ def _is_matched(line: str, allow: tuple[str, ...], deny: tuple[str, ...]) -> boo
 
 def remember(path: str, patterns: tuple[str, ...], said: str) -> None:
     """Add allow rules at the end of a policy file, whatever else it holds; `said` stands above them."""
-    import fcntl
+    from outlast.store.locks import Held  # most judge only
 
     path = os.path.realpath(path)  # a link stays one
     directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(directory, fcntl.LOCK_EX)  # two answers at the same time are both kept
-        before = _text(path) if os.path.lexists(path) else ""
-        after = _with_rules(path, before, patterns, said)
-        if after != before:
-            _replace(path, after)
+        with Held(directory):  # two answers at the same time are both kept
+            before = _text(path) if os.path.lexists(path) else ""
+            after = _with_rules(path, before, patterns, said)
+            if after != before:
+                _replace(path, after)
     except OSError as error:
         raise BadPolicy(f"The rule cannot be written to {path}: {error.strerror}; answer yes for this time.") from None
-    finally:
-        os.close(directory)
 
 
 def _with_rules(path: str, before: str, patterns: tuple[str, ...], said: str) -> str:

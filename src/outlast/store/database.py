@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import stat
+
+from outlast.store.locks import Held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,13 +35,8 @@ def log_ahead(db: sqlite3.Connection, path: str) -> None:
     One process at a time: of several that switch at once SQLite tells all but one that the file is locked, without
     waiting as it was told to.
     """
-    directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(directory, fcntl.LOCK_EX)
+    with Held(os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
         db.execute("PRAGMA journal_mode = WAL")
-    finally:
-        fcntl.flock(directory, fcntl.LOCK_UN)  # closing is not enough: what the host forked may have it open
-        os.close(directory)
 
 
 def version(db: sqlite3.Connection) -> int:

@@ -53,6 +53,7 @@ def is_held(directory: str) -> bool:
     fd = _open(directory)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_UN)  # what the host forked meanwhile may have it open
         return False
     except BlockingIOError:
         return True

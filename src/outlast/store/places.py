@@ -6,6 +6,7 @@ import fcntl
 import os
 
 from outlast.model import START, Cursor
+from outlast.store.locks import Held
 
 _DIRECTORY = "readers"
 _LINE = 48  # bytes of a place, always: so a new one can be written over an old one
@@ -17,14 +18,13 @@ def place_of(directory: str, reader: str) -> Cursor:
         fd = os.open(_path(directory, reader), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return START
+    with Held(fd, fcntl.LOCK_SH):  # not the half of what somebody is just writing
+        line = os.read(fd, _LINE)
     try:
-        fcntl.flock(fd, fcntl.LOCK_SH)  # not the half of what somebody is just writing
-        stdout, stderr = os.read(fd, _LINE).split()
+        stdout, stderr = line.split()
         return Cursor(max(0, int(stdout)), max(0, int(stderr)))
     except ValueError:
         return START
-    finally:
-        os.close(fd)
 
 
 def move(directory: str, reader: str, place: Cursor) -> None:
@@ -36,14 +36,12 @@ def move(directory: str, reader: str, place: Cursor) -> None:
     except OSError:
         return
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        os.pwrite(fd, line.encode(), 0)
+        with Held(fd):
+            os.pwrite(fd, line.encode(), 0)
     except OSError:
         # A full disk must not make reading fail. It can still take the place of one that has
         # a file; for a reader that is new, what it reads now will be new again.
         pass
-    finally:
-        os.close(fd)
 
 
 def _opened(path: str) -> int:

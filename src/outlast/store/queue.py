@@ -22,12 +22,12 @@ from outlast.errors import OutlastError
 from outlast.frozen import frozen
 from outlast.model import Ended, Exited, Identity, Lost, NeverStarted, Signalled
 from outlast.store import bell, launchfile, record, status
+from outlast.store.locks import Held
+from outlast.store.names import Naming
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
-    from typing import Self
 
     from outlast.model import Launch
 
@@ -35,54 +35,6 @@ _PLACE_BYTES = 160  # of the line in a place, always: so a new one can be writte
 _DIGITS = 20  # of the number that an entry has in the order
 _NOBODY = "-"
 _UNREADABLE = (OSError, OutlastError, KeyError, TypeError, ValueError)
-
-
-class Held:
-    """A file whose lock is held for the length of a `with`."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
-
-    def __enter__(self) -> Self:
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX)
-        except BaseException:
-            os.close(self._fd)
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        os.close(self._fd)
-
-
-class Naming(Held):
-    """A name while it is decided which task has it."""
-
-    def __init__(self, path: str, opened: Callable[[str], int]) -> None:
-        super().__init__(opened(path))
-        self._path, self._opened = path, opened
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        while not self._is_current():
-            os.close(self._fd)
-            self._fd = self._opened(self._path)
-            super().__enter__()
-        return self
-
-    def _is_current(self) -> bool:
-        """Whether what we hold is what others open: it may have been removed while we waited for it."""
-        try:
-            return os.path.samestat(os.fstat(self._fd), os.stat(self._path))
-        except FileNotFoundError:
-            return False
-
-    @property
-    def task_id(self) -> str:
-        return os.pread(self._fd, 64, 0).decode(errors="replace").strip()
-
-    def give_to(self, task_id: str) -> None:
-        os.pwrite(self._fd, task_id.ljust(63).encode() + b"\n", 0)
 
 
 @frozen

@@ -19,6 +19,7 @@ import time
 from outlast import process
 from outlast.errors import SessionMoved
 from outlast.store import snapshot
+from outlast.store.locks import Held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Sessions:
         except (FileNotFoundError, NotADirectoryError, snapshot.Damaged):
             pass
         os.makedirs(self._of(name), 0o700, exist_ok=True)
-        with _Locked(self._of(name)):
+        with _locked(self._of(name)):
             try:
                 return self._read(name)  # somebody was quicker
             except FileNotFoundError:
@@ -104,7 +105,7 @@ class Sessions:
 
     def reset(self, name: str, data: bytes) -> None:
         """Let a session begin anew, whatever it had."""
-        with _Locked(self._of(name)):
+        with _locked(self._of(name)):
             _replace(self._of(name), data)
             _replace(self._of(name), data, BEGINNING)
             for path in self.damages(name):
@@ -216,15 +217,14 @@ class Settling:
 
     def __init__(self, state: str, sessions: str) -> None:
         self._session = os.path.join(sessions, state)
-        self._lock: _Locked | None = None
+        self._lock: Held | None = None
         if not os.path.exists(MOVED):
-            self._lock = _Locked(self._session)
-            self._lock.__enter__()
+            self._lock = _locked(self._session).__enter__()
 
     def forget(self) -> None:
         """In a fork of whoever holds it: with a copy of ours it would stay held."""
         if self._lock is not None:
-            self._lock.__exit__()
+            self._lock.forget()
             self._lock = None
 
     def settle(self, around: Surroundings, task_id: str, ground: Ground | None = None) -> Snapshot | None:
@@ -240,7 +240,7 @@ class Settling:
             found = snapshot.read(_bytes(os.path.join(self._session, SNAPSHOT)))
             return found if found.environ == ground.before.environ else None
         finally:
-            self._lock.__exit__()
+            self._lock.release()
             self._lock = None
 
 
@@ -293,24 +293,14 @@ def _await_settled(session: str) -> None:
         fd = os.open(os.path.join(session, _LOCK), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return  # nobody has ever held it
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH)
-    finally:
-        os.close(fd)
+    with Held(fd, fcntl.LOCK_SH):
+        pass
 
 
-class _Locked:
-    """The lock of a session, held for as long as replacing its snapshot takes."""
-
-    def __init__(self, session: str) -> None:
-        # Without O_CREAT in a directory that is gone there is nothing to lock: the session was removed.
-        self._fd = os.open(os.path.join(session, _LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-
-    def __enter__(self) -> None:
-        fcntl.flock(self._fd, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._fd)
+def _locked(session: str) -> Held:
+    """The lock of a session, for as long as replacing its snapshot takes."""
+    # In a directory that is gone there is nothing to lock: the session was removed.
+    return Held(os.open(os.path.join(session, _LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
 def _replace(session: str, data: bytes, name: str = SNAPSHOT) -> None:

@@ -104,6 +104,7 @@ def is_watched(directory: str) -> bool:
     try:
         # Shared, so that two who look at the same time do not take each other for a supervisor.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_UN)  # what the host forked meanwhile may have it open
         return False
     except BlockingIOError:
         return True
