@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from outlast.watch import Watch
 
     T = TypeVar("T")
+
+_LAUNCHES_S = 5.0  # what a thread takes to have launched a command, and much more
 
 
 class Attention:
@@ -186,19 +189,28 @@ class AsyncShell:
         return Patience(deadline.left() or 0.0, then_end=False)
 
     async def _launch(self, command: str, how: dict[str, Any]) -> tuple[Task, bool]:
-        """As `Shell.launch`. The thread cannot be cancelled: whoever of the two comes last lets the task go."""
+        """As `Shell.launch`. The thread cannot be cancelled: whoever of the two comes last lets the task go.
+
+        Mostly that is the thread, and whoever cancelled us learns of it when that is done.
+        """
         begun: list[tuple[Task, bool]] = []
+        under_way: list[bool] = []
         given_up: list[bool] = []
+        finished = threading.Event()
 
         def release() -> None:
             task, ours = begun[0]
             self._shell.release(task.task_id, ours)
 
         def launch() -> tuple[Task, bool]:
-            begun.append(self._shell.launch(command, background=False, keeps=True, **how))
-            if given_up:
-                release()
-            return begun[0]
+            under_way.append(True)
+            try:
+                begun.append(self._shell.launch(command, background=False, keeps=True, **how))
+                if given_up:
+                    release()
+                return begun[0]
+            finally:
+                finished.set()
 
         try:
             return await self._asking(launch)
@@ -206,6 +218,8 @@ class AsyncShell:
             given_up.append(True)
             if begun:
                 release()
+            elif under_way:
+                await asyncio.to_thread(finished.wait, _LAUNCHES_S)
             raise
 
     async def read(self, task_id: str, **what: Any) -> Result:

@@ -8,10 +8,12 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from outlast import AsyncShell, Shell
+from outlast.model import Task
 from tests.conftest import Cli, end_all, eventually
 
 
@@ -131,6 +133,34 @@ def test_a_coroutine_that_is_cancelled_stopped_waiting(home: str, tmp_path: Path
             await asyncio.gather(waiting, return_exceptions=True)
             (tmp_path / "g").write_text("\n")
             await shell.wait(started[0].task_id, 30)
+            return (await shell.run("echo $a")).output
+
+    assert asyncio.run(main()) == "1\n"
+
+
+def test_a_coroutine_that_is_cancelled_while_its_command_begins_stopped_waiting(home: str, tmp_path: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def main() -> str:
+        async with AsyncShell.open(home=home, session="s") as shell:
+            await shell.run("a=1")
+            launch = shell.plain.launch
+
+            def slowly(*args: Any, **how: Any) -> tuple[Task, bool]:
+                found = launch(*args, **how)
+                begun.set()
+                go_on.wait(30)
+                return found
+
+            shell.plain.launch = slowly  # type: ignore[method-assign]
+            waiting = asyncio.create_task(shell.run(f"{gate(tmp_path / 'g')}; a=2"))
+            await asyncio.to_thread(begun.wait, 30)
+            asyncio.get_running_loop().call_later(0.1, go_on.set)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            shell.plain.launch = launch  # type: ignore[method-assign]
+            (tmp_path / "g").write_text("\n")
+            await shell.wait((await shell.list())[0].task_id, 30)
             return (await shell.run("echo $a")).output
 
     assert asyncio.run(main()) == "1\n"

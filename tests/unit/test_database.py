@@ -62,7 +62,7 @@ def test_a_file_is_made_for_its_owner_only(tmp_path):
 def test_what_is_not_a_file_is_not_opened(tmp_path, kind):
     path = tmp_path / "x.db"
     path.symlink_to(tmp_path / "elsewhere.db") if kind == "link" else path.mkdir()
-    with pytest.raises(OSError, match="it is not a file"):
+    with pytest.raises(OSError, match=r"x\.db is not a file of its own; remove it"):
         database.made(str(path))
     assert not (tmp_path / "elsewhere.db").exists()
 

@@ -25,7 +25,7 @@ def made(path: str) -> os.stat_result:
         pass
     found = os.lstat(path)
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(errno.EINVAL, "it is not a file", path)
+        raise OSError(errno.EINVAL, f"{os.path.basename(path)} is not a file of its own; remove it", path)
     return found
 
 
