@@ -328,6 +328,22 @@ def _outcome(wait_status: int) -> Outcome:
     return Exited(code) if code >= 0 else Signalled(-code)
 
 
+class StandingBack:
+    """While inside of this: who wakes us goes on first, on the core where we would take its place."""
+
+    def __enter__(self) -> None:
+        try:
+            self._chosen = os.sched_getscheduler(0)
+            if self._chosen == os.SCHED_OTHER:  # not if somebody chose otherwise
+                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+        except OSError:
+            self._chosen = -1  # forbidden here: then we are in the way
+
+    def __exit__(self, *_: object) -> None:
+        if self._chosen == os.SCHED_OTHER:
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
 def become_subreaper(yes: bool = True) -> None:
     """Orphans among our descendants become our children, not init's."""
     if _prctl is None:

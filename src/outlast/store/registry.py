@@ -89,15 +89,21 @@ class Registry:
         wanted = min(launch.output_limit, total // LARGEST_PART)
         least = min(wanted, LEAST_SHARE_BYTES)
         beside = BESIDE_BYTES + len(launch.command) + len(launch.stdin.text or b"")
-        self._make_room(wanted + beside, least + beside, total)
+        most = total - total // SPARE_PART
 
-        def share(taken: int) -> int:
-            fits = max(least, min(wanted, total - total // SPARE_PART - taken - beside))
+        def all_of_it(taken: int) -> int:
+            return wanted if taken + wanted + beside <= most else 0
+
+        def what_fits(taken: int) -> int:
+            fits = max(least, min(wanted, most - taken - beside))
             return fits if taken + fits + beside <= total else 0
 
         # Who waits for a foreground task gets its result, so nobody has to be told of it.
         new = New(task_id, launch.session, created, untold=1 if launch.background or launch.notify else 2)
-        found = self.index.reserve(new, share, beside)
+        found = self.index.reserve(new, all_of_it, beside)
+        if not found:
+            self._make_room(wanted + beside, least + beside, total)
+            found = self.index.reserve(new, what_fits, beside)
         if not found:
             raise StartFailed(
                 f"The tasks in {self.home.path} take all of the {total} bytes that they may, and none of them is over; "

@@ -122,9 +122,10 @@ def _begun(
 
 def _wanted(caller: socket.socket, post: Post) -> request.Word | None:
     """The word to begin; None if nobody wants it."""
-    if not select.select([caller], [], [], _WARM_S)[0] and post.never_was():
-        return None
-    return request.await_begin(caller)
+    # Who gives it lets the command go itself, and that must not have to wait for us.
+    with process.StandingBack():
+        wanted = select.select([caller], [], [], _WARM_S)[0]
+    return request.await_begin(caller) if wanted or not post.never_was() else None
 
 
 def _abandon(pending: bool, pair: Pair) -> NoReturn:
