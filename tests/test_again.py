@@ -147,6 +147,15 @@ def test_a_guard_that_dies_while_it_serves_a_later_task_is_replaced(shell, home)
         settled_pair(shell, home)
 
 
+def test_a_supervisor_that_dies_when_it_has_recorded_the_end_keeps_nothing_open(shell, home):
+    task = shell.run(f"{TOLD}; sleep 0.5")
+    assert task.status == "completed"
+    supervisor, _ = pair_of(home, task.task_id)
+    os.kill(supervisor, signal.SIGKILL)
+    eventually(lambda: shell.show(task.task_id).closed)
+    assert pair_of(home, task.task_id)[0] != supervisor
+
+
 def test_guards_that_die_one_after_the_other_do_not_keep_the_session(shell, home):
     """The end is told, the state is not there yet, and whoever is replaced meanwhile must leave nothing held."""
     first = shell.run(f"x=kept; {TOLD}; sleep 2")

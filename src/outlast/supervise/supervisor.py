@@ -137,6 +137,7 @@ class Supervisor:
         self._recorded = "outcome" in found
         if self._recorded:
             self._legacy.hold()  # it may have died between the two
+            self._let_go()
 
     def begin(self, staged: str | None, caller: socket.socket) -> bool:
         """What is to run is written down: make it a task, and let it run. One that was pending is a task already.
@@ -267,7 +268,10 @@ class Supervisor:
             if not pump.closed and pump.drain():
                 self._note_order(pump)
         self._record(note())
-        # Only what the command left running can print now, and we are not in the way of the end of that.
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Only what the command left running can print now, and we are not in the way of the end of that."""
         for pump in self._pumps.values():
             pump.let_go()
         self.post.let_go()
