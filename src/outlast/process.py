@@ -344,15 +344,6 @@ class StandingBack:
             os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
-def stand_back() -> None:
-    """For good; what we fork does not."""
-    try:
-        if os.sched_getscheduler(0) == os.SCHED_OTHER:
-            os.sched_setscheduler(0, os.SCHED_BATCH | os.SCHED_RESET_ON_FORK, os.sched_param(0))
-    except OSError:
-        pass  # as above
-
-
 def become_subreaper(yes: bool = True) -> None:
     """Orphans among our descendants become our children, not init's."""
     if _prctl is None:

@@ -19,7 +19,7 @@ from os import close, fchdir, getpid, pidfd_open, setsid
 from outlast.errors import OutlastError
 from outlast.lean import socket
 from outlast.lean.signal import SIG_DFL, SIGCHLD, SIGKILL, pidfd_send_signal, signal
-from outlast.process import become_subreaper, rename_self, stand_back
+from outlast.process import become_subreaper, rename_self
 from outlast.supervise.forks import fork_into
 from outlast.supervise.pair import KEPT, taken_over
 from outlast.supervise.post import ALONE_S, AWAKE, DONE, INPUT, NOTED, PLACE, QUIET, TASK, hands
@@ -55,7 +55,6 @@ def keep(life: Callable[[socket.socket, int], NoReturn], theirs: Sequence[int]) 
     supervisor = pidfd_open(fork_into(supervise))
     # Before it can have a child that becomes an orphan: its command begins only when we have its task.
     become_subreaper()
-    stand_back()  # when a command ends, its supervisor and its caller have more to do than we
     other.close()
     for fd in theirs:
         close(fd)
