@@ -26,6 +26,8 @@ _PIDFD_INFO_EXIT = 8
 _PIDFD_SIGNAL_PROCESS_GROUP = 4
 
 _PROC_BYTES = 4096
+_PRIORITY = os.sched_param(0)
+_UNDECIDED = os.sched_getscheduler(0) == os.SCHED_OTHER  # nobody chose how we, and what we start, are to be scheduled
 _boot: str | None = None
 _prctl: tuple[Callable[..., object], int] | None = None
 _title: tuple[int, int] | None = None
@@ -328,20 +330,10 @@ def _outcome(wait_status: int) -> Outcome:
     return Exited(code) if code >= 0 else Signalled(-code)
 
 
-class StandingBack:
-    """While inside of this: who wakes us goes on first, on the core where we would take its place."""
-
-    def __enter__(self) -> None:
-        try:
-            self._chosen = os.sched_getscheduler(0)
-            if self._chosen == os.SCHED_OTHER:  # not if somebody chose otherwise
-                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-        except OSError:
-            self._chosen = -1  # forbidden here: then we are in the way
-
-    def __exit__(self, *_: object) -> None:
-        if self._chosen == os.SCHED_OTHER:
-            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+def stand_back(yes: bool) -> None:
+    """Whether who wakes us goes on first, on the core where we would take its place."""
+    if _UNDECIDED:
+        os.sched_setscheduler(0, os.SCHED_BATCH if yes else os.SCHED_OTHER, _PRIORITY)
 
 
 def become_subreaper(yes: bool = True) -> None:

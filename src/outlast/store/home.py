@@ -45,19 +45,19 @@ class Home:
 
     @property
     def tasks(self) -> str:
-        return os.path.join(self.path, "tasks")
+        return f"{self.path}/tasks"
 
     @property
     def staging(self) -> str:
-        return os.path.join(self.path, STAGING)
+        return f"{self.path}/{STAGING}"
 
     @property
     def sessions(self) -> str:
-        return os.path.join(self.path, "sessions")
+        return f"{self.path}/sessions"
 
     @property
     def index(self) -> str:
-        return os.path.join(self.path, "index.sqlite")
+        return f"{self.path}/index.sqlite"
 
     def task(self, task_id: str) -> str:
         return f"{self.path}/tasks/{task_id}"

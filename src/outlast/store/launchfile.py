@@ -52,7 +52,7 @@ def make_room(directory: str = ".") -> None:
 
 def _open(directory: str, name: str) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(os.path.join(directory, name), flags, 0o600)
+    return os.open(f"{directory}/{name}", flags, 0o600)
 
 
 def _write(directory: str, name: str, data: bytes) -> None:
@@ -88,7 +88,7 @@ def _parse(text: bytes, command: bytes, name: str) -> tuple[Launch, float]:
 
 def made_at(directory: str) -> float:
     """When a launch was left: without reading it."""
-    return os.stat(os.path.join(directory, _LAUNCH)).st_mtime
+    return os.stat(f"{directory}/{_LAUNCH}").st_mtime
 
 
 def read_terms() -> Terms:
@@ -138,7 +138,7 @@ def erase_secrets(directory: str = ".") -> None:
     """Remove what the command has taken over, or never will."""
     for name in (_ENVIRON, _INPUT):
         try:
-            os.unlink(os.path.join(directory, name))
+            os.unlink(f"{directory}/{name}")
         except (FileNotFoundError, NotADirectoryError):
             pass
 
@@ -153,7 +153,7 @@ def is_newer(directory: str) -> bool:
 
 def _read(directory: str, name: str) -> bytes:
     # Not a file object: every start and every look at a task comes by here.
-    fd = os.open(os.path.join(directory, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         data = b""
         while piece := os.read(fd, _READ_BYTES):

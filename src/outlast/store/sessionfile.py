@@ -91,7 +91,7 @@ class Sessions:
 
         It is the state with this mark or none: the command was judged in it.
         """
-        source, target = self._of(name, SNAPSHOT), os.path.join(staged, BEFORE)
+        source, target = self._of(name, SNAPSHOT), f"{staged}/{BEFORE}"
         _await_settled(self._of(name))
         try:
             os.link(source, target)
@@ -101,7 +101,7 @@ class Sessions:
         if mark.encode() not in _head(target):
             raise SessionMoved(f"The session {name} changed while a command was prepared; try again.")
         for name_of_file in (START, AFTER):
-            os.close(_new(os.path.join(staged, name_of_file)))
+            os.close(_new(f"{staged}/{name_of_file}"))
 
     def reset(self, name: str, data: bytes) -> None:
         """Let a session begin anew, whatever it had."""
@@ -187,7 +187,7 @@ class Sessions:
         os.rename(self._of(name, SNAPSHOT), self._of(name, f"{DAMAGED}{time.time_ns()}"))
 
     def _of(self, name: str, file: str = "") -> str:
-        return os.path.join(self.path, name, file) if file else os.path.join(self.path, name)
+        return f"{self.path}/{name}/{file}" if file else f"{self.path}/{name}"
 
 
 # --- at the end of a task ----------------------------------------------------------------
@@ -216,7 +216,7 @@ class Settling:
     """
 
     def __init__(self, state: str, sessions: str) -> None:
-        self._session = os.path.join(sessions, state)
+        self._session = f"{sessions}/{state}"
         self._lock: Held | None = None
         if not os.path.exists(MOVED):
             self._lock = _locked(self._session).__enter__()
@@ -237,7 +237,7 @@ class Settling:
         ground = ground or Ground()
         try:
             _commit(around, task_id, self._session, ground)
-            found = snapshot.read(_bytes(os.path.join(self._session, SNAPSHOT)))
+            found = snapshot.read(_bytes(f"{self._session}/{SNAPSHOT}"))
             return found if found.environ == ground.before.environ else None
         finally:
             self._lock.release()
@@ -270,7 +270,7 @@ def _commit(around: Surroundings, task_id: str, session: str, begun_with: Ground
         ground = {**begun.state, snapshot.DIRECTORY: ground[snapshot.DIRECTORY]}
     start = snapshot.laid_over(ground, around.env, around.cwd)
     end = snapshot.settled(start, dump)
-    current = snapshot.read(_bytes(os.path.join(session, SNAPSHOT)))
+    current = snapshot.read(_bytes(f"{session}/{SNAPSHOT}"))
     if current.task == task_id:
         return  # whoever was here before us did it, and died then
     base = ground if current.mark == before.mark else current.state()
@@ -290,7 +290,7 @@ def _write_if_changed(session: str, current: Snapshot, task_id: str, state: Stat
 
 def _await_settled(session: str) -> None:
     try:
-        fd = os.open(os.path.join(session, _LOCK), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(f"{session}/{_LOCK}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return  # nobody has ever held it
     with Held(fd, fcntl.LOCK_SH):
@@ -300,15 +300,15 @@ def _await_settled(session: str) -> None:
 def _locked(session: str) -> Held:
     """The lock of a session, for as long as replacing its snapshot takes."""
     # In a directory that is gone there is nothing to lock: the session was removed.
-    return Held(os.open(os.path.join(session, _LOCK), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+    return Held(os.open(f"{session}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
 
 
 def _replace(session: str, data: bytes, name: str = SNAPSHOT) -> None:
-    aside = os.path.join(session, f".{os.urandom(4).hex()}")
+    aside = f"{session}/.{os.urandom(4).hex()}"
     try:
         with open(_new(aside), "wb") as file:
             file.write(data)
-        os.rename(aside, os.path.join(session, name))
+        os.rename(aside, f"{session}/{name}")
     except BaseException:
         try:
             os.unlink(aside)

@@ -28,8 +28,8 @@ def stage(home: Home, kind: str, around: Surroundings) -> tuple[str, str]:
     """
     for _ in range(_ID_TRIES):
         task_id = f"{kind}-{token()}"
-        if not os.path.lexists(home.task(task_id)):
-            staged = os.path.join(home.staging, f"{task_id}.{token()}")
+        if not os.access(home.task(task_id), os.F_OK):
+            staged = f"{home.staging}/{task_id}.{token()}"
             os.mkdir(staged, 0o700)
             try:
                 if around.state:
@@ -75,7 +75,7 @@ def put_aside(staged: str, published: str) -> bool:
 def let_go(directory: str) -> None:
     """Let the shell of a warm task that is published run its command. Its supervisor does the same."""
     try:
-        fd = os.open(os.path.join(directory, GO), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = os.open(f"{directory}/{GO}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return  # it runs already
     try:
@@ -98,7 +98,7 @@ def remove(staged: str) -> None:
     """Take back a directory that did not become a task; whoever else does so meanwhile is welcome."""
     try:
         for name in os.listdir(staged):
-            os.unlink(os.path.join(staged, name))
+            os.unlink(f"{staged}/{name}")
         os.rmdir(staged)
     except OSError:
         pass

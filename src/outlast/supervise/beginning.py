@@ -123,8 +123,9 @@ def _begun(
 def _wanted(caller: socket.socket, post: Post) -> request.Word | None:
     """The word to begin; None if nobody wants it."""
     # Who gives it lets the command go itself, and that must not have to wait for us.
-    with process.StandingBack():
-        wanted = select.select([caller], [], [], _WARM_S)[0]
+    process.stand_back(True)
+    wanted = select.select([caller], [], [], _WARM_S)[0]
+    process.stand_back(False)
     return request.await_begin(caller) if wanted or not post.never_was() else None
 
 
@@ -255,7 +256,7 @@ def _open_stdin(around: Surroundings, text: int) -> HeldStdin:
 
 def _named_pipe(name: str) -> tuple[int, int]:
     """Both ends of one that others can write to."""
-    if not os.path.lexists(name):  # of a pending task another may have died while it began it
+    if not os.access(name, os.F_OK):  # of a pending task another may have died while it began it
         os.mkfifo(name, 0o600)
     reader = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     writer = os.open(name, os.O_WRONLY | os.O_CLOEXEC)

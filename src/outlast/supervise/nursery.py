@@ -48,8 +48,6 @@ def main() -> None:
     # Once here rather than once in each fork.
     process.boot_id()
     process.become_subreaper(False)
-    import resource  # noqa: F401
-
     gc.collect()
     gc.disable()  # what is left is shared by all forks for as long as nobody looks at it
     requests = socket.socket(fileno=0)

@@ -72,7 +72,7 @@ class Post:
     """One guard's hold on its task."""
 
     def __init__(self, published: str, around: Surroundings, pipes: tuple[Pipe, ...], stdin: Stdin) -> None:
-        self.task_id, self.published, self.around = os.path.basename(published), published, around
+        self.task_id, self.published, self.around = published.rpartition("/")[2], published, around
         self.pipes, self.stdin = pipes, stdin
         self.staged = ""  # where a warm one is, which its caller too may publish
         self.lock = -1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from fcntl import F_DUPFD_CLOEXEC, fcntl
 
 from outlast.errors import OutlastError
@@ -19,7 +20,7 @@ from outlast.supervise.forks import fork_into
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
     from typing import NoReturn
 
     from outlast.model import Surroundings
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
 
 _HIGH = 6  # above every descriptor that a command is given
 _HIGHER = 12  # and above those of what a sandbox is made with
+# What whatever we start begins with, in the form in which we are asked for others.
+_LIMITS: Mapping[str, Sequence[int]] = {
+    name: [*resource.getrlimit(getattr(resource, name))] for name in dir(resource) if name.startswith("RLIMIT_")
+}
 
 
 def start_command(post: Post, ready: int, let_go: Callable[[], None]) -> None:
@@ -105,7 +110,7 @@ def _high(fd: int, least: int) -> int:
 def _spawn(post: Post, given: Given) -> int | None:
     """Start a bash that gets itself ready and then waits for its command; its pid, None if it cannot be done."""
     around = post.around
-    if os.path.basename(around.shell) != "bash":
+    if around.shell.rpartition("/")[2] != "bash":
         return None
     here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     mask = os.umask(around.umask)
@@ -160,9 +165,7 @@ def _become_command(post: Post, given: Given, joined: int) -> NoReturn:
 
 def _limit(pid: int, around: Surroundings) -> None:
     """Give a process the limits and the niceness of who asked for the task: whoever started it may have others."""
-    import resource
-
-    for name, (soft, hard) in around.rlimits.items():
+    for name, (soft, hard) in around.rlimits.items() if around.rlimits != _LIMITS else ():
         which = getattr(resource, name, None)
         if which is None or resource.prlimit(pid, which) == (soft, hard):
             continue
@@ -178,8 +181,6 @@ def _limit(pid: int, around: Surroundings) -> None:
 
 
 def _limit_softly(pid: int, which: int, soft: int) -> None:
-    import resource
-
     hard = resource.prlimit(pid, which)[1]
     unlimited = resource.RLIM_INFINITY
     least = hard if soft == unlimited else soft if hard == unlimited else min(soft, hard)
