@@ -71,12 +71,13 @@ def _supervise(hand: socket.socket, above: int, line: int, what: int, *beside: i
         answer(caller, {"error": _why(error)})
         os._exit(1)
     process.become_subreaper()  # before anything that the command starts can become an orphan
-    supervisor = _begun(caller, staged, published, around, given, pair)
+    supervisor = _begun(caller, staged, published, around, given, what, pair)
     while True:
         supervisor.run()  # comes back only for another one
         home = home_of(supervisor.post.published)
         around = supervisor.next_surroundings()
-        supervisor = _begun(caller, home, "", around, {}, supervisor.let_go())
+        pair = supervisor.let_go()
+        supervisor = _begun(caller, home, "", around, {}, request.written(around), pair)
 
 
 def _begun(
@@ -85,6 +86,7 @@ def _begun(
     published: str,
     around: Surroundings,
     given: dict[str, int],
+    asked: int,
     pair: Pair,
 ) -> Supervisor:
     """A supervisor whose command runs. Without a place to publish it, it is warm: staged below the home `staged`."""
@@ -95,7 +97,7 @@ def _begun(
             staged, published = staging.stage(Home(staged), request.WARM_KIND, around)
             answer(caller, [staged, published, around.snapshot, around.cwd])
         os.chdir(staged)
-        supervisor = prepare(published, around, given, pair, caller, warm)
+        supervisor = prepare(published, around, given, asked, pair, caller, warm)
         if supervisor.post.staged:
             supervisor.sign_on()  # in advance: from here on the caller may publish it too
             _say(caller, READY)
@@ -174,6 +176,7 @@ def prepare(
     published: str,
     around: Surroundings,
     given: dict[str, int],
+    asked: int,
     pair: Pair,
     caller: socket.socket,
     warm: bool,
@@ -182,7 +185,10 @@ def prepare(
     """In a staged directory: all that a task needs but its command. `start` starts its shell."""
     if around.sandbox:
         around = confine.furnished(around, os.path.basename(published))
+        os.close(asked)
+        asked = request.written(around)
     post = Post(published, around, _open_pipes(around), _open_stdin(around, given.get(request.TEXT, -1)))
+    post.asked = asked
     post.take_lock(given.get(request.LOCK, -1))
     if warm and around.state and not around.sandbox:
         post.staged = os.getcwd()

@@ -13,14 +13,12 @@ from __future__ import annotations
 import os
 
 from outlast import process
-from outlast.frozen import fields
-from outlast.lean import json, socket
-from outlast.model import Identity, Stdin, Surroundings, as_sandbox
-from outlast.supervise import signals
+from outlast.lean import socket
+from outlast.model import Identity
+from outlast.supervise import request, signals
 from outlast.supervise.forks import close_all_but
 from outlast.supervise.post import TASK, Pipe, Post, heard
 from outlast.supervise.post import Stdin as HeldStdin
-from outlast.supervise.request import from_memory, in_memory
 
 MOST_TASKS = 500  # one after the other; then fresh ones, whatever may have piled up in these
 KEPT = b"k"  # keeper to supervisor: I have what you gave me
@@ -39,12 +37,13 @@ class Pair:
     def hand_over(self, post: Post) -> None:
         """Give the keeper what it needs to go on without us; it is awaited before anything is published."""
         self.tasks += 1
+        wrapper = [post.wrapper.pid, post.wrapper.tick] if post.wrapper else None
+        request.add(post.asked, [post.published, post.staged, [post.command.pid, post.command.tick], wrapper])
         here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         kept, lent = belongings(post)
         try:
             socket.send_fds(self.hand, TASK + post.task_id.encode(), [here, *kept, *lent])
         finally:
-            os.close(kept[0])
             os.close(here)
 
     def await_keeper(self) -> None:
@@ -64,30 +63,21 @@ class Pair:
 
 
 def belongings(post: Post) -> tuple[list[int], list[int]]:
-    """The descriptors that are needed to go on with a task, and those that are needed only until its command is over.
-
-    The first of them is new: it says all that the others do not.
-    """
-    wrapper = [post.wrapper.pid, post.wrapper.tick] if post.wrapper else None
-    who = [post.command.pid, post.command.tick]
-    told = in_memory(json.dumps([post.published, post.staged, _plain(post.around), who, wrapper]).encode())
-    kept = [told, post.lock, post.command_fd, *(pipe.reader for pipe in post.pipes)]
+    """The descriptors that one needs to go on with a task, and those that one needs only until its command is over."""
+    kept = [post.asked, post.lock, post.command_fd, *(pipe.reader for pipe in post.pipes)]
     lent = [post.go, *(pipe.writer for pipe in post.pipes)]
     return kept, lent + ([post.stdin.writer] if post.stdin.writer >= 0 else [])
 
 
 def taken_over(kept: list[int], lent: list[int], place: int) -> Post:
     """The post of who goes on with a task. What was lent is closed by now if the command was over."""
-    told, lock, command, *readers = kept
-    published, staged, values, who, wrapper = json.loads(from_memory(told))
-    around = Surroundings(
-        **{**values, "stdin": Stdin(**values["stdin"]), "sandbox": as_sandbox(values["sandbox"])},
-    )
+    asked, lock, command, *readers = kept
+    around, (published, staged, who, wrapper) = request.with_found(asked)
     go, *rest = lent or [-1]
     writers = rest[: len(readers)] or [-1] * len(readers)
     pipes = tuple(map(Pipe, ("stdout", "stderr")[: len(readers)], readers, writers))
     post = Post(published, around, pipes, HeldStdin(-1, *rest[len(readers) :]))
-    post.lock, post.go, post.place, post.command_fd = lock, go, place, command
+    post.asked, post.lock, post.go, post.place, post.command_fd = asked, lock, go, place, command
     post.command, post.staged = _identity(who), staged
     post.wrapper = _identity(wrapper) if wrapper else None
     return post
@@ -96,9 +86,3 @@ def taken_over(kept: list[int], lent: list[int], place: int) -> Post:
 def _identity(who: list[int]) -> Identity:
     pid, tick = who
     return Identity(pid, tick, process.boot_id())
-
-
-def _plain(around: Surroundings) -> dict[str, object]:
-    plain: dict[str, object] = {**fields(around), "stdin": {"file": around.stdin.file, "open": around.stdin.open}}
-    plain["sandbox"] = fields(around.sandbox) if around.sandbox else None
-    return plain

@@ -75,6 +75,7 @@ class Post:
         self.task_id, self.published, self.around = published.rpartition("/")[2], published, around
         self.pipes, self.stdin = pipes, stdin
         self.staged = ""  # where a warm one is, which its caller too may publish
+        self.asked = -1  # what was asked, and who runs it: in memory, for who goes on with it
         self.lock = -1
         self.place = -1  # what a background task holds while its command runs
         self.go = -1  # the write end of what the command waits on before it begins

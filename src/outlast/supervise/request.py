@@ -16,6 +16,7 @@ from outlast.supervise import ENDED, READY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
 WARM_KIND = "bash"
@@ -45,17 +46,37 @@ def wanted(staged: str, published: str, around: Surroundings, lock: int = -1) ->
     beside = {TEXT: in_memory(around.stdin.text)} if around.stdin.text is not None else {}
     if lock >= 0:
         beside[LOCK] = lock
+    return [written(around, staged, published, [*beside]), *beside.values()]
+
+
+def written(around: Surroundings, staged: str = "", published: str = "", beside: Sequence[str] = ()) -> int:
+    """In memory: what to prepare where, and the names of what goes with it."""
     plain = {**fields(around), "stdin": {"file": around.stdin.file, "open": around.stdin.open}}
     plain["sandbox"] = fields(around.sandbox) if around.sandbox else None
-    return [in_memory(json.dumps([staged, published, plain, [*beside]]).encode()), *beside.values()]
+    return in_memory(json.dumps([staged, published, plain, beside]).encode())
 
 
 def understood(request: int, *beside: int) -> tuple[str, str, Surroundings, dict[str, int]]:
     """What to prepare where, and what goes with it."""
-    staged, published, values, names = json.loads(from_memory(request))
-    os.close(request)
+    staged, published, around, names = _read_back(from_memory(request))
+    return staged, published, around, dict(zip(names, beside, strict=True))
+
+
+def _read_back(text: bytes) -> tuple[str, str, Surroundings, list[str]]:
+    staged, published, values, names = json.loads(text)
     values["stdin"], values["sandbox"] = Stdin(**values["stdin"]), as_sandbox(values["sandbox"])
-    return staged, published, Surroundings(**values), dict(zip(names, beside, strict=True))
+    return staged, published, Surroundings(**values), names
+
+
+def add(request: int, found: object) -> None:
+    """Write down beside what was asked what became of it, for who goes on with it."""
+    os.pwrite(request, b"\n" + json.dumps(found).encode(), os.fstat(request).st_size)
+
+
+def with_found(request: int) -> tuple[Surroundings, Any]:
+    """What was asked, and what was added."""
+    asked, _, found = from_memory(request).rpartition(b"\n")  # a newline in a text is written otherwise
+    return _read_back(asked)[2], json.loads(found)
 
 
 def in_memory(data: bytes) -> int:

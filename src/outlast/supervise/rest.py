@@ -66,7 +66,6 @@ def lie_down(post: Post, pair: Pair, strike_at: float | None, rests: int) -> Non
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.dup2(2, 0)
         _inherit((*kept, *lent, post.place), False)
-        os.close(kept[0])
 
 
 def _inherit(fds: Iterable[int], yes: bool) -> None:
@@ -86,7 +85,6 @@ def rise(state: str) -> NoReturn:
     signals.ignore_the_usual()
     guards = status.guards_of(".")
     post = taken_over(kept, lent, place)
-    os.close(kept[0])
     post.recoveries = guards.recoveries
     post.share_clock()
     # The keeper may be dead: that is then seen, and another one forked.
