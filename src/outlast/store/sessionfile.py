@@ -190,6 +190,14 @@ class Sessions:
         return f"{self.path}/{name}/{file}" if file else f"{self.path}/{name}"
 
 
+def begin(session: str, state: State) -> str:
+    """Give a session that has nothing its first state; its mark."""
+    with _locked(session):
+        data = snapshot.compose(state, generation=0, task="", made=time.time(), environ={}, first=True)
+        _replace(session, data)
+    return snapshot.read(data).mark
+
+
 # --- at the end of a task ----------------------------------------------------------------
 
 

@@ -15,12 +15,13 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.lean import signal, socket
 from outlast.model import Stdin, Surroundings, Terms
-from outlast.store import bell, staging
+from outlast.store import bell, sessionfile, snapshot, staging
 from outlast.store.home import Home
 from outlast.supervise import asleep, beginning, request
 from outlast.supervise.forks import close_all_but
 from outlast.supervise.pair import KEPT, Pair
 from outlast.supervise.post import AWAKE, NOTED, QUIET, hands
+from outlast.supervise.spawning import given, spawn
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
     from outlast.supervise.post import Post
 
+_SESSION = "practice"
+_NO_SHELL = "/practice/bash"  # there is none, and so none is started
 _TERMS = Terms(limit=1000.0, grace=1.0, output_limit=1 << 20, free_floor=0, keeps=False, stages=False)
 
 
@@ -35,8 +38,8 @@ def practise() -> bool:
     """Once; leaves nothing. Whether it could be done."""
     place = os.path.join("/tmp", f"outlast-practice-{staging.token()}")
     try:
-        for path in (place, *(os.path.join(place, name) for name in ("tasks", "staging", "outbox"))):
-            os.mkdir(path, 0o700)
+        for name in ("", "/tasks", "/staging", "/outbox", "/sessions", f"/sessions/{_SESSION}"):
+            os.mkdir(place + name, 0o700)
         _practise(place)
         return True
     except (OSError, OutlastError, ValueError):
@@ -55,20 +58,20 @@ def practise() -> bool:
 
 def _practise(place: str) -> None:
     bell.hang(os.path.join(place, "outbox"))
-    stdin = Stdin()
-    around = Surroundings("/bin/bash", "/", {"PATH": "/usr/bin"}, 0o077, stdin, False, {"RLIMIT_CORE": (0, 0)}, 0)
+    mark = sessionfile.begin(f"{place}/sessions/{_SESSION}", snapshot.beginning({"PATH": "/usr/bin"}, "/", 0o077))
+    around = Surroundings(_NO_SHELL, "/", {}, 0o077, Stdin(), False, {}, 0, state=_SESSION, snapshot=mark)
     caller, line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     hand, theirs = hands()
     me = os.getpid()
     pair = Pair(hand, process.identity(me))
     sleeper = asleep.Sleeper(theirs, os.pidfd_open(me))
     process.become_subreaper()
-    asked, *beside = request.wanted(place, "", around)
-    home, _, around, given = request.understood(asked, *beside)
+    asked, *others = request.wanted(place, "", around)
+    home, _, around, beside = request.understood(asked, *others)
     staged, published = staging.stage(Home(home), request.WARM_KIND, around)
     os.chdir(staged)
     theirs.sendall(KEPT)  # it will hear of the task, but we cannot wait for that
-    supervisor = beginning.prepare(published, around, given, asked, pair, caller, False, _as_if_started)
+    supervisor = beginning.prepare(published, around, beside, asked, pair, caller, True, _as_if_started)
     sleeper.hear()
     supervisor.rehearse()
     supervisor.take_up(request.Word(_TERMS, -1, "", None))
@@ -83,6 +86,10 @@ def _practise(place: str) -> None:
 
 
 def _as_if_started(post: Post, ready: int, _let_go: Callable[[], None]) -> None:
+    pairs = given(post, ready)
+    assert spawn(post, pairs) is None
+    for ours, _ in pairs:
+        os.close(ours)
     post.watch_command(os.getpid())
     os.dup2(ready, ready + 20)  # somebody has to be there for the word to begin
     os.close(ready)

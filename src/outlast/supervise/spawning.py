@@ -41,16 +41,16 @@ def start_command(post: Post, ready: int, let_go: Callable[[], None]) -> None:
 
     `let_go` is called in a fork: what says that a guard lives must not live on in there.
     """
-    given = _given(post, ready)
+    pairs = given(post, ready)
     if post.around.sandbox:
-        post.watch_command(*_confined(post, given, let_go))
+        post.watch_command(*_confined(post, pairs, let_go))
     else:
-        pid = _spawn(post, given)
+        pid = spawn(post, pairs)
         if pid is not None:
             _limit(pid, post.around)  # it waits
-        post.watch_command(pid or _fork_command(post, given, let_go))
+        post.watch_command(pid or _fork_command(post, pairs, let_go))
     # Also the command's input: one that closes it must be seen to.
-    for fd in (ready, post.stdin.reader, *(ours for ours, _ in given)):
+    for fd in (ready, post.stdin.reader, *(ours for ours, _ in pairs)):
         os.close(fd)
 
 
@@ -80,22 +80,22 @@ def _fork_command(post: Post, given: Given, let_go: Callable[[], None]) -> int:
     return pid
 
 
-def _given(post: Post, ready: int) -> Given:
+def given(post: Post, ready: int) -> Given:
     """What the command gets: a descriptor of ours, and as which of its own. Called in the task's directory."""
     outs = [pipe.writer for pipe in post.pipes]
     pairs = [(post.stdin.reader, 0), (outs[0], 1), (outs[-1], 2), (ready, invoke.READY)]
     # Above all of theirs, so that none is overwritten before its turn comes.
     least = _HIGHER if post.around.sandbox else _HIGH
-    given = [(_high(fd, least), number) for fd, number in pairs]
+    found = [(_high(fd, least), number) for fd, number in pairs]
     if post.around.state:
         for name, how, number in (
             (sessionfile.BEFORE, os.O_RDONLY, invoke.BEFORE),
             (sessionfile.START, os.O_RDWR, invoke.START),
         ):
             fd = os.open(name, how | os.O_NOFOLLOW | os.O_CLOEXEC)
-            given.append((_high(fd, least), number))
+            found.append((_high(fd, least), number))
             os.close(fd)
-    return given
+    return found
 
 
 def _high(fd: int, least: int) -> int:
@@ -107,7 +107,7 @@ def _high(fd: int, least: int) -> int:
         raise
 
 
-def _spawn(post: Post, given: Given) -> int | None:
+def spawn(post: Post, given: Given) -> int | None:
     """Start a bash that gets itself ready and then waits for its command; its pid, None if it cannot be done."""
     around = post.around
     if around.shell.rpartition("/")[2] != "bash":
