@@ -76,6 +76,18 @@ def test_the_command_runs_while_its_supervisor_still_sleeps(shell, home, tmp_pat
     assert result.started_at >= before - 1
 
 
+def test_a_supervisor_stands_back_only_until_there_is_a_task(shell, home, tmp_path):
+    _, guards = warmed(shell, home)
+    waiting = guards.supervisor.pid
+    eventually(lambda: os.sched_getscheduler(waiting) == os.SCHED_BATCH)
+    assert os.sched_getscheduler(guards.command.pid) == os.SCHED_OTHER
+    os.mkfifo(tmp_path / "gate")
+    thread, _ = begun_by(shell, f"read -r _ < {tmp_path}/gate")
+    eventually(lambda: os.sched_getscheduler(waiting) == os.SCHED_OTHER)
+    (tmp_path / "gate").write_text("\n")
+    thread.join(20)
+
+
 def test_a_supervisor_that_dies_before_it_knew_is_replaced(shell, home, tmp_path):
     _, guards = warmed(shell, home)
     before = time.time()

@@ -333,7 +333,10 @@ def _outcome(wait_status: int) -> Outcome:
 def stand_back(yes: bool) -> None:
     """Whether who wakes us goes on first, on the core where we would take its place."""
     if _UNDECIDED:
-        os.sched_setscheduler(0, os.SCHED_BATCH if yes else os.SCHED_OTHER, _PRIORITY)
+        try:
+            os.sched_setscheduler(0, os.SCHED_BATCH if yes else os.SCHED_OTHER, _PRIORITY)
+        except OSError:
+            pass  # forbidden here: then we are in the way
 
 
 def become_subreaper(yes: bool = True) -> None:
