@@ -16,6 +16,7 @@ _SHELLS = ("bash", "zsh", "fish")
 _TAKE_IDS = ("show", "logs", "wait", "kill", "send", "agent")
 _TAKE_WORDS = {
     "tasks": ("all", "running", "completed", "error"),
+    "setup": ("claude", "codex", "gemini", "cursor", "vscode"),
     "agent": ("start", "register", "status", "done", "read", "list", "stop", "types"),
 }
 _IDS_AT_MOST = 50

@@ -56,6 +56,7 @@ VERBS = {
     "tools": ("tools", "print the tools for models as JSON"),
     "call": ("tools", "call a tool as a model would, and print the reply"),
     "mcp": ("mcp", "serve those tools over MCP"),
+    "setup": ("setup", "make Claude Code, Codex, Gemini CLI, Cursor or VS Code use Outlast"),
     "doctor": ("doctor", "check what this machine can do"),
     "demo": ("demo", "see the main job in half a minute"),
     "completion": ("completion", "print completion for bash, zsh or fish"),
