@@ -9,6 +9,7 @@ import stat
 from outlast.errors import Unsupported
 from outlast.faces.cli.setup_edits import is_blank
 from outlast.frozen import frozen
+from outlast.store.home import open_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class Records:
         self._write()
 
     def _write(self) -> None:
-        os.makedirs(self._home, 0o700, exist_ok=True)
+        open_home(self._home)
         before = read(self._path)
         if self._all:
             replace(before, json.dumps(self._all, indent=1, ensure_ascii=False) + "\n", 0o600)
