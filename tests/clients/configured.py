@@ -9,7 +9,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from tests.clients import scripted
@@ -17,12 +18,13 @@ from tests.clients.alone import in_own_network
 from tests.clients.claude import _env as claude_env
 from tests.clients.claude import _words as claude_words
 from tests.clients.place import ROOT, Place, binary, place
-from tests.clients.scripted import Call, Model, Say, model
+from tests.clients.scripted import Call, Line, Model, Say, model
+from tests.conftest import eventually
 
 PATIENCE_S = 90.0
 PLUGIN = ROOT / "plugins" / "claude"
 _PLUGIN_TOOLS = "mcp__plugin_outlast_outlast"
-_RUN = [Call("bash", {"command": "echo hello"}), Say("It is built.")]
+_RUN: list[Line] = [Call("bash", {"command": "echo hello"}), Say("It is built.")]
 
 
 def _ran(here: Place, words: Sequence[str], env: dict[str, str]) -> str:
@@ -86,29 +88,56 @@ def codex() -> dict[str, Any]:
 
 
 def plugin() -> dict[str, Any]:
-    """A task that ends between two prompts is told of in the second one."""
+    """A task that ends between two prompts is told of with the second one, and not with the third."""
     scripted.OURS = _PLUGIN_TOOLS
-    lines = [
-        Call("bash", {"command": "exit 7", "description": "the build", "background": True}),
-        Say("It runs."),
-        Say("It is built."),
-        Say("It is built."),
+    command = "until [ -e go ]; do sleep 0.02; done; exit 7"
+    lines: list[Line] = [
+        Call("bash", {"command": command, "description": "the build", "background": True}),
+        *(Say(f"Answer {number}.") for number in range(1, 5)),
     ]
     with place() as here, model(lines) as played:
         claude_words(here)
         program = here.write("bin/outlast", f'#!/bin/sh\nexec {sys.executable} -m outlast "$@"\n')
         os.chmod(program, 0o755)
         env = claude_env(here, played)
-        env = {**env, "PATH": f"{os.path.dirname(program)}:{env['PATH']}", "PYTHONPATH": str(ROOT)}
+        env = {**env, "PATH": f"{os.path.dirname(program)}:{env['PATH']}", "OUTLAST_HOME": here.state}
         words = [binary("claude"), "--plugin-dir", str(PLUGIN), "--allowedTools", _PLUGIN_TOOLS, "-p"]
-        _ran(here, [*words, "please run it"], env)
-        [task] = here.tasks()
-        _ran(here, [sys.executable, "-m", "outlast", "wait", task.task_id, "--until", "never", "--json"], here.env) if (
-            not task.finished
-        ) else None
-        _ran(here, [*words, "--continue", "and now?"], env)
-        _ran(here, [*words, "--continue", "and now again?"], env)
-        return _found(played, session=task.session, validated=_validated())
+        with _conversation(here, words, env) as say:
+            say("please run it")
+            (here.work / "go").touch()
+            eventually(lambda: here.tasks()[0].finished, what="the task ends")
+            say("and now?")
+            say("and again?")
+        _ran(here, [*words, "--continue", "do you remember?"], env)
+        return _found(played, session=here.tasks()[0].session, validated=_validated())
+
+
+@contextmanager
+def _conversation(here: Place, words: list[str], env: dict[str, str]) -> Iterator[Callable[[str], None]]:
+    """One Claude Code that is given several prompts, each after the answer to the last."""
+    form = ["--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+    with subprocess.Popen(
+        [*words, *form], cwd=here.work, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdin is not None
+        assert running.stdout is not None
+        typed, printed = running.stdin, running.stdout
+
+        def say(prompt: str) -> None:
+            message = {"role": "user", "content": [{"type": "text", "text": prompt}]}
+            typed.write(json.dumps({"type": "user", "message": message}) + "\n")
+            typed.flush()
+            for line in printed:
+                if json.loads(line)["type"] == "result":
+                    return
+            raise AssertionError(f"no answer to {prompt!r}")
+
+        try:
+            yield say
+            typed.close()
+            running.wait(PATIENCE_S)
+        finally:
+            running.kill()
 
 
 def _validated() -> str:

@@ -208,14 +208,10 @@ def _undo(job: Job) -> int:
     edit, denial = job.edit_of_entry(program(), {}), job.edit_of_denial()
     known = job.records.of(job.name, job.asked.scope, {edit.file, denial.file if denial else edit.file})
     steps = [_plan_undo(job, path, known) for path in dict.fromkeys(one["file"] for one in known)]
-    stranger = _stranger(job, edit, known)
-    if stranger:
+    steps = [step for step in steps if step.text != step.before.text]
+    if all(step.before.path != edit.file for step in steps) and (stranger := _stranger(job, edit)):
         steps.append(stranger)
-    gone = [step for step in steps if step.text == step.before.text]
-    steps = [step for step in steps if step not in gone]
     if not steps:
-        if known:
-            job.records.remove(known)
         write(f"Nothing to take back: {edit.file} has nothing from `outlast setup`.\n")
         return 0
     code = _carry_out(job, steps, "Take this back?")
@@ -238,18 +234,16 @@ def _plan_undo(job: Job, path: str, known: list[Record]) -> Step:
     return Step(before, text, remove=tuple(mine))
 
 
-def _stranger(job: Job, edit: Edit, known: list[Record]) -> Step | None:
+def _stranger(job: Job, edit: Edit) -> Step | None:
     """With --force: the step that removes an entry without a record. Otherwise says that it stays."""
     before = files.read(edit.file)
-    if any(one["path"] == list(edit.path) for one in known):
-        return None
     with _Naming(edit.file):
         if edit.current(before.text or "") is None:
             return None
         if job.asked.force:
             return Step(before, edits.revert(edits.record_of_stranger(edit), before.text or ""))
     sys.stderr.write(
-        f"outlast: The server '{edit.path[-1]}' in {edit.file} was not made by `outlast setup`, so it stays; "
+        f"outlast: The server '{edit.path[-1]}' in {edit.file} is not the one that `outlast setup` made, so it stays; "
         "--force removes it.\n"
     )
     return None
@@ -266,7 +260,7 @@ def _carry_out(job: Job, steps: Sequence[Step], question: str) -> int | None:
         return 0
     if not job.asked.yes:
         if not _is_terminal():
-            sys.stderr.write("outlast: Nothing was changed, because nobody can be asked here; --yes makes the change.\n")
+            sys.stderr.write("outlast: Nothing was changed, because there is no terminal to ask on; --yes makes it.\n")
             return NOT_APPLIED
         if not _agrees(question):
             write("Nothing was changed.\n")

@@ -156,7 +156,9 @@ def is_still_there(record: Record, text: str) -> bool:
     found = lookup(parse(record["format"], text), record["path"])
     if record["what"] == "server":
         return starts_same(found, {**record["value"], "env": {}})
-    return record["value"] in found if record["what"] == "item" and isinstance(found, list) else found == record["value"]
+    if record["what"] == "item":
+        return isinstance(found, list) and record["value"] in found
+    return bool(found == record["value"])
 
 
 def is_replaced(record: Record, text: str) -> bool:

@@ -299,7 +299,7 @@ def _indent_in(text: str, root: Node, into: Node) -> str:
 def _dumped(text: str, root: Node, at: int | None, value: Any, indent: str = "") -> str:
     """A value as the file would write it, at a position or below an indentation."""
     if at is not None:
-        if not ("\n" in text[root.start : root.end]):
+        if "\n" not in text[root.start : root.end]:
             return json.dumps(value, ensure_ascii=False)
         indent = _indent_of(text, at)
     written = json.dumps(value, ensure_ascii=False, indent=_unit(text, root))

@@ -26,7 +26,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 @frozen
 class Line:
-    """A header or a key with its value: its whole lines from `start` to `end`, the value from `value` to `value_end`."""
+    """A header or a key: its whole lines are text[start:end], its value is text[value:value_end]."""
 
     table: tuple[str, ...]
     key: tuple[str, ...]  # empty for a header
@@ -114,7 +114,7 @@ def _value_end(text: str, at: int, end: int) -> int:
 def lead(text: str) -> str:
     """What separates a new table from the text before it."""
     newline = _newline(text)
-    if not text or text.endswith("\n\n") or text.endswith("\n\r\n"):
+    if not text or text.endswith(("\n\n", "\n\r\n")):
         return ""
     return newline if text.endswith("\n") else newline * 2
 
@@ -133,7 +133,9 @@ def tables(text: str, path: Sequence[str]) -> list[tuple[int, int]]:
     for line in lines(text):
         if not line.key:
             inside = line.table[: len(path)] == tuple(path)
-            if inside:
+            if inside and found and not text[found[-1][1] : line.start].strip():
+                found[-1] = (found[-1][0], line.end)  # only blank lines between the two
+            elif inside:
                 found.append((line.start, line.end))
         elif inside:
             found[-1] = (found[-1][0], line.end)
@@ -168,8 +170,9 @@ def put_value(text: str, table: Sequence[str], key: str, value: str) -> str:
         return text[: line.value] + value + text[line.value_end :]
     for line in lines(text):
         if not line.key and line.table == tuple(table):
-            head = text[: line.end] if text[: line.end].endswith("\n") else text[: line.end] + _newline(text)
-            return f"{head}{_key(key)} = {value}{_newline(text)}{text[line.end :]}"
+            if not text[: line.end].endswith("\n"):  # the header is the last line, and has no end
+                return f"{text}{_newline(text)}{_key(key)} = {value}"
+            return f"{text[: line.end]}{_key(key)} = {value}{_newline(text)}{text[line.end :]}"
     newline = _newline(text)
     return f"{text}{lead(text)}[{'.'.join(map(_key, table))}]{newline}{_key(key)} = {value}{newline}"
 
@@ -177,7 +180,10 @@ def put_value(text: str, table: Sequence[str], key: str, value: str) -> str:
 def drop_value(text: str, table: Sequence[str], key: str) -> str:
     """Remove a key of a table, with its line."""
     line = find(text, table, key)
-    return text[: line.start] + text[line.end :] if line else text
+    if line is None:
+        return text
+    head = text[: line.start] if text[: line.end].endswith("\n") else text[: line.start].removesuffix(_newline(text))
+    return head + text[line.end :]
 
 
 def _newline(text: str) -> str:
