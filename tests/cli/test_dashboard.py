@@ -6,12 +6,13 @@ import json
 import os
 import shutil
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests.cli import ran
-from tests.cli.test_terminal import Terminal, terminal
+from tests.cli.test_terminal import WIDTH, Terminal, terminal
 from tests.conftest import Cli, eventually
 
 __all__ = ["terminal"]  # a fixture
@@ -46,6 +47,67 @@ def test_words_and_no_escapes_where_there_is_no_terminal(cli: Cli, ids: dict[str
     text = cli("tasks", check=0).stdout
     assert [line[:9].strip() for line in text.splitlines()[1:]] == ["● Running", "⊘ Stopped", "✖ Failed", "✔ Done"]
     assert "\033" not in text
+
+
+def test_a_server_is_seen_after_many_short_commands(cli: Cli, tmp_path: Path) -> None:
+    cli.env["OUTLAST_MAX_RUNNING"] = "1"
+    built = cli("run", "--bg", "exit 3", check=0).stdout.strip()
+    cli("wait", built)
+    left = ran(cli, "--wait", "0.01", f"until [ -e {tmp_path}/go ]; do sleep 0.02; done")["task_id"]
+    (tmp_path / "go").touch()
+    cli("wait", left, check=0)
+    server = cli("run", "--bg", "exec sleep 1000", check=0).stdout.strip()
+    waits = cli("run", "--bg", "true", check=0).stdout.strip()
+    short = [ran(cli, f": {number}")["task_id"] for number in range(12)]
+    wanted = [server, waits, left, built, *reversed(short)]
+    head, *rows, more = cli("tasks", check=0).stdout.splitlines()
+    assert [row.split()[2] for row in rows] == wanted[:10]
+    assert more == "... and 6 more tasks"
+    listed = cli("tasks", "--json", check=0).stdout.splitlines()
+    assert [json.loads(line)["task_id"] for line in listed] == wanted
+    assert server in cli("ps", check=0).stdout
+    assert waits in cli("ps", check=0).stdout
+
+
+def test_every_running_task_has_a_row(cli: Cli) -> None:
+    cli.env["OUTLAST_MAX_RUNNING"] = "2"
+    ids = [cli("run", "--bg", "exec sleep 1000", check=0).stdout.strip() for _ in range(13)]
+    ran(cli, "true")
+    head, *rows, more = cli("tasks", check=0).stdout.splitlines()
+    assert sorted(row.split()[2] for row in rows) == sorted(ids)
+    assert [row.split()[1] for row in rows] == ["Running"] * 2 + ["Pending"] * 11
+    assert more == "... and 1 more tasks"
+
+
+def test_the_type_is_found_from_the_command(cli: Cli) -> None:
+    for command in ("npm test || true", "make --version", "echo npm test"):
+        ran(cli, command)
+    types = [line.split()[-1] for line in cli("tasks", check=0).stdout.splitlines()[1:]]
+    listed = [json.loads(line)["category"] for line in cli("ps", "--json", check=0).stdout.splitlines()]
+    assert types == listed == ["bash", "build", "test"]
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+@pytest.mark.parametrize("env", [{}, {"NO_COLOR": "1"}])
+def test_a_line_as_wide_as_the_terminal_is_whole(cli: Cli, env: dict[str, str]) -> None:
+    cli.env.pop("NO_COLOR", None)
+    cli.env |= env
+    ran(cli, "--description", "word " * 90, "true")
+    with_terminal = tempfile.mkdtemp(prefix="tm-")
+    terminal = Terminal(cli, with_terminal)
+    try:
+        terminal.type("outlast tasks --watch")
+        [row] = eventually(lambda: [line for line in terminal.screen().splitlines() if "✔ Done" in line])
+        head = next(line for line in terminal.screen().splitlines() if "STATUS" in line)
+        assert row.endswith("  bash")
+        assert head.endswith("  TYPE")
+        assert len(row) == WIDTH
+        terminal.press("q")
+        terminal.type("echo over")
+        terminal.shows("over")
+    finally:
+        terminal.close()
+        shutil.rmtree(with_terminal, ignore_errors=True)
 
 
 def test_no_tasks(cli: Cli) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.faces.table import EMPTY, columns, dashboard, fitted, minutes
+from outlast.faces.table import EMPTY, columns, dashboard, fitted, in_order, minutes
 from outlast.frozen import replaced
 from outlast.model import Task
 from tests.cli import agreed
@@ -76,11 +76,30 @@ def test_every_line_fits_the_screen() -> None:
 
 def test_ten_rows_and_how_many_more() -> None:
     def lines(count: int) -> list[str]:
-        return dashboard([A_TASK] * count, 80, colour=False).splitlines()
+        return dashboard([replaced(A_TASK, status="completed")] * count, 80, colour=False).splitlines()
 
     assert len(lines(10)) == 11
     assert lines(11)[11:] == ["... and 1 more tasks"]
     assert lines(35)[11:] == ["... and 25 more tasks"]
+
+
+def test_all_that_have_not_ended_have_a_row() -> None:
+    lines = dashboard([A_TASK] * 15 + [replaced(A_TASK, status="completed")] * 3, 80, colour=False).splitlines()
+    assert lines[16:] == ["... and 3 more tasks"]
+
+
+@pytest.mark.parametrize(("room", "rows", "more"), [(20, 15, 0), (16, 15, 0), (15, 13, 2), (5, 3, 12), (1, 1, 14)])
+def test_no_more_lines_than_there_is_room(room: int, rows: int, more: int) -> None:
+    lines = dashboard([A_TASK] * 15, 80, colour=False, room=room).splitlines()
+    assert lines[rows + 1 :] == ([f"... and {more} more tasks"] if more else [])
+
+
+def test_the_order() -> None:
+    done = [replaced(A_TASK, task_id=f"bash-{number}", status="failed") for number in range(4)]
+    waits = replaced(A_TASK, task_id="waits", status="pending")
+    runs = replaced(A_TASK, task_id="runs")
+    found = in_order([done[0], waits, *done[1:3], runs, done[3]], lambda task: task in (done[1], done[3]))
+    assert found == [runs, waits, done[1], done[3], done[0], done[2]]
 
 
 def test_no_tasks() -> None:

@@ -8,11 +8,12 @@ from outlast.text import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from outlast.model import Task
 
 ROWS = 10
+LOOKED_AT = 200  # finished tasks that are sorted into background and foreground; older ones count as foreground
 HEADER = ("STATUS", "ID", "DESCRIPTION", "TIME", "TYPE")
 EMPTY = "No tasks found"
 FILTERS: dict[str, tuple[str, ...]] = {
@@ -47,19 +48,39 @@ LOOKS = {
 _BOLD, _DIM, _MUTED = "1", "2", "90"  # "bright" as bold: bright white cannot be read on a light ground
 
 
-def dashboard(tasks: Sequence[Task], width: int, colour: bool) -> str:
-    """The first tasks as a table, and how many more there are."""
+def in_order(tasks: Sequence[Task], is_background: Callable[[Task], bool]) -> list[Task]:
+    """What runs, what waits, what ran in the background, and then foreground commands; each newest first, as given."""
+    finished = [task for task in tasks if task.finished]
+    # The table shows few of them, and each answer costs a read of a file.
+    looked_at = {task.task_id: is_background(task) for task in finished[:LOOKED_AT]}
+    background = [task for task in finished if looked_at.get(task.task_id)]
+    return [
+        *(task for task in tasks if task.status == "running"),
+        *(task for task in tasks if task.status == "pending"),
+        *background,
+        *(task for task in finished if not looked_at.get(task.task_id)),
+    ]
+
+
+def dashboard(tasks: Sequence[Task], width: int, colour: bool, room: int | None = None) -> str:
+    """The first tasks as a table, and how many more there are.
+
+    Every task that has not ended has a row, also beyond the usual number; `room` is how many lines there are at most.
+    """
     if not tasks:
         return EMPTY + "\n"
-    shown = tasks[:ROWS]
+    rows_at_most = max(ROWS, sum(not task.finished for task in tasks))
+    if room is not None:
+        rows_at_most = max(1, min(rows_at_most, room - (1 if len(tasks) < room else 2)))
+    shown = tasks[:rows_at_most]
     rows = [HEADER, *(_cells(task) for task in shown)]
     sizes = [max(columns(row[number]) for row in rows) for number in range(len(HEADER))]
     others = sum(sizes) - sizes[_DESCRIPTION] + len(_GAP) * (len(HEADER) - 1)
     sizes[_DESCRIPTION] = min(sizes[_DESCRIPTION], max(_NARROWEST, width - others))
     paints = [(_BOLD,) * len(HEADER), *((LOOKS[task.status].colour, _BOLD, "", _DIM, _MUTED) for task in shown)]
     lines = [_line(row, sizes, paint if colour else None) for row, paint in zip(rows, paints, strict=True)]
-    if len(tasks) > ROWS:
-        lines.append(f"... and {len(tasks) - ROWS} more tasks")
+    if len(tasks) > len(shown):
+        lines.append(f"... and {len(tasks) - len(shown)} more tasks")
     return "\n".join(lines) + "\n"
 
 
@@ -70,8 +91,10 @@ def _cells(task: Task) -> tuple[str, ...]:
 
 
 def type_of(task: Task) -> str:
-    """bash or agent, or remote wherever it is that it runs elsewhere."""
-    return task.kind if task.executor == "local" else "remote"
+    """remote for a task on another machine, agent for an agent, else what the command is for: test, build, bash ..."""
+    if task.executor != "local":
+        return "remote"
+    return "agent" if task.kind == "agent" else task.category
 
 
 def minutes(milliseconds: int) -> str:

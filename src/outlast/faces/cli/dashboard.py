@@ -18,6 +18,7 @@ from outlast.faces import render, table
 from outlast.faces.cli.look import width
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.frozen import replaced
+from outlast.store.sessionfile import MOVED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,14 +34,16 @@ TICK_S = 1.0  # the times that are shown have seconds
 WATCHED_AT_MOST = 100  # tasks at once, each with three descriptors; with more, the list is read at every tick
 _COARSE_S = 2.0  # a directory's time can stand still for a moment: two changes may look like one
 _LEAVE_KEYS = (b"q", b"Q", b"\x1b", b"")
+_HINT_LINES = 2  # with the empty line above it
 _HINT = "\033[2mq leaves; the tasks go on\033[0m"
 
 
 def tasks_parser() -> Parser:
     made = Parser(
         "tasks",
-        "The dashboard: the newest tasks with their status, time and type, as a table for people.",
-        "  outlast tasks                  the ten newest, and how many more there are\n"
+        "The dashboard: tasks with their status, time and type, as a table for people. What runs\n"
+        "and what waits comes first, then what ran in the background, then other commands.",
+        "  outlast tasks                  ten rows (more if more run), and how many more there are\n"
         "  outlast tasks running          only those that run\n"
         "  outlast tasks error            only those that failed\n"
         "  outlast tasks --watch          live, until q or Ctrl-C",
@@ -68,8 +71,19 @@ def tasks(words: Sequence[str]) -> int:
 
 
 def chosen(shell: Shell, name: str) -> list[Task]:
-    """The tasks that a filter lets through, newest first."""
-    return [task for task in shell.list() if task.status in table.FILTERS[name]]
+    """The tasks that a filter lets through, in the order of the table."""
+    found = [task for task in shell.list() if task.status in table.FILTERS[name]]
+    return table.in_order(found, lambda task: _ran_in_background(shell, task))
+
+
+def _ran_in_background(shell: Shell, task: Task) -> bool:
+    """Whether a task was started in the background, or moved there because its caller stopped waiting."""
+    try:
+        if shell.executor.registry.launch_of(task.task_id).background:
+            return True
+    except OutlastError:
+        return False  # removed since it was listed
+    return os.path.exists(os.path.join(os.path.dirname(task.output_file), MOVED))
 
 
 def colourful() -> bool:
@@ -207,10 +221,13 @@ class _Screen(_Paper):
 
     def show(self, tasks: list[Task]) -> None:
         size = os.get_terminal_size(sys.stdout.fileno())
-        text = table.dashboard(tasks, size.columns or width(), colourful())
+        room = max(2, size.lines - _HINT_LINES) if size.lines else None
+        text = table.dashboard(tasks, size.columns or width(), colourful(), room)
         lines = [*text.splitlines(), "", _HINT if colourful() else "q leaves; the tasks go on"][: size.lines or None]
-        # One write, and nothing is erased that is drawn again: so nothing flickers.
-        write("\033[H" + "\r\n".join(line + "\033[K" for line in lines) + "\033[J")
+        # Each line is erased before it is drawn, not after: behind a full line the cursor stands on its last
+        # character, which would go too. All is one write, so nothing flickers.
+        below = "\r\n\033[J" if len(lines) < (size.lines or sys.maxsize) else ""
+        write("\033[H" + "\r\n".join("\033[K" + line for line in lines) + below)
 
     def goes_on(self, ready: set[int]) -> bool:
         if self._woken in ready:
