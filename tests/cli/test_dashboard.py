@@ -60,7 +60,7 @@ def test_a_server_is_seen_after_many_short_commands(cli: Cli, tmp_path: Path) ->
     waits = cli("run", "--bg", "true", check=0).stdout.strip()
     short = [ran(cli, f": {number}")["task_id"] for number in range(12)]
     wanted = [server, waits, left, built, *reversed(short)]
-    head, *rows, more = cli("tasks", check=0).stdout.splitlines()
+    _, *rows, more = cli("tasks", check=0).stdout.splitlines()
     assert [row.split()[2] for row in rows] == wanted[:10]
     assert more == "... and 6 more tasks"
     listed = cli("tasks", "--json", check=0).stdout.splitlines()
@@ -73,7 +73,7 @@ def test_every_running_task_has_a_row(cli: Cli) -> None:
     cli.env["OUTLAST_MAX_RUNNING"] = "2"
     ids = [cli("run", "--bg", "exec sleep 1000", check=0).stdout.strip() for _ in range(13)]
     ran(cli, "true")
-    head, *rows, more = cli("tasks", check=0).stdout.splitlines()
+    _, *rows, more = cli("tasks", check=0).stdout.splitlines()
     assert sorted(row.split()[2] for row in rows) == sorted(ids)
     assert [row.split()[1] for row in rows] == ["Running"] * 2 + ["Pending"] * 11
     assert more == "... and 1 more tasks"
