@@ -245,6 +245,24 @@ def test_wrong_words(cli: Cli, user: Path, words: list[str], said: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
+def test_a_file_that_changes_while_a_person_is_asked_is_not_written(cli: Cli, user: Path) -> None:
+    (user / ".claude.json").write_text("{}")
+    place = user.parent / "t"
+    place.mkdir()
+    terminal = Terminal(cli, str(place))
+    try:
+        terminal.type("outlast setup claude; echo code $?")
+        eventually(lambda: "[y/N]" in terminal.screen())
+        (user / ".claude.json").write_text('{"by": "the client"}')
+        terminal.type("y")
+        terminal.shows("code 125")
+        assert "was changed by another program" in terminal.screen()
+        assert data(user / ".claude.json") == {"by": "the client"}
+    finally:
+        terminal.close()
+
+
+@pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 def test_a_person_is_asked(cli: Cli, user: Path) -> None:
     place = user.parent / "t"
     place.mkdir()

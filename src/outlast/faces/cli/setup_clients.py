@@ -160,7 +160,7 @@ CLIENTS: dict[str, Client] = {
         project=".cursor/mcp.json",
         more={"type": "stdio"},
         denial=None,
-        no_denial="Cursor has no setting for it in a file; tell its agent in a rule to use Outlast's tools.",
+        no_denial="The Cursor editor has no setting for it in a file; tell its agent in a rule to use Outlast's tools.",
     ),
     "vscode": Client(
         title="VS Code",
