@@ -11,7 +11,7 @@ import pytest
 from outlast import Shell
 from outlast.errors import BadInput
 from outlast.model import NO_SHELL
-from outlast.reading import MARKS
+from outlast.selection import MARKS
 from outlast.store import order
 from outlast.store.order import Order, runs
 

@@ -9,108 +9,75 @@ from __future__ import annotations
 import os
 
 from outlast import ends, little
-from outlast.errors import BadInput, named
-from outlast.frozen import extended, frozen
-from outlast.masking import LOOK_BACK, MASK, OFF
-from outlast.model import START, STREAMS, Cursor, Result, Slice
-from outlast.sieve import Sieve
-from outlast.text import Cleaner, HeadTail
+from outlast.frozen import extended
+from outlast.masking import MASK, OFF
+from outlast.model import START, STREAMS, Cursor, Result
+from outlast.pages import read_pages
+from outlast.selection import MARKS, Collected, Piece, check, gap, share_by_need, work_through
+from outlast.store.output import FILES
+from outlast.stream_end import inside_secret, settled
+from outlast.text import Cleaner, HeadTail, where_the_rest_is
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Mapping
 
     from outlast.masking import Mask
     from outlast.model import Task
+    from outlast.selection import Selection
     from outlast.store.output import Source
-
-MARKS = ("\x1e", "\x1f")  # control characters, and `Cleaner` lets none through: so no output can contain them
-_LONGEST_STRING = 8192  # of an escape sequence that carries text (a title, a link), as in `text`
-_LONGEST_CONTROL = 256  # of any other one
-_LONGEST_LINE = 1 << 20  # that is held back until it is finished, as in `sieve`
-
-
-@frozen
-class Selection:
-    """Which part of the output is wanted. At most one of `cursor`, `tail` and `lines` makes a start."""
-
-    cursor: Cursor | None = None
-    tail: int | None = None
-    lines: tuple[int, int | None] | None = None
-    stream: str | None = None
-    filter: str | None = None
-    exclude: str | None = None
-    ignore_case: bool = False
-    marked: bool = False
-    interleaved: bool = False
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all from the start, or from a cursor on, is wanted."""
-        return self.tail is None and self.takes_all
-
-    @property
-    def takes_all(self) -> bool:
-        """Whether all from where it starts is wanted."""
-        return self.lines is None and not self.filter and not self.exclude
-
-
-@frozen
-class Piece:
-    """What was read of one stream."""
-
-    text: str
-    truncated: bool
-    dropped: int
-    hidden: int
-    next: int
-
-
-def check(selection: Selection, split: bool) -> None:
-    """Say what is wrong with a selection before anything is read."""
-    if selection.stream is not None and selection.stream not in STREAMS:
-        raise BadInput(f"There is no stream {named(selection.stream)}; use stdout or stderr.")
-    if selection.stream == "stderr" and not split:
-        raise BadInput(
-            "This task was run without --split, so its stderr is in its one output, in the order printed; "
-            "read that one."
-        )
-    if selection.tail is not None and selection.tail < 0:
-        raise BadInput(f"The number of last lines must be 0 or more, not {selection.tail}.")
-    if selection.lines is not None:
-        first, last = selection.lines
-        if first < 1 or (last is not None and last < first):
-            upto = "the end" if last is None else last
-            raise BadInput(f"Lines {first} to {upto} are no range; count from 1, and give the smaller number first.")
-    if selection.is_plain:
-        return
-    starts = [name for name in ("cursor", "tail", "lines") if getattr(selection, name) is not None]
-    if len(starts) > 1:
-        raise BadInput(f"Only one of {' and '.join(starts)} can say where to start; leave out the rest.")
-    Sieve(selection.filter, selection.exclude, selection.ignore_case)
 
 
 def read(task: Task, selection: Selection, source: Callable[[str], Source], budget: int, mask: Mask = OFF) -> Result:
     """The wanted part of a task's output, as text."""
     check(selection, task.split)
     streams = STREAMS if task.split else STREAMS[:1]
-    wanted = [stream for stream in streams if selection.stream in (None, stream)]
-    share = budget // len(wanted)
-    found = {stream: _piece(task, source(stream), stream, selection, share, mask) for stream in wanted}
+    wanted = {stream: source(stream) for stream in streams if selection.stream in (None, stream)}
+    if selection.page:
+        found = read_pages(task, wanted, selection, budget, mask)
+    else:
+        found = _both_ends_of_each(task, wanted, selection, budget, mask)
     pieces = found.values()
     start = selection.cursor or START
-    texts = [_interleaved(task, source, selection, budget, mask)] if selection.interleaved and len(wanted) > 1 else None
+    together = (
+        _interleaved(task, wanted, selection, budget, mask) if selection.interleaved and len(wanted) > 1 else None
+    )
     return extended(
         Result,
         task,
-        output=_joined(texts or [piece.text for piece in pieces]),
+        output=together.text if together else _joined([piece.text for piece in pieces]),
         stdout=found["stdout"].text if task.split and "stdout" in found else None,
         stderr=found["stderr"].text if task.split and "stderr" in found else None,
-        truncated=any(piece.truncated or piece.dropped for piece in pieces),
+        truncated=any(piece.truncated or piece.dropped for piece in (*pieces, *((together,) if together else ()))),
         dropped_bytes=sum(piece.dropped for piece in pieces),
         hidden_lines=sum(piece.hidden for piece in pieces),
         cursor=str(Cursor(**{s: found[s].next if s in found else start.at(s) for s in STREAMS})),
     )
+
+
+def _both_ends_of_each(
+    task: Task, sources: Mapping[str, Source], selection: Selection, budget: int, mask: Mask
+) -> dict[str, Piece]:
+    """The head and the tail of each stream; a stream that needs little leaves the budget to the other one."""
+    collected = {stream: _collect(task, one, stream, selection, budget, mask) for stream, one in sources.items()}
+    shares = share_by_need(budget, [one.kept.chars for one in collected.values()])
+    return {
+        stream: one.cut(share, rest_of(task, {stream: sources[stream]}))
+        for (stream, one), share in zip(collected.items(), shares, strict=True)
+    }
+
+
+def rest_of(task: Task, sources: Mapping[str, Source]) -> str:
+    """Where the rest of these streams is, and how much of them was dropped for good."""
+    directory = os.path.dirname(task.output_file)
+    kept = {stream: one.extents() for stream, one in sources.items()}
+    paths = [
+        os.path.join(directory, FILES[stream]) + ("*" if len(extents) > 1 else "")
+        for stream, extents in kept.items()
+        if any(extent.size for extent in extents)
+    ]
+    dropped = sum(one.missing(0, one.end()) for one in sources.values())
+    return where_the_rest_is(" and ".join(paths) or task.output_file, dropped)
 
 
 def little_of(task: Task, source: Source, place: int, budget: int, mask: Mask) -> Result | None:
@@ -138,49 +105,36 @@ def _joined(texts: list[str]) -> str:
     return first
 
 
-def _piece(task: Task, source: Source, stream: str, selection: Selection, budget: int, mask: Mask) -> Piece:
+def _collect(task: Task, source: Source, stream: str, selection: Selection, budget: int, mask: Mask) -> Collected:
     if selection.is_plain:
-        start = (selection.cursor or START).at(stream)
-        rest = little.rest(source, start, task.closed, mask)
-        if rest is not None and len(rest[0]) <= budget:
-            return Piece(rest[0], False, 0, 0, rest[1])
+        rest = little.rest(source, (selection.cursor or START).at(stream), task.closed, mask)
+        if rest is not None:
+            kept = HeadTail(budget, MARKS if selection.marked else ("", ""))
+            kept.add(rest[0])
+            return Collected(kept, 0, 0, rest[1])
     source.look_again()
-    return _worked_through(task, source, stream, selection, budget, mask)
+    return _collect_any(task, source, stream, selection, budget, mask)
 
 
-def _worked_through(task: Task, source: Source, stream: str, selection: Selection, budget: int, mask: Mask) -> Piece:
+def _collect_any(task: Task, source: Source, stream: str, selection: Selection, budget: int, mask: Mask) -> Collected:
+    """As `_collect`, of whatever size and kind the output is."""
     marks = MARKS if selection.marked else ("", "")
-    cleaner, kept, veil = Cleaner(), HeadTail(budget, marks), mask.stream()
-    sieve = Sieve(selection.filter, selection.exclude, selection.ignore_case)
-    picker = LineRange(selection.lines)
     if task.closed:
         source.close()
     # Fixed now: a task that prints faster than we read must not keep us for ever.
     end = source.end()
     start = source.tail(selection.tail, end) if selection.tail is not None else (selection.cursor or START).at(stream)
-    if (
-        end - start > ends.MUCH
-        and selection.takes_all
-        and (both := _both_ends(task, source, start, end, HeadTail(budget, marks), mask))
-    ):
-        return both
-    if secret := inside_secret(source, start, end, mask):
-        kept.add(picker.take(sieve.feed(MASK)))
-    place, dropped = start + secret, 0
-    for piece in settled(task, source, place, end, bool(selection.filter or selection.exclude), mask):
-        if piece.dropped:
-            rest = sieve.feed(veil.feed(cleaner.finish()) + veil.finish()) + sieve.finish()
-            kept.add(picker.take(rest + gap(piece.dropped).join(marks)))
-            dropped += piece.dropped
-        # Masked before it is filtered: whether a filter lets a line through must not tell a secret.
-        kept.add(picker.take(sieve.feed(veil.feed(cleaner.feed(piece.data)))))
-        place = piece.next
-    kept.add(picker.take(sieve.feed(veil.feed(cleaner.finish()) + veil.finish()) + sieve.finish()))
-    cut = kept.cut(where=task.output_file)
-    return Piece(cut.text, cut.truncated, dropped, sieve.hidden, place)
+    if end - start > ends.MUCH and selection.takes_all:
+        both = _both_ends(task, source, start, end, HeadTail(budget, marks), mask)
+        if both:
+            return both
+    return work_through(source, start, end, task.closed, selection, HeadTail(budget, marks), mask)
 
 
-def _both_ends(task: Task, source: Source, start: int, end: int, kept: HeadTail, mask: Mask) -> Piece | None:
+# --- both ends ---------------------------------------------------------------------------
+
+
+def _both_ends(task: Task, source: Source, start: int, end: int, kept: HeadTail, mask: Mask) -> Collected | None:
     """The head and the tail of much output; None if they cannot be told without all that is between."""
     _add_head(source, start, end, kept, mask)
     if not kept.has_head:
@@ -194,7 +148,7 @@ def _both_ends(task: Task, source: Source, start: int, end: int, kept: HeadTail,
         if len(text) > kept.budget:
             kept.skip(f"the middle of {end - start - dropped:,} bytes")
             kept.add(text)
-            return Piece(kept.cut(where=task.output_file).text, True, dropped, 0, place)
+            return Collected(kept, dropped, 0, place)
     return None
 
 
@@ -219,7 +173,7 @@ def _tail(task: Task, source: Source, start: int, end: int, size: int, mask: Mas
     if secret := inside_secret(source, first, end, mask):
         texts.append(MASK)
     place = first + secret
-    for piece in settled(task, source, place, end, False, mask):
+    for piece in settled(source, place, end, task.closed, False, mask):
         if piece.dropped:
             return None
         texts.append(reader.feed(piece.data))
@@ -227,13 +181,12 @@ def _tail(task: Task, source: Source, start: int, end: int, size: int, mask: Mas
     return "".join((*texts, reader.finish())), place
 
 
-def _interleaved(task: Task, source: Callable[[str], Source], selection: Selection, budget: int, mask: Mask) -> str:
+def _interleaved(task: Task, sources: Mapping[str, Source], selection: Selection, budget: int, mask: Mask) -> Piece:
     """Both streams from their start as one text, line by line in the order they came."""
     from outlast.store import order
 
     marks = MARKS if selection.marked else ("", "")
     kept = HeadTail(budget, marks)
-    sources = {stream: source(stream) for stream in STREAMS}
     readers = {stream: _Cleared(mask) for stream in STREAMS}
     at = dict.fromkeys(STREAMS, 0)
     for stream, upto in order.runs(os.path.dirname(task.output_file), {s: one.end() for s, one in sources.items()}):
@@ -245,7 +198,8 @@ def _interleaved(task: Task, source: Callable[[str], Source], selection: Selecti
     for reader in readers.values():
         rest = reader.finish()
         kept.add(rest if not rest or rest.endswith("\n") else rest + "\n")
-    return kept.cut(where=task.output_file).text
+    cut = kept.cut(rest_of(task, sources))
+    return Piece(cut.text, cut.truncated, 0, 0, 0)
 
 
 class _Cleared:
@@ -259,101 +213,3 @@ class _Cleared:
 
     def finish(self) -> str:
         return self._veil.feed(self._cleaner.finish()) + self._veil.finish()
-
-
-def gap(dropped: int) -> str:
-    """What stands where bytes are missing, so that nobody takes both sides of the gap for one text."""
-    return f"\n[outlast: {dropped} bytes were dropped here]\n"
-
-
-def inside_secret(source: Source, start: int, end: int, mask: Mask) -> int:
-    """How many bytes from `start` on belong to a secret that begins before it: a cursor can be anywhere."""
-    if not mask.on or not start:
-        return 0
-    first = max(0, start - LOOK_BACK)
-    upto = start + min(LOOK_BACK, max(0, end - start))
-    around = source.read(first, upto - first)
-    if around.start != first or around.next < start:
-        return 0  # what was before is dropped
-    data = around.data
-    if around.next < upto:  # it goes on in another file
-        rest = source.read(around.next, upto - around.next)
-        data += rest.data if rest.start == around.next else b""
-    return mask.inside(data[: start - first], data[start - first :])
-
-
-def settled(task: Task, source: Source, start: int, end: int, by_lines: bool, mask: Mask = OFF) -> Iterator[Slice]:
-    """The bytes from `start` to `end` whose meaning cannot change any more.
-
-    While a task prints, the last of them can be half a character, half an escape sequence, half a
-    secret or, where lines are matched `by_lines`, half a line. Those are for the next read.
-    """
-    if mask.on and not task.closed:
-        first = max(start, end - 2 * LOOK_BACK)
-        end -= mask.unfinished(source.read(first, end - first).data) if first < end else 0
-    if by_lines and not task.closed:
-        end = _end_of_last_line(source, end)
-    for piece in source.chunks(start, end):
-        if piece.next < end or task.closed:
-            yield piece
-        else:
-            size = len(piece.data) - _unfinished(piece.data)
-            yield Slice(piece.stream, piece.start, piece.data[:size], piece.dropped, piece.start + size)
-
-
-def _end_of_last_line(source: Source, end: int) -> int:
-    if source.read(max(0, end - 1), 1).data in (b"\n", b""):
-        return end
-    start = source.tail(1, end)
-    return start if end - start <= _LONGEST_LINE else end
-
-
-def _unfinished(data: bytes) -> int:
-    """How many bytes at the end only make sense together with what is still to come."""
-    escape = data.rfind(b"\x1b", max(0, len(data) - _LONGEST_STRING))
-    if escape >= 0 and _is_unfinished(data[escape + 1 :]):
-        return len(data) - escape
-    return _half_character(data)
-
-
-def _is_unfinished(sequence: bytes) -> bool:
-    """Whether the end of an escape sequence is missing; without its ESC."""
-    kind, rest = sequence[:1], sequence[1:]
-    if kind and kind in b"]PX^_k":
-        return not any(ender in rest for ender in (b"\a", b"\n", b"\x18", b"\x1a"))
-    if len(sequence) >= _LONGEST_CONTROL:
-        return False
-    if kind == b"[":
-        return all(0x20 <= byte <= 0x3F for byte in rest)
-    return all(0x20 <= byte <= 0x2F for byte in sequence)
-
-
-def _half_character(data: bytes) -> int:
-    """How many bytes at the end are the beginning of a character that is still being printed."""
-    for back in range(1, min(3, len(data)) + 1):
-        byte = data[-back]
-        if byte >= 0xC0:
-            length = 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-            return back if back < length else 0
-        if byte < 0x80:
-            return 0
-    return 0
-
-
-class LineRange:
-    """Lets through the lines from the first to the last, both counted from 1."""
-
-    def __init__(self, lines: tuple[int, int | None] | None) -> None:
-        self._lines = lines
-        self._at = 1
-
-    def take(self, text: str) -> str:
-        if self._lines is None:
-            return text
-        first, last = self._lines
-        taken = []
-        for line in text.splitlines(keepends=True):
-            if self._at >= first and (last is None or self._at <= last):
-                taken.append(line)
-            self._at += line.endswith("\n")
-        return "".join(taken)

@@ -374,6 +374,11 @@ class HeadTail:
         self._unseen = ""
 
     @property
+    def chars(self) -> int:
+        """How many characters all of it has, as far as it was seen; more than the budget if a part was skipped."""
+        return max(self._chars, self.budget + 1) if self._unseen else self._chars
+
+    @property
     def has_head(self) -> bool:
         """Whether no more text is needed for the first part."""
         return not self._head_room
@@ -406,41 +411,50 @@ class HeadTail:
             self._tail = ["".join(self._tail)[-limit:]]
             self._tail_chars = limit
 
-    def cut(self, where: str = "") -> Cut:
-        """All of it if it fits, else both ends around a line that says what is left out.
+    def cut(self, rest: str = "", budget: int | None = None) -> Cut:
+        """All of it if it fits, else both ends around a line that says what is left out, and where the `rest` is.
 
         An end is cut between lines if that costs it no more than half of its share. If the
-        budget is too small for that line, it does without `where`, or there is only a head.
+        budget (by default the one it was made with, and never more) is too small for that line,
+        it does without `rest`, or there is only a head.
         """
+        most = self.budget if budget is None else min(max(budget, 0), self.budget)
         head = "".join(self._head)
-        if self._chars <= self.budget and not self._unseen:
+        if self._chars <= most and not self._unseen:
             return Cut(head, False, 0, 0)
         # No number in the marker can be longer than those of the whole text.
-        widest = self._marker(self._chars, self._newlines + 1, where)
-        room = self.budget - len(widest) - sum(map(len, self._marks)) - 2  # its own newline, and one before it
+        widest = self._marker(self._chars, self._newlines + 1, rest)
+        room = most - len(widest) - sum(map(len, self._marks)) - 2  # its own newline, and one before it
         if room < 2:
-            return self.cut() if where else self._without_tail(head)
+            return self.cut("", most) if rest else self._without_tail(head[:most])
         head = _head_of(head, room // 2)
         kept = "".join(self._tail)
         tail = _tail_of(kept, room - room // 2)
-        return self._joined(head, tail, kept[len(kept) - len(tail) - 1] == "\n", where)
+        return self._joined(head, tail, kept[len(kept) - len(tail) - 1] == "\n", rest)
 
     def _without_tail(self, head: str) -> Cut:
         newlines = self._newlines - head.count("\n")
         at_line_end = "".join(self._tail)[-1:] == "\n"
         return Cut(head, True, self._chars - len(head), newlines + (not at_line_end))
 
-    def _joined(self, head: str, tail: str, at_line_end: bool, where: str) -> Cut:
+    def _joined(self, head: str, tail: str, at_line_end: bool, rest: str) -> Cut:
         chars = self._chars - len(head) - len(tail)
         lines = self._newlines - head.count("\n") - tail.count("\n") + (not at_line_end)
         newline = "" if head.endswith("\n") else "\n"
         before, after = self._marks
-        text = f"{head}{newline}{before}{self._marker(chars, lines, where)}\n{after}{tail}"
+        text = f"{head}{newline}{before}{self._marker(chars, lines, rest)}\n{after}{tail}"
         return Cut(text, True, chars, lines)
 
-    def _marker(self, chars: int, lines: int, where: str) -> str:
+    def _marker(self, chars: int, lines: int, rest: str) -> str:
         what = self._unseen or f"{_count(chars, 'character')} ({_count(lines, 'line')})"
-        return f"[... {what} left out{f'; the whole output: {where}' if where else ''} ...]"
+        return f"[... {what} left out{f'; {rest}' if rest else ''} ...]"
+
+
+def where_the_rest_is(path: str, dropped: int = 0) -> str:
+    """Says which file has what a reply leaves out; no file is called whole of which bytes were dropped."""
+    if dropped:
+        return f"{_count(dropped, 'byte')} of it dropped for good, what is kept: {path}"
+    return f"the whole output: {path}"
 
 
 def _count(number: int, noun: str) -> str:
@@ -465,7 +479,7 @@ def shown(data: bytes, budget: int = BUDGET, where: str = "") -> Cut:
     for start in range(0, len(data), SLICE_BYTES):
         ends.add(cleaner.feed(data[start : start + SLICE_BYTES]))
     ends.add(cleaner.finish())
-    return ends.cut(where)
+    return ends.cut(where_the_rest_is(where) if where else "")
 
 
 def inline(text: str, width: int) -> str:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from outlast import Shell, ends, reading, text
+from outlast import Shell, ends, reading, stream_end, text
 from outlast.masking import Mask
 from outlast.model import Cursor
-from outlast.reading import Selection
+from outlast.selection import Piece, Selection
 from tests.conftest import eventually
 from tests.secrecy import TOKENS, key_block, told
 from tests.secrecy.test_little import VALUES, Printed
@@ -33,15 +33,15 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """All sizes so small that little text is much."""
     for name, size in {"MUCH": 5000, "MOST": 9000, "_CONTEXT": 2500, "_LINE": 200, "LINE_LIMIT": 900}.items():
         monkeypatch.setattr(ends, name, size)
-    monkeypatch.setattr(reading, "LOOK_BACK", 1000)
+    monkeypatch.setattr(stream_end, "LOOK_BACK", 1000)
     monkeypatch.setattr(text, "LINE_LIMIT", 900)
     monkeypatch.setattr(text, "SLICE_BYTES", 256)
     monkeypatch.setattr(text, "STRING_LIMIT", 300)
 
 
-def read(printed: Printed, place: int, budget: int) -> reading.Piece:
-    selection = Selection(cursor=Cursor(place))
-    return reading._worked_through(printed.task, printed.source, "stdout", selection, budget, Mask(VALUES))
+def read(printed: Printed, place: int, budget: int) -> Piece:
+    selection, mask = Selection(cursor=Cursor(place)), Mask(VALUES)
+    return reading._collect_any(printed.task, printed.source, "stdout", selection, budget, mask).cut(budget, "the rest")
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -15,7 +15,7 @@ from outlast import Shell, little, reading
 from outlast.errors import UnknownTask
 from outlast.masking import OFF, Mask
 from outlast.model import Cursor
-from outlast.reading import Selection
+from outlast.selection import Selection
 from outlast.store import record
 from outlast.store.output import Source, bound_of
 from tests.conftest import eventually
@@ -46,7 +46,7 @@ class Printed:
 
     def in_the_long_way(self, place: int, mask: Mask) -> tuple[str, int]:
         selection = Selection(cursor=Cursor(place))
-        piece = reading._worked_through(self.task, self.source, "stdout", selection, LIMIT, mask)
+        piece = reading._collect_any(self.task, self.source, "stdout", selection, LIMIT, mask).cut(LIMIT, "")
         return piece.text, piece.next
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.faces.tools import words
-from outlast.reading import MARKS
+from outlast.selection import MARKS
 from outlast.text import shown
 from outlast.tools import PROFILES, Toolbox
 from tests.conftest import end_all

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlast import text
-from outlast.text import Cleaner, Cut, HeadTail, inline, shown
+from outlast.text import Cleaner, Cut, HeadTail, inline, shown, where_the_rest_is
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -332,7 +332,7 @@ def kept(*parts: str, budget: int, where: str = "") -> Cut:
     ends = HeadTail(budget)
     for part in parts:
         ends.add(part)
-    return ends.cut(where)
+    return ends.cut(where_the_rest_is(where) if where else "")
 
 
 def test_what_fits_is_whole() -> None:

@@ -9,9 +9,10 @@ from outlast import asking, reading, showing
 from outlast.errors import BadInput, named
 from outlast.masking import OFF
 from outlast.model import STREAMS
-from outlast.reading import Selection
+from outlast.selection import Selection
 from outlast.shell.opened import Opened, telling
 from outlast.store import places
+from outlast.stream_end import inside_secret
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -49,14 +50,16 @@ class Looking(Opened):
         max_chars: int | None = None,
         marked: bool = False,
         interleaved: bool = False,
+        page: bool = False,
     ) -> Result:
         """What a task printed, as text for a model: all, from a cursor, the last lines, a range, or what is new.
 
         `new` reads on from where `reader` (by default this session) stopped. `marked`: each line of ours in the text,
-        about what is left out, stands between the two `reading.MARKS`, which no output contains. `interleaved`: the
-        output of a split task is both streams, whole, in the order they came, not one after the other.
+        about what is left out, stands between the two `selection.MARKS`, which no output contains. `interleaved`: the
+        output of a split task is both streams, whole, in the order they came, not one after the other. `page`: if more
+        is there than fits, it shows what comes first, not both ends, and `cursor` is where the next page begins.
         """
-        if (tail, lines, stream, max_chars) == _NOTHING and not (new or filter or exclude or interleaved):
+        if (tail, lines, stream, max_chars) == _NOTHING and not (new or filter or exclude or interleaved or page):
             little = self._little(task_id, cursor)
             if little is not None:
                 return little
@@ -79,7 +82,10 @@ class Looking(Opened):
             ignore_case=ignore_case,
             marked=marked,
             interleaved=interleaved,
+            page=page,
         )
+        if page and (tail is not None or lines is not None or interleaved):
+            raise BadInput("Pages follow one another from a cursor on; leave out tail, lines and interleaved.")
         if interleaved and (cursor is not None or selection.tail or lines or filter or exclude):
             raise BadInput("Both streams in the order they came are shown whole; leave out what selects a part.")
         budget = self.settings.shown_chars if max_chars is None else max_chars
@@ -110,8 +116,11 @@ class Looking(Opened):
         if place is None:
             return None
         task = self._showing.shown(over)
-        source = registry.source(task.task_id, "stdout", task.closed)
-        return reading.little_of(task, source, place, self.settings.shown_chars, self.mask_for(task))
+        try:
+            source = registry.source(task.task_id, "stdout", task.closed)
+            return reading.little_of(task, source, place, self.settings.shown_chars, self.mask_for(task))
+        except FileNotFoundError as error:
+            raise self.executor.trouble(task.task_id, error) from None  # removed since it was last looked at
 
     def follow(
         self,
@@ -159,7 +168,7 @@ class Looking(Opened):
         live = showing.Live(OFF if raw else self.mask_for(task))
         for stream, place in at.items():
             source = self.executor.source(task.task_id, stream)
-            if place and (secret := reading.inside_secret(source, place, source.end(), live.mask)):
+            if place and (secret := inside_secret(source, place, source.end(), live.mask)):
                 live.begin_inside(stream, place, place + secret)
                 at[stream] += secret
         return live
@@ -215,6 +224,12 @@ class Looking(Opened):
         if ended_after is not None:
             return registry.recent(session, ended_after, -1 if most is None else most)
         return registry.tasks(session, -1 if most is None else max(most, _PAGE))
+
+    @telling
+    def is_first_time(self, task_id: str, what: str) -> bool:
+        """Whether this session has not been told `what` of a task before; from now on it has."""
+        directory = os.path.dirname(self.executor.status(self._find(task_id)).output_file)
+        return places.claim_once(directory, f"session {self.session}: {what}")
 
     @telling
     def usual(self, command: str) -> Usual | None:

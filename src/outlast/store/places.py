@@ -27,6 +27,22 @@ def place_of(directory: str, reader: str) -> Cursor:
         return START
 
 
+def claim_once(directory: str, reader: str) -> bool:
+    """True for the first caller only. On a full disk it stays True: said twice is better than never."""
+    try:
+        fd = _opened(_path(directory, reader))
+    except OSError:
+        return True
+    with Held(fd):
+        if os.fstat(fd).st_size:
+            return False
+        try:
+            os.write(fd, b"1 0".ljust(_LINE - 1) + b"\n")
+        except OSError:
+            pass
+        return True
+
+
 def move(directory: str, reader: str, place: Cursor) -> None:
     """Remember how far `reader` has read."""
     line = f"{place.stdout} {place.stderr}".ljust(_LINE - 1) + "\n"
@@ -45,7 +61,7 @@ def move(directory: str, reader: str, place: Cursor) -> None:
 
 
 def _opened(path: str) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return os.open(path, flags, 0o600)
     except FileNotFoundError:

@@ -194,7 +194,8 @@ class Registry:
     def _unknown(self, part: str, session: str | None) -> str:
         from difflib import get_close_matches
 
-        near = get_close_matches(part, self.index.ids(session=session)[:1000], n=3, cutoff=0.5)
+        known = [one for one in self.index.ids(session=session)[:1000] if os.path.isdir(self.home.task(one))]
+        near = get_close_matches(part, known, n=3, cutoff=0.5)
         hint = f"near it are {_named(near)}" if near else "`outlast ps --all` lists them"
         return f"There is no task {named(part)} (any more); {hint}."
 

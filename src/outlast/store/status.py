@@ -52,7 +52,7 @@ def trouble(directory: str, error: Exception) -> OutlastError:
     try:
         os.stat(directory)
     except FileNotFoundError:
-        return UnknownTask(f"There is no task '{name}' any more; `outlast ps --all` lists them.")
+        return UnknownTask(f"There is no task '{name}' (any more); `outlast ps --all` lists them.")
     except OSError:
         pass
     if isinstance(error, OSError) and not is_damage(error):

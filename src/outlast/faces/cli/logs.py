@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from outlast import asking, reading
+from outlast import asking
 from outlast.errors import BadInput, named
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, whole, write
 from outlast.masking import MASK, OFF
 from outlast.model import STREAMS, Cursor
-from outlast.reading import Selection
+from outlast.selection import LineRange, Selection, check, gap
 from outlast.sieve import Sieve
 from outlast.store import places
+from outlast.stream_end import inside_secret, settled
 from outlast.text import Cleaner
 
 TYPE_CHECKING = False
@@ -106,7 +107,7 @@ class _Printing:
     """One run of `logs` that prints as it reads."""
 
     def __init__(self, shell: Shell, task: Task, selection: Selection, asked: Namespace) -> None:
-        reading.check(selection, task.split)
+        check(selection, task.split)
         self._shell, self._task, self._selection, self._asked = shell, task, selection, asked
         streams = STREAMS if task.split else STREAMS[:1]
         self._streams = [stream for stream in streams if selection.stream in (None, stream)]
@@ -149,7 +150,7 @@ class _Printing:
         at = {stream: place.at(stream) for stream in STREAMS}
         for stream in self._streams:
             source = self._shell.executor.source(self._task.task_id, stream)
-            if secret := reading.inside_secret(source, at[stream], source.end(), self._mask):
+            if secret := inside_secret(source, at[stream], source.end(), self._mask):
                 at[stream] += secret
                 self._write(stream, self._lines[stream].masked())
         return Cursor(**at)
@@ -165,11 +166,11 @@ class _Printing:
         by_lines = bool(self._selection.filter or self._selection.exclude)
         for stream in self._streams:
             source = self._shell.executor.source(self._task.task_id, stream)
-            yield from reading.settled(self._task, source, place.at(stream), source.end(), by_lines, self._mask)
+            yield from settled(source, place.at(stream), source.end(), self._task.closed, by_lines, self._mask)
 
     def _print(self, piece: Slice) -> None:
         if piece.dropped:
-            self._write(piece.stream, self._lines[piece.stream].finish() + reading.gap(piece.dropped))
+            self._write(piece.stream, self._lines[piece.stream].finish() + gap(piece.dropped))
         if self._asked.raw:
             out = self._out(piece.stream).buffer
             out.write(piece.data)
@@ -199,7 +200,7 @@ class _Lines:
         self._cleaner = Cleaner(live=live)
         self._veil = mask.stream()
         self._sieve = Sieve(selection.filter, selection.exclude, selection.ignore_case)
-        self._range = reading.LineRange(selection.lines)
+        self._range = LineRange(selection.lines)
 
     @property
     def hidden(self) -> int:

@@ -14,7 +14,7 @@ no output contains.
 
 from __future__ import annotations
 
-from outlast.reading import MARKS
+from outlast.selection import MARKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
