@@ -75,12 +75,13 @@ class AsyncShell:
         operator: bool = False,
         sandbox: Sandbox | bool | None = None,
         defaults: Mapping[str, object] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
         early: bool = True,
     ) -> AsyncShell:
         """As `Shell.open`; `ask` may be a coroutine function."""
         questions = _Questions(ask) if ask is not None else None
-        how: dict[str, Any] = {"operator": operator, "sandbox": sandbox, "defaults": defaults, "early": early}
-        opened = cls(Shell.open(home, session, policy, mode=mode, ask=questions, **how))
+        how: dict[str, Any] = {"operator": operator, "sandbox": sandbox, "defaults": defaults, "cwd": cwd}
+        opened = cls(Shell.open(home, session, policy, mode=mode, ask=questions, early=early, **how))
         opened._questions = questions
         return opened
 
@@ -338,6 +339,10 @@ class AsyncShell:
     async def clean(self, **what: Any) -> int:
         """As `Shell.clean`."""
         return await asyncio.to_thread(self._shell.clean, **what)
+
+    async def remove(self, task: str | Task) -> Task:
+        """As `Shell.remove`."""
+        return await asyncio.to_thread(self._shell.remove, task)
 
     def notices(self, name: str, *, from_now: bool = False) -> AsyncGenerator[Notice, None]:
         """Notices for a subscriber of that name, as they come, for ever: see `Shell.subscribe`.

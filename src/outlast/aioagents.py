@@ -54,7 +54,7 @@ class AsyncAgents:
         """As `Agents.list`."""
         return await asyncio.to_thread(self._agents.list, status=status)
 
-    async def read(self, id: str) -> str:
+    async def read(self, id: str) -> str | None:
         """As `Agents.read`."""
         return await asyncio.to_thread(self._agents.read, id)
 
@@ -62,7 +62,7 @@ class AsyncAgents:
         """As `Agents.result`."""
         return await asyncio.to_thread(self._agents.result, id)
 
-    async def done(self, id: str, *, failed: bool = False) -> Agent:
+    async def done(self, id: str, *, failed: bool = False) -> Agent | None:
         """As `Agents.done`."""
         return await asyncio.to_thread(self._agents.done, id, failed=failed)
 

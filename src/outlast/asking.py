@@ -48,6 +48,7 @@ def request(
     notify: str | Sequence[str] = (),
     silent_after: float | None = None,
     agent: Mapping[str, str] | None = None,
+    fresh: bool = False,
 ) -> Request:
     """A request that makes sense; whether it can run is seen later."""
     _check_command(command)
@@ -70,6 +71,7 @@ def request(
         resources=_resources(memory=memory, processes=processes, cpu_time=cpu_time, file_size=file_size),
         notify=_notify(notify, silent_after) if notify or silent_after is not None else {},
         agent=agent or {},
+        fresh=bool(fresh),
     )
 
 

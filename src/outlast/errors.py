@@ -72,6 +72,12 @@ class AlreadyEnded(OutlastError):
     code = "already-ended"
 
 
+class StillRunning(OutlastError):
+    """The task, or something that it started, still runs, so it cannot be removed."""
+
+    code = "still-running"
+
+
 class InputRefused(OutlastError):
     """The task takes no input, or does not read what it was given."""
 

@@ -41,11 +41,18 @@ class Gate:
     """One policy in force, how strictly it is taken, and whom to ask."""
 
     def __init__(
-        self, home: str, settings: Settings, call: str | Policy | None, mode: Mode, ask: Ask | None, around: Around
+        self,
+        home: str,
+        settings: Settings,
+        call: str | Policy | None,
+        mode: Mode,
+        ask: Ask | None,
+        around: Around,
+        cwd: str = "",
     ) -> None:
         self._home, self._settings, self._call = home, settings, call
         self._mode, self._ask, self._around = mode, ask, around
-        self._opened_in = asking.here()
+        self._opened_in = cwd or asking.here()
         self._policies: dict[str, Policy] = {}
         self._added: tuple[str, ...] = ()  # what "always" was said to since
         self.policy_for("")  # a policy that is not there is known at once
@@ -53,7 +60,9 @@ class Gate:
     def policy_for(self, cwd: str) -> Policy:
         """What is in force for a command in `cwd`: read once, so that no command can change what judges the next."""
         if cwd not in self._policies:
-            places = dict.fromkeys((self._opened_in, os.path.abspath(os.path.expanduser(cwd)) if cwd else ""))
+            # Of a command without a directory `there` is the one that the shell was opened in.
+            there = os.path.abspath(os.path.join(self._opened_in, os.path.expanduser(cwd)))
+            places = dict.fromkeys((self._opened_in, there)) if self._opened_in or cwd else {}
             files = dict.fromkeys(path for one in places if one for path in project_files(one, self._home))
             self._policies[cwd] = policies.in_force(self._home, self._settings, self._call, tuple(files))
         return ruling.allowing(self._policies[cwd], self._added) if self._added else self._policies[cwd]
@@ -65,7 +74,7 @@ class Gate:
         approved: Approval | None = None
         handed_on = self._handed_on(request)
         for _ in range(_TRIES):
-            found = self._around.snapshot()
+            found = None if request.fresh else self._around.snapshot()
             where = request.cwd or (found.directory if found else self._opened_in)
             known = self._around.known(found, request.env)
             grant, approved = self._decided(handed_on, known, where, approved)

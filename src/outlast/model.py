@@ -89,6 +89,7 @@ class Request:
     resources: Mapping[str, int] = _NO_RESOURCES
     notify: Mapping[str, Any] = _NOTHING
     agent: Mapping[str, str] = _NO_AGENT
+    fresh: bool = False  # in a shell that neither sees the session's state nor changes it
 
 
 @frozen
@@ -124,7 +125,7 @@ class Launch:
     name: str = ""
     after: tuple[str, ...] = ()
     after_failed: str = "skip"
-    max_running: int = 10
+    max_running: int = 10  # 0: it starts at once, however many run
     rlimits: Mapping[str, tuple[int, int]] = _NO_LIMITS
     nice: int | None = None
     state: str = ""  # the session whose state it begins with; none: only `env` and `cwd`
@@ -318,6 +319,8 @@ class Task:
     closed: bool
     output_file: str
     parent: str
+    background: bool
+    """Started in the background, or moved there because its caller stopped waiting."""
     metadata: Mapping[str, Any] | None
     """Of an agent: its type and prompt, and what it told: result, tokens, cost."""
 

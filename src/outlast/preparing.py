@@ -28,8 +28,8 @@ _NO_STDIN = Stdin()
 class Preparing:
     """What runs for each grant."""
 
-    def __init__(self, settings: Settings, home: str) -> None:
-        self._settings, self._home = settings, home
+    def __init__(self, settings: Settings, home: str, base: str = "") -> None:
+        self._settings, self._home, self._base = settings, home, base
         self._bytes: Any = None
         self._environ: dict[str, str] = {}
         self._last: tuple[tuple[object, ...], Launch] | None = None
@@ -50,7 +50,7 @@ class Preparing:
         decisive = _decisive(request, self._settings, environ, place) if place else None
         if decisive is not None and self._last is not None and self._last[0] == decisive:
             return replaced(self._last[1], command=request.command, description=request.description)
-        made = sessions.prepare(grant, self._settings, environ, place, self._home, secret)
+        made = sessions.prepare(grant, self._settings, environ, place, self._home, secret, self._base)
         self._last = None if decisive is None or made.groups else (decisive, made)
         return made
 

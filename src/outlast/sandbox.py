@@ -25,9 +25,9 @@ _WHAT_TO_DO = "install bubblewrap and allow user namespaces, or use a kernel wit
 
 
 def wanted(
-    asked: Sandbox | bool | None, imposed: Sandbox | bool | None, settings: Settings, cwd: str | None
+    asked: Sandbox | bool | None, imposed: Sandbox | bool | None, settings: Settings, cwd: str | None, base: str = ""
 ) -> Sandbox | None:
-    """The sandbox of a call, whose directory is `cwd` if it names one.
+    """The sandbox of a call, whose directory is `cwd` if it names one; `base` stands for the caller's own directory.
 
     Settings and host can impose one. A call then neither switches it off nor widens it: what a
     model can ask for must not reach further than what its host said. Otherwise the call decides.
@@ -38,15 +38,15 @@ def wanted(
     if not (asked or imposed or settings.sandbox):
         return None
     if imposed or settings.sandbox:
-        found = _of(imposed, settings, [])
+        found = _of(imposed, settings, [], base)
         _refuse_more(asked, found)
         return found
-    return _of(asked, settings, [cwd] if cwd else [])
+    return _of(asked, settings, [os.path.join(base, cwd)] if cwd else [], base)
 
 
-def _of(said: Sandbox | bool | None, settings: Settings, more: list[str]) -> Sandbox:
+def _of(said: Sandbox | bool | None, settings: Settings, more: list[str], base: str) -> Sandbox:
     found = said if isinstance(said, Sandbox) else Sandbox()
-    here = [path for path in (_here(),) if path != "/"]  # a server that was started nowhere in particular
+    here = [path for path in (base or _here(),) if path != "/"]  # a server that was started nowhere in particular
     named_there = [path for path in settings.sandbox_writable.split(":") if path]
     return Sandbox(
         writable=tuple(_directory(path) for path in (*here, *more, *named_there, *_paths(found.writable))),

@@ -87,11 +87,12 @@ def prepare(
     place: Place | None = None,
     home: str = "",
     secret: Sequence[str] | None = None,
+    base: str = "",
 ) -> Launch:
     """What exactly will run for a grant: in a session's state, or with the caller's variables and directory.
 
     `home` is the state directory that a sandbox hides, `secret` the names of the caller's secret variables, if they
-    are known already.
+    are known already, `base` the directory that stands for the caller's own (empty: that one itself).
     """
     request = grant.request
     shell = shell_for(request.shell or settings.shell, environ)
@@ -99,9 +100,9 @@ def prepare(
     mark, held = "", variables.held
     if place is None:
         inherited = {**variables.open, **variables.passed, **variables.asked}
-        cwd, env = _directory(request.cwd), environment(inherited, request.env, request.session)
+        cwd, env = _directory(request.cwd, base), environment(inherited, request.env, request.session)
     else:
-        mark, cwd, env, held = _in_session(place, request, shell, environ, variables)
+        mark, cwd, env, held = _in_session(place, request, shell, environ, variables, base)
     sandbox, cwd = _sandbox(request, cwd, home, environ) if request.sandbox else (None, cwd)
     _check_stdin(request, cwd)
     kept = place if place and is_bash(shell) else None
@@ -144,12 +145,12 @@ def prepare(
 
 
 def _in_session(
-    place: Place, request: Request, shell: str, environ: Mapping[str, str], variables: Apart
+    place: Place, request: Request, shell: str, environ: Mapping[str, str], variables: Apart, base: str
 ) -> tuple[str, str, dict[str, str], frozenset[str]]:
     """What a command of a session begins with: which snapshot, where, with which variables, without which."""
-    here = _directory(request.cwd) if request.cwd else ""
+    here = _directory(request.cwd, base) if request.cwd else ""
     found = place.sessions.snapshot(
-        place.name, lambda: first_snapshot(_untraced(variables.open), request.session, here)
+        place.name, lambda: first_snapshot(_untraced(variables.open), request.session, here, base)
     )
     given = {**_traced(environ), **_not_in(found, variables.passed), **variables.asked, **request.env}
     env = _overlay(found, request, given) if is_bash(shell) else _exported(found, request, given)
@@ -250,11 +251,11 @@ def rlimits() -> dict[str, tuple[int, int]]:
     return {name: resource.getrlimit(which) for name, which in _LIMITS.items()}
 
 
-def first_snapshot(environ: Mapping[str, str], session: str, fallback: str = "") -> bytes:
+def first_snapshot(environ: Mapping[str, str], session: str, fallback: str = "", base: str = "") -> bytes:
     """What a new session begins with: the caller's variables and directory."""
     env = environment(environ, {}, session)
     try:
-        cwd = _directory("")
+        cwd = _directory("", base)
     except BadInput:
         if not fallback:
             raise
@@ -314,9 +315,9 @@ def wants_colour(asked: Mapping[str, str]) -> bool:
     return any(asked.get(name, "0") not in ("", "0") for name in _ASKS_FOR_COLOUR)
 
 
-def _directory(asked: str) -> str:
+def _directory(asked: str, base: str = "") -> str:
     try:
-        path = os.path.abspath(os.path.expanduser(asked)) if asked else os.getcwd()
+        path = os.path.abspath(os.path.join(base, os.path.expanduser(asked))) if asked else base or os.getcwd()
         found = os.stat(path)
     except FileNotFoundError:
         if not asked:

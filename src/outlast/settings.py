@@ -71,7 +71,7 @@ class Settings:
     """The programs that count as such, between blanks; with a + in front, those besides the usual ones."""
 
     max_running: int = 10
-    """How many background tasks run at once; the rest are pending."""
+    """How many background tasks run at once; the rest are pending. 0 means that all of them start at once."""
 
     notice_days: float = 30.0
     """How long a notice is kept, and an event."""
@@ -140,7 +140,7 @@ class Settings:
     """The policy that holds for everything, besides that of a call: a name or a file; empty means none."""
 
     allowed_programs: str = _ALLOWED
-    """The programs that the policy `allowlist` allows, between blanks; with a + in front, besides the usual ones."""
+    """The programs of the policies `programs` and `allowlist`, between blanks; with a + in front, besides the usual."""
 
     agents: Mapping[str, object] = _NO_AGENTS
     """Types of agents, by name: a command line, or a table with one. Only in the file."""
@@ -157,7 +157,7 @@ _LEAST = {
     "kill_grace_s": 0,
     "shown_chars": 200,
     "auto_background_after_s": 0,
-    "max_running": 1,
+    "max_running": 0,
     "notice_days": 0,
     "notice_chars": 500,
     "notify_cooldown_s": 0,
@@ -184,7 +184,7 @@ def development_commands(settings: Settings) -> frozenset[str]:
 
 
 def allowed_programs(settings: Settings) -> tuple[str, ...]:
-    """The names of the programs that the policy `allowlist` allows."""
+    """The names of the programs that the policies `programs` and `allowlist` allow."""
     text = settings.allowed_programs.lstrip()
     return tuple((text[1:] + " " + _ALLOWED if text.startswith("+") else text).split())
 

@@ -77,7 +77,8 @@ class Instruments:
                 self._ended.add(1, how)
                 self._took.record(facts["elapsed_ms"] / 1000, how)
                 ended = facts["ended_at"] or event.at
-                self._span(event, f"task {facts['category']}", facts["started_at"], ended, self._of_task(event))
+                bad = facts["status"] in ("failed", "killed")
+                self._span(event, f"task {facts['category']}", (facts["started_at"], ended), self._of_task(event), bad)
             case "tool.call":
                 how = {"tool": facts["tool"], "profile": facts["profile"], "failed": facts["failed"]}
                 self._calls.add(1, how)
@@ -85,7 +86,8 @@ class Instruments:
                 named = {"outlast.tool": facts["tool"], "outlast.profile": facts["profile"]}
                 known = {"outlast.task.id": event.task_id} if event.task_id else {}
                 began = event.at - facts["elapsed_ms"] / 1000
-                self._span(event, f"tool {facts['tool']}", began, event.at, {**named, **known})
+                # A call that reads of a failed task, or ends one, is itself a success.
+                self._span(event, f"tool {facts['tool']}", (began, event.at), {**named, **known}, facts["failed"])
 
     def _of_task(self, event: Event) -> dict[str, Any]:
         facts = event.facts
@@ -100,11 +102,11 @@ class Instruments:
         }
         return {name: value for name, value in found.items() if value is not None}
 
-    def _span(self, event: Event, name: str, began: float, ended: float, known: dict[str, Any]) -> None:
+    def _span(self, event: Event, name: str, when: tuple[float, float], known: dict[str, Any], bad: bool) -> None:
+        began, ended = when
         parent = self._propagator.extract({"traceparent": event.traceparent}) if event.traceparent else None
         known["outlast.session"] = event.session
         span = self._tracer.start_span(name, context=parent, start_time=round(began * _NS), attributes=known)
-        bad = event.facts.get("failed") or event.facts.get("status") in ("failed", "killed")
         if bad:
             span.set_status(self._status(self._codes.ERROR, str(event.facts.get("reason") or "")))
         span.end(end_time=round(max(began, ended) * _NS))

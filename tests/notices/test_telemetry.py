@@ -86,6 +86,18 @@ def test_a_span_for_each_call_of_a_tool(home: str, seen: Seen) -> None:
     assert sum(point.value for point in seen.metric("outlast.tool.calls")) == 2
 
 
+def test_a_call_that_ends_or_reads_a_failed_task_is_no_error(home: str, seen: Seen) -> None:
+    with Toolbox.open(home=home, session="s", profile="jido") as box, instrument(box.shell, **providers(seen)):
+        task_id = box.call("bash_background", {"command": "sleep", "args": ["60"]}).data["task_id"]
+        assert not box.call("kill_shell", {"shell_id": task_id}).error
+        assert not box.call("bash_output", {"shell_id": task_id}).error
+        assert box.call("kill_shell", {"shell_id": "nosuch"}).error
+    ended, unknown = seen.named("tool kill_shell")
+    (read,) = seen.named("tool bash_output")
+    assert (ended.status.status_code, read.status.status_code) == (StatusCode.UNSET, StatusCode.UNSET)
+    assert unknown.status.status_code == StatusCode.ERROR
+
+
 def test_without_it_nothing_is_loaded(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

@@ -39,6 +39,7 @@ A_TASK = Task(
     split=False,
     closed=False,
     parent="",
+    background=True,
     metadata=None,
     output_file="/output",
     name="",

@@ -60,7 +60,7 @@ def _spare(fd: int) -> None:
 
 
 def _needs_place(launch: Launch) -> bool:
-    return launch.background and launch.agent.get("format") != REGISTERED
+    return launch.background and launch.max_running > 0 and launch.agent.get("format") != REGISTERED
 
 
 class Starting:

@@ -224,6 +224,7 @@ class Court:
     def _special(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
         """A command that may run others, or that is more to a shell than a program."""
         name, wrapped = words[0].text, unwrap(words, bodies)
+        before = len(self.parts)
         if not self.denied(words, text):
             if is_plain_name(name):
                 self._own(words, text, wrapped, fed)
@@ -235,6 +236,9 @@ class Court:
             self._suffixes(words, 1)
             for body in bodies:
                 self._suspect(Code(body, "sh", True), base(name))
+        if self.rules.any_arguments and self.allow.matching(canonical(words)):
+            own, *inner = self.parts[before:]
+            self.parts[before:] = [own, *(part for part in inner if part.verdict == "deny" and part.rule)]
 
     def _is_ordinary(self, name: str) -> bool:
         """Whether only the rules have anything to say about a program, whatever its arguments are."""
@@ -314,6 +318,9 @@ class Court:
     # --- whether a command itself is allowed --------------------------------------------------------
 
     def _own(self, words: list[Word], text: str, wrapped: Wrapped | None, fed: bool) -> None:
+        if self.rules.any_arguments and not self._redefined(words[0].text) and self.allow.matching(canonical(words)):
+            self._by_rule(words, text)
+            return
         if found := self._unanalysable(words, wrapped, fed):
             why, hides = found
             if hides or not self.lenient:
@@ -374,10 +381,11 @@ class Court:
             return
         fitting = self.allow.matching(canonical(words))
         if not fitting:
-            why = "no rule forbids it" if self.lenient else "no rule allows it"
+            listed = "it is not on the list of programs" if self.rules.any_arguments else "no rule allows it"
+            why = "no rule forbids it" if self.lenient else listed
             self.say(self.rules.otherwise, text, why)
             return
-        against = [] if self.lenient else offences(words)
+        against = [] if self.lenient or self.rules.any_arguments else offences(words)
         for pattern in fitting:
             if not against or all(spelled(pattern, one, words) for one in against):
                 self.say("allow", text, f"allowed by {pattern.text}", pattern.text)

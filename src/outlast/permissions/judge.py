@@ -38,6 +38,7 @@ class Rules:
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     otherwise: Verdict = "ask"
+    any_arguments: bool = False  # an allowed program may be given any arguments; what it then runs counts if denied
     hazard: Callable[[tuple[str | None, ...]], str | None] | None = None
 
 

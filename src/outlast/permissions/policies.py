@@ -42,6 +42,16 @@ def _banned(settings: Settings) -> Layer:
     return Layer("banned", Rules(deny=_each(_BANNED.split()), otherwise="allow"))
 
 
+def _programs(settings: Settings) -> Layer:
+    rules = Rules(
+        allow=_each(allowed_programs(settings)),
+        deny=_each(_INTERPRETERS.split()),
+        otherwise="deny",
+        any_arguments=True,
+    )
+    return Layer("programs", rules)
+
+
 def _allowlist(settings: Settings) -> Layer:
     return Layer("allowlist", Rules(allow=_each(allowed_programs(settings)), deny=_each(_INTERPRETERS.split())))
 
@@ -57,6 +67,7 @@ def _guarded(settings: Settings) -> Layer:
 
 _LAYERS: dict[str, Callable[[Settings], Layer]] = {
     "banned": _banned,
+    "programs": _programs,
     "allowlist": _allowlist,
     "ask": _ask,
     "guarded": _guarded,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from outlast import asking, keeping, secrets, showing
-from outlast.errors import AlreadyEnded, BadInput
+from outlast.errors import AlreadyEnded, BadInput, StillRunning
 from outlast.shell.opened import telling
 from outlast.shell.waiting import Waiting
 
@@ -74,9 +74,26 @@ class Acting(Waiting):
         return removed
 
     @telling
+    def remove(self, task: str | Task) -> Task:
+        """Remove one finished task with its output; returns it as it was. `StillRunning` while anything of it runs."""
+        task_id = self._find(task if isinstance(task, str) else task.task_id)
+        found = self.executor.status(task_id)
+        if not found.finished:
+            raise StillRunning(f"{task_id} is {found.status}, so it cannot be removed; end it first.")
+        if found.children:
+            left = ", ".join(map(str, found.children))
+            raise StillRunning(f"{task_id} left processes that still run ({left}), so it cannot be removed; end it.")
+        if not found.closed:
+            self._await_closed(task_id)
+        if not self.executor.registry.remove(task_id):
+            self._find(task_id)  # another process may have removed it: then this says so
+            raise StillRunning(f"{task_id} is being reported by another call, so it cannot be removed; try again.")
+        return self._shown(found)
+
+    @telling
     def keep_newest(self, most: int) -> int:
-        """Remove finished tasks of this session, the oldest first, while there are more than `most` in all."""
-        tasks = list(self.executor.registry.tasks(self.session))
+        """Remove finished background tasks of this session, oldest first, while there are more than `most` in all."""
+        tasks = [task for task in self.executor.registry.tasks(self.session) if task.background]
         old = [task.task_id for task in reversed(tasks) if task.finished and not task.children]
         return sum(self.executor.registry.remove(task_id) for task_id in old[: max(0, len(tasks) - most)])
 

@@ -187,9 +187,12 @@ class Agents:
         return _as_agent(task)
 
     @telling
-    def done(self, id: str, *, failed: bool = False) -> Agent:
-        """Mark an agent that somebody else started as done, or as failed."""
-        task = self._found(id)
+    def done(self, id: str, *, failed: bool = False) -> Agent | None:
+        """Mark an agent that another program started as done, or as failed; None if there is no such agent."""
+        try:
+            task = self._found(id)
+        except UnknownTask:
+            return None
         if not _is_other(task):
             raise BadInput(f"{task.task_id} is run by Outlast, which knows itself when it is done; `stop` ends it.")
         if task.finished:
@@ -215,9 +218,12 @@ class Agents:
         return [one for one in found if status in (None, one.status)]
 
     @telling
-    def read(self, id: str) -> str:
-        """What an agent printed, as text for a model."""
-        task = self._found(id)
+    def read(self, id: str) -> str | None:
+        """What an agent printed, as text for a model; None if there is no such agent."""
+        try:
+            task = self._found(id)
+        except UnknownTask:
+            return None
         if _is_other(task):
             return self.mask.text(_text_of(str((task.metadata or {})["output_file"]), self._shell.settings.shown_chars))
         return self._shell.read(task.task_id).output or NO_OUTPUT

@@ -71,7 +71,9 @@ class Opened:
         operator: bool = False,
         sandbox: Sandbox | bool | None = None,
         defaults: Mapping[str, object] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
     ) -> None:
+        self.cwd = os.path.abspath(os.path.expanduser(os.fspath(cwd))) if cwd is not None else ""
         self.settings = load(home, os.environ, defaults)
         self.sandbox = sandbox  # of every command that says nothing else
         self.session = asking.session_name(session or self.settings.session)
@@ -91,7 +93,7 @@ class Opened:
         self._owner = os.getpid()
         self._guard = threading.Lock()
         self._showing = showing.Showing(self.settings)
-        self._preparing = Preparing(self.settings, self.executor.registry.home.path)
+        self._preparing = Preparing(self.settings, self.executor.registry.home.path, self.cwd)
         self._asked: tuple[Grant, Launch] | None = None  # the last launch, and
         self._asked_before: tuple[Grant, Launch] | None = None
         self._calm = 0  # how many in a row found their session as the one before did
@@ -108,20 +110,23 @@ class Opened:
         operator: bool = False,
         sandbox: Sandbox | bool | None = None,
         defaults: Mapping[str, object] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
         early: bool = True,
     ) -> Self:
         """Open the state directory `home` as `session`. An operator reaches every session's tasks.
 
         `policy` is a name, a file or a `Policy` that holds besides the user's and the project's; `ask` is called with
         an `Approval` for what they do not allow outright. In mode "yolo" nothing is asked, and what is denied stays so.
-        With a `sandbox` every command runs in one. `defaults` are settings that hold unless the user has set them. What
-        it takes to run a command is started at once, so that the first one need not wait for it; if not `early`, by
-        the first command.
+        With a `sandbox` every command runs in one. `defaults` are settings that hold unless the user has set them.
+        Commands run in `cwd` instead of the caller's directory, and a new session begins there. What it takes
+        to run a command is started at once, so that the first one need not wait for it; if not `early`, by the first
+        command.
         """
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
         path = os.path.abspath(os.fspath(home)) if home is not None else default_home(os.environ)
-        shell = cls(path, session, policy, mode=mode, ask=ask, operator=operator, sandbox=sandbox, defaults=defaults)
+        how: dict[str, Any] = {"operator": operator, "sandbox": sandbox, "defaults": defaults, "cwd": cwd}
+        shell = cls(path, session, policy, mode=mode, ask=ask, **how)
         if early:
             shell.executor.get_ready()
         return shell
@@ -153,14 +158,14 @@ class Opened:
     def _gate_for(self, cwd: str) -> Gate | None:
         if cwd and (usual := self._gate()) is not None:
             return usual
-        here = os.path.abspath(os.path.expanduser(cwd)) if cwd else asking.here()
+        here = os.path.abspath(os.path.join(self.cwd, os.path.expanduser(cwd))) if cwd else self.cwd or asking.here()
         calm = self._call_policy in (None, YOLO, YOLO.name)
         if calm and not has_a_say(self._home, self.settings.policy, here):
             return None
         from outlast.gate import Around, Gate  # and all that judges
 
         around = Around(lambda: self.sessions, lambda: self._state)
-        return Gate(self._home, self.settings, self._call_policy, self._mode, self._ask, around)
+        return Gate(self._home, self.settings, self._call_policy, self._mode, self._ask, around, self.cwd)
 
     @property
     def policy(self) -> str:

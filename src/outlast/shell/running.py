@@ -73,13 +73,17 @@ class Running(Acting):
         silent_after: float | None = None,
         startup_wait: float | None = None,
         ready: str | None = None,
+        fresh: bool = False,
         hold: Hold | None = None,
     ) -> Task:
         """Run a command in the background; returns when the task is durable.
 
-        It begins with the session's state and does not change it. It is pending while `max_running` others run,
-        and until all tasks in `after` completed. If one of them fails, it ends unrun; with `after_failed="run"` it
-        runs when all have ended. A `name` makes a second start of the same command in the same directory one task.
+        It begins with the session's state and does not change it. A `fresh` command (of `run`, too) neither sees the
+        session's state nor changes it: it has the caller's variables and directory.
+
+        It is pending while `max_running` others run, and until all tasks in `after` completed. If one of them fails,
+        it ends unrun; with `after_failed="run"` it runs when all have ended. A `name` makes a second start of the
+        same command in the same directory one task.
 
         Secret variables of the caller are held back from it, but for those named in `pass_secrets`.
 
@@ -114,6 +118,7 @@ class Running(Acting):
             file_size=file_size,
             notify=notify,
             silent_after=silent_after,
+            fresh=fresh,
             hold=hold,
         )
         self.warm_up()
@@ -274,14 +279,15 @@ class Running(Acting):
             return None
         from outlast.sandbox import wanted  # most commands run without
 
-        return wanted(asked, self.sandbox, self.settings, cwd)
+        return wanted(asked, self.sandbox, self.settings, cwd, self.cwd)
 
     def _prepared(self, grant: Grant, keeps: bool) -> Launch:
         """What exactly runs for a grant now, in this session's state."""
+        fresh = grant.request.fresh
         try:
-            if keeps and not self._state:
+            if keeps and not fresh and not self._state:
                 self._begin_own_state()
-            place = Place(self.sessions, self._state, keeps) if self._state else None
+            place = Place(self.sessions, self._state, keeps) if self._state and not fresh else None
             environ = self._preparing.environ()
             if self.trace:
                 environ = {**environ, **self.trace()}

@@ -12,6 +12,7 @@ from outlast.lean import json
 from outlast.model import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
 from outlast.process import is_alive
 from outlast.store import output
+from outlast.store.sessionfile import MOVED
 from outlast.store.status import status_of, watches_another
 from outlast.tree import look
 
@@ -138,6 +139,7 @@ def _task(directory: str, launch: Launch, pid: int | None, started: float, how: 
         split=launch.split,
         output_file=os.path.join(directory, output.FILES["stdout"]),
         parent=launch.parent,
+        background=launch.background or os.path.lexists(os.path.join(directory, MOVED)),
         **{"metadata": None, **how},
     )
 

@@ -64,10 +64,12 @@ def clean_parser() -> Parser:
     made = Parser(
         "clean",
         "Remove finished tasks with their output. Running ones are never touched.",
+        "  outlast clean 1a2b 3c4d           these two\n"
         "  outlast clean                     those that ended more than 24 h ago (a setting)\n"
         "  outlast clean --older-than 2      those that ended more than 2 h ago\n"
         "  outlast clean --all-finished",
     )
+    made.add_argument("id", nargs="*", metavar="ID", help="a task id, or a part of it")
     made.add_argument("--older-than", type=number, metavar="HOURS", help="only those that ended longer ago than this")
     made.add_argument("--all-finished", action="store_true", help="all that have ended")
     return made.takes_session().takes_json()
@@ -77,8 +79,15 @@ def clean(words: Sequence[str]) -> int:
     asked = parse(clean_parser(), words)
     if asked.all_finished and asked.older_than is not None:
         raise BadInput("--all-finished and --older-than contradict each other; give one of them.")
+    if asked.id and (asked.all_finished or asked.older_than is not None):
+        raise BadInput("Ids say which tasks to remove; leave out --all-finished and --older-than.")
     with open_shell(asked.session) as shell:
-        count = shell.clean(older_than_hours=asked.older_than, all_finished=asked.all_finished)
+        if asked.id:
+            # All of them are looked up first: a wrong id removes nothing.
+            found = dict.fromkeys(shell.show(one).task_id for one in asked.id)
+            count = len([shell.remove(one) for one in found])
+        else:
+            count = shell.clean(older_than_hours=asked.older_than, all_finished=asked.all_finished)
     if asked.json:
         write(f'{{"removed": {count}}}\n')
     else:

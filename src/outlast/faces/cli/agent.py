@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from outlast.errors import BadInput
+from outlast.errors import BadInput, named
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
 from outlast.frozen import fields
@@ -100,12 +100,16 @@ def _status(shell: Shell, asked: Namespace) -> int:
 
 def _done(shell: Shell, asked: Namespace) -> int:
     found = shell.agent.done(*asked.words, failed=asked.failed)
+    if found is None:
+        return _unknown(asked)
     write(render.as_json(found) + "\n" if asked.json else f"{found.id} {found.status}\n")
     return 0
 
 
 def _read(shell: Shell, asked: Namespace) -> int:
     text = shell.agent.read(*asked.words)
+    if text is None:
+        return _unknown(asked)
     if asked.json:
         found = shell.agent.status(*asked.words)
         assert found is not None
@@ -113,6 +117,14 @@ def _read(shell: Shell, asked: Namespace) -> int:
     else:
         write(text if text.endswith("\n") else text + "\n")
     return 0
+
+
+def _unknown(asked: Namespace) -> int:
+    """Nothing on standard output (null as JSON); the sentence is for people."""
+    if asked.json:
+        write("null\n")
+    print(f"outlast: There is no agent {named(asked.words[0])}; `outlast agent list` lists them.", file=sys.stderr)
+    return 1
 
 
 def _list(shell: Shell, asked: Namespace) -> int:

@@ -27,12 +27,7 @@ _WORDS = {
 
 def schema(required: Sequence[str] = (), /, **parameters: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON schema of a tool's parameters, in the order given."""
-    return {
-        "type": "object",
-        "properties": parameters,
-        "required": list(required),
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": parameters, "required": list(required)}
 
 
 def text(description: str) -> dict[str, Any]:
@@ -55,21 +50,24 @@ def words(description: str) -> dict[str, Any]:
     return {"type": "array", "items": {"type": "string"}, "description": description}
 
 
-def checked(tool: Tool, given: object) -> dict[str, Any]:
-    """The arguments if they are right, under the schema's names; what is null was left out."""
+def checked(tool: Tool, given: object) -> tuple[dict[str, Any], list[str]]:
+    """The arguments if they are right, under the schema's names, and the names that the tool does not know.
+
+    Models add parameters that they know from other tools (`description` most of all): the call goes on without them.
+    What is null was left out.
+    """
     if not isinstance(given, dict):
         raise BadInput(f"The arguments of {tool.name} are one JSON object, not {_kind(given)}.")
     known: Mapping[str, Any] = tool.schema["properties"]
     named_well = _with_own_id(tool, known, {key: value for key, value in given.items() if value is not None})
-    if unknown := [named(key) for key in named_well if key not in known]:
-        one = "is no parameter" if len(unknown) == 1 else "are no parameters"
-        takes = f"it takes {', '.join(known)}" if known else "it takes none"
-        raise BadInput(f"{', '.join(unknown)} {one} of {tool.name}; {takes}.")
+    unknown = [key for key in named_well if key not in known]
     if missing := [key for key in tool.schema["required"] if key not in named_well]:
-        raise BadInput(f"{tool.name} needs {' and '.join(map(named, missing))}; give it.")
-    for key, value in named_well.items():
+        also = f"; {', '.join(map(named, unknown))} is not known" if unknown else ""
+        raise BadInput(f"{tool.name} needs {' and '.join(map(named, missing))}{also}; give it.")
+    taken = {key: value for key, value in named_well.items() if key in known}
+    for key, value in taken.items():
         _check(key, value, known[key])
-    return named_well
+    return taken, unknown
 
 
 def _with_own_id(tool: Tool, known: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,12 @@ NAMES = ("anthropic", "openai", "mcp")
 
 def offered(profile: Profile, write: bool = True) -> tuple[Tool, ...]:
     """The tools of a profile that a host is offered, always in the same order."""
-    return tuple(tool for tool in profile.tools if tool.listed and (write or not tool.acts))
+    return tuple(tool for tool in profile.tools if tool.listed and is_offered(tool, write))
+
+
+def is_offered(tool: Tool, write: bool) -> bool:
+    """Whether a host that may (or may not) write is offered a tool."""
+    return write or not (tool.acts or tool.needs_write)
 
 
 def described(tool: Tool, by: object) -> str:

@@ -30,6 +30,8 @@ class Reply:
     error: bool = False
     failed: bool = False
     user: str = ""
+    json: Any = None
+    """In a profile whose reply is JSON: the value that `text` is."""
 
 
 @frozen
@@ -44,6 +46,8 @@ class Tool:
     """One line for people about a call."""
     acts: bool = True
     """Whether it runs, feeds or ends something; not offered to a host that may not write."""
+    needs_write: bool = False
+    """Whether it is not offered to such a host, though it only reads: a design may say so."""
     listed: bool = True
     """Whether it is offered; otherwise it only answers to its name."""
 
@@ -66,4 +70,8 @@ class Profile:
     events: Mapping[str, str] = {}
     """What that design calls our events, by what we call them; `tool.call` is what stands before the tool's name."""
     tells: bool = False
-    """Whether replies carry notices behind them: only where a reply is text."""
+    """Whether replies carry new notices: behind the text, or as `notices` in the JSON."""
+    keeps_state: bool = False
+    """Whether what a command changes in its shell is there for the next one; else each has a fresh shell."""
+    remark: Callable[[str], str] = "{}\n".format
+    """A sentence of ours as a line of a reply that is text."""

@@ -40,6 +40,7 @@ async def run(box: Toolbox, command: str, *, limit: float | None = None, **how: 
     # Without a limit of its own, waiting for all of the default one means that it ends the task.
     show = {**MARKED, **how.pop("show", {})}
     given = None if wait >= allowed and limit is None else wait
+    how["fresh"] = not box.profile.keeps_state
     result = await box.waiting.run(command, limit=limit, wait=given, show=show, **how)
     return await _once_struck(box, result, show) if _is_being_struck(result, limit) else result
 
@@ -63,6 +64,7 @@ async def _once_struck(box: Toolbox, result: Result, show: Mapping[str, Any]) ->
 
 async def start(box: Toolbox, command: str, *, stdin_open: bool = False, **how: Any) -> Task:
     """Run a command in the background."""
+    how["fresh"] = not box.profile.keeps_state
     return await box.waiting.start(command, stdin=Stdin(open=True) if stdin_open else None, **how)
 
 
@@ -103,13 +105,12 @@ def program(box: Toolbox, command: str, words: Sequence[str]) -> dict[str, Any]:
     import shlex
     import shutil
 
-    found = (
-        shutil.which(command, path=os.environ.get("PATH")) if "/" not in command else os.path.join(box.root, command)
-    )
+    root = box.shell.cwd or os.getcwd()
+    found = shutil.which(command, path=os.environ.get("PATH")) if "/" not in command else os.path.join(root, command)
     if not found or not os.access(found, os.X_OK) or os.path.isdir(found):
         hint = "put its arguments into args" if len(command.split()) > 1 else "install it, or give another one"
         raise BadInput(f"There is no program {named(command)}; {hint}.")
-    return {"command": shlex.join([command, *words]), "shell": NO_SHELL, "cwd": box.root}
+    return {"command": shlex.join([command, *words]), "shell": NO_SHELL}
 
 
 async def together(box: Toolbox, task_id: str, **what: Any) -> Result:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 _DENIED = {
     "guarded": "What would destroy the machine is denied (rm -rf /, mkfs, writing to disks).",
-    "banned": "Network clients, browsers and alias are denied.",
-    "allowlist": "Only programs on the host's list run, and no shells.",
     "ask": "The user is asked about each command.",
     "yolo": "",
 }
@@ -40,4 +38,22 @@ def chosen(profile: Profile, settings: Settings, asked: Any = None, *, consent: 
 def denied(policy: object) -> str:
     """One sentence for a model about what will not run."""
     name = policy if isinstance(policy, str) else str(getattr(policy, "name", ""))
-    return _DENIED.get(name, _OTHER)
+    if name in _DENIED:
+        return _DENIED[name]
+    if name == "banned":
+        return f"These are denied: {', '.join(_programs(policy, 'deny'))}."
+    if name == "programs":
+        return f"Only these programs run, with any arguments, and no shells: {', '.join(_programs(policy, 'allow'))}."
+    if name == "allowlist":
+        return "Only what the host's list of programs allows runs, and no shells."
+    return _OTHER
+
+
+def _programs(policy: object, which: str) -> list[str]:
+    """The programs that a ready policy allows or denies, by name."""
+    from outlast.permissions import policies
+    from outlast.settings import Settings
+
+    found: Any = policies.load(policy, Settings()) if isinstance(policy, str) else policy
+    patterns: tuple[str, ...] = getattr(found.layers[0].rules, which)
+    return [pattern.removesuffix(" *") for pattern in patterns]

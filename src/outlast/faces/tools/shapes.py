@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 
+from outlast.faces.tools.model import Reply
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from outlast.model import Task
 
 
 def as_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+def json_reply(value: Mapping[str, Any] | list[Any], data: Mapping[str, Any], **how: Any) -> Reply:
+    """A reply whose text is this value as JSON."""
+    return Reply(as_json(value), data, json=value, **how)
 
 
 def iso(at: float) -> str:

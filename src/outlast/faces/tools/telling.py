@@ -8,6 +8,7 @@ import threading
 import time
 
 from outlast.errors import OutlastError
+from outlast.faces.tools.shapes import as_json
 from outlast.frozen import replaced
 
 TYPE_CHECKING = False
@@ -62,6 +63,11 @@ class Telling:
             return notice.kind == "ended" and notice.task_id == shown
 
         text = self._subscription.text(self._shell.settings.notice_chars, known)
+        if text and isinstance(reply.json, dict):
+            said = {**reply.json, "notices": text}
+            return replaced(reply, text=as_json(said), json=said)
+        if reply.json is not None:
+            return reply
         end = "" if reply.text.endswith("\n") else "\n"
         return replaced(reply, text=f"{reply.text}{end}\n{text}") if text else reply
 

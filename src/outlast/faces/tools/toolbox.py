@@ -19,14 +19,16 @@ from outlast.faces.tools import arguments, forms, policy
 from outlast.faces.tools.model import Profile, Reply
 from outlast.faces.tools.names import event_as
 from outlast.faces.tools.profiles import profile_named
+from outlast.faces.tools.shapes import as_json
 from outlast.faces.tools.telling import Telling
+from outlast.frozen import replaced
 from outlast.settings import default_home, load
 from outlast.shell import Shell
 from outlast.text import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Any, TypeVar
 
@@ -50,10 +52,9 @@ class Toolbox:
         policy: Any = None,
         write: bool = True,
         longest_wait: float | None = None,
-        root: str | os.PathLike[str] | None = None,
         waiting: AsyncShell | None = None,
     ) -> None:
-        """`longest_wait`: no call waits longer, because the client would give up; `root`: the project's directory.
+        """`longest_wait`: no call waits longer, because the client would give up.
 
         `policy` is the one that the shell was opened with, for descriptions to say what it denies; `waiting` is the
         same shell for those who wait, if the host has one already.
@@ -61,7 +62,6 @@ class Toolbox:
         self.shell, self.policy = shell, policy
         self.profile = profile_named(profile) if isinstance(profile, str) else profile
         self.longest_wait = shell.settings.max_wait_s if longest_wait is None else longest_wait
-        self.root = os.path.abspath(os.fspath(root)) if root is not None else os.getcwd()
         self._write = write
         self._given = waiting
         self._waiting: WeakKeyDictionary[object, AsyncShell] = WeakKeyDictionary()
@@ -79,17 +79,18 @@ class Toolbox:
         consent: bool = False,
         write: bool = True,
         longest_wait: float | None = None,
-        root: str | os.PathLike[str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
         **how: Any,
     ) -> Toolbox:
         """Open a shell of its own, with the policy and the settings of the profile. `how` is as for `Shell.open`.
 
-        `consent`: the user has said yes to running and ending as such, which some profiles ask for each time.
+        Commands run in `cwd` (by default the host's directory); where a profile keeps state, a new session begins
+        there. `consent`: the user has said yes to running and ending as such, which some profiles ask for each time.
         """
         found = profile_named(profile) if isinstance(profile, str) else profile
         by = _chosen(home, found, policy, consent)
-        shell = Shell.open(home, session, by, defaults=found.settings, **how)
-        return cls(shell, found, policy=by, write=write, longest_wait=longest_wait, root=root)
+        shell = Shell.open(home, session, by, defaults=found.settings, cwd=cwd, **how)
+        return cls(shell, found, policy=by, write=write, longest_wait=longest_wait)
 
     def __enter__(self) -> Toolbox:
         return self
@@ -121,12 +122,12 @@ class Toolbox:
         """One line for people about a call."""
         try:
             tool = self._tool(name)
-            return inline(tool.label(arguments.checked(tool, dict(given))), _LABEL)
+            return inline(tool.label(arguments.checked(tool, dict(given))[0]), _LABEL)
         except OutlastError:
             return inline(name, _LABEL)
 
     def _may(self, tool: Tool) -> bool:
-        return self._write or not tool.acts
+        return forms.is_offered(tool, self._write)
 
     def _tool(self, name: str) -> Tool:
         for tool in self.profile.tools:
@@ -142,7 +143,10 @@ class Toolbox:
         began = time.monotonic()
         try:
             tool = self._tool(name)
-            reply = await tool.operation(self, arguments.checked(tool, given))
+            taken, unknown = arguments.checked(tool, given)
+            reply = await tool.operation(self, taken)
+            if unknown:
+                reply = with_remark(reply, self.profile, _ignored(unknown, name))
         except OutlastError as error:
             reply = self._complaint(name, error, given if isinstance(given, dict) else {})
         label = self.label(name, given) if isinstance(given, dict) else inline(name, _LABEL)
@@ -225,6 +229,23 @@ class Toolbox:
     def as_openai_agents(self) -> list[Any]:
         """As openai-agents' `FunctionTool`s."""
         return forms.as_openai_agents(self)
+
+
+def with_remark(reply: Reply, profile: Profile, sentence: str) -> Reply:
+    """A reply that also says this: as a line, or as `note` in JSON. A JSON list has no place for it but its data."""
+    data = {**reply.data, "note": sentence}
+    if isinstance(reply.json, dict):
+        said = {**reply.json, "note": sentence}
+        return replaced(reply, text=as_json(said), json=said, data=data)
+    if reply.json is not None:
+        return replaced(reply, data=data)
+    end = "" if reply.text.endswith("\n") else "\n"
+    return replaced(reply, text=f"{reply.text}{end}{profile.remark(sentence)}", data=data)
+
+
+def _ignored(names: Sequence[str], tool: str) -> str:
+    one = "is no parameter" if len(names) == 1 else "are no parameters"
+    return f"Ignored: {', '.join(map(named, names))} {one} of {tool}."
 
 
 def _chosen(home: str | os.PathLike[str] | None, profile: Profile, asked: Any, consent: bool) -> Any:

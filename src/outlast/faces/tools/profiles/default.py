@@ -115,6 +115,7 @@ PROFILE = Profile(
     complain=_complain,
     settings={},
     tells=True,
+    keeps_state=True,
     lists="bash_list lists them",
     tools=(
         Tool(

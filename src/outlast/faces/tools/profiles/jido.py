@@ -8,7 +8,7 @@ from outlast.faces.tools import operations
 from outlast.faces.tools.arguments import flag, number, schema, text, words
 from outlast.faces.tools.model import Profile, Reply, Tool
 from outlast.faces.tools.reply import data
-from outlast.faces.tools.shapes import as_json, shown_status
+from outlast.faces.tools.shapes import as_json, json_reply, shown_status
 from outlast.faces.tools.words import unmarked
 from outlast.frozen import fields
 from outlast.text import BUDGET, inline
@@ -27,7 +27,7 @@ _MOST_BYTES = BUDGET
 async def _background(box: Toolbox, given: Given) -> Reply:
     how = operations.program(box, given["command"], given.get("args", ()))
     task = await operations.start(box, description=given.get("description", ""), **how)
-    return Reply(as_json({"shell_id": task.task_id, "description": task.description}), fields(task))
+    return json_reply({"shell_id": task.task_id, "description": task.description}, fields(task))
 
 
 async def _output(box: Toolbox, given: Given) -> Reply:
@@ -62,24 +62,32 @@ def _told(result: Result) -> Reply:
         "exit_code": result.exit_code,
         "truncated": result.truncated,
     }
-    return Reply(as_json(said), data(result), failed=result.status in ("failed", "killed"))
+    return json_reply(said, data(result), failed=result.status in ("failed", "killed"))
 
 
 async def _kill(box: Toolbox, given: Given) -> Reply:
     receipt = await operations.kill(box, given["shell_id"])
     said = {"success": not receipt.survivors, "shell_id": receipt.task_id, "status": receipt.status}
-    return Reply(as_json(said), fields(receipt), error=bool(receipt.survivors))
+    return json_reply(said, fields(receipt), error=bool(receipt.survivors))
 
 
 async def _list(box: Toolbox, given: Given) -> Reply:
-    tasks = await operations.tasks(box)
-    said = [{"shell_id": t.task_id, "description": t.description, "status": shown_status(t)} for t in tasks]
-    return Reply(as_json(said), {"tasks": [fields(task) for task in tasks]})
+    tasks = [task for task in await operations.tasks(box) if task.background]
+    said = [
+        {
+            "shell_id": task.task_id,
+            "command": task.command,
+            "description": task.description,
+            "status": shown_status(task),
+        }
+        for task in tasks
+    ]
+    return json_reply(said, {"tasks": [fields(task) for task in tasks]})
 
 
 async def _clear(box: Toolbox, given: Given) -> Reply:
     removed = await box.waiting.clean(all_finished=True)
-    return Reply(as_json({"cleared": removed}), {"removed": removed})
+    return json_reply({"cleared": removed}, {"removed": removed})
 
 
 def _complain(tool: str, error: OutlastError, given: Given) -> str:
@@ -99,9 +107,9 @@ _PROGRAM = {
 
 PROFILE = Profile(
     name="jido",
-    policy="allowlist",
+    policy="programs",
     complain=_complain,
-    settings={},
+    settings={"max_running": 0},
     events={
         "task.started": "jido_code.shell.background_start",
         "task.ended": "jido_code.shell.background_complete",

@@ -7,7 +7,7 @@ from outlast.faces.tools import operations
 from outlast.faces.tools.arguments import IDS, flag, number, schema, text
 from outlast.faces.tools.model import Profile, Reply, Tool
 from outlast.faces.tools.reply import data
-from outlast.faces.tools.shapes import as_json
+from outlast.faces.tools.shapes import as_json, json_reply
 from outlast.faces.tools.words import unmarked
 from outlast.frozen import fields
 from outlast.text import inline
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from outlast.model import Result, Task
 
 _WAIT_MS = 30_000
+_COMMAND_TYPE = "Bash"  # a `Task` of this type runs its prompt as a command
 _STATUSES = {"failed": "error", "killed": "cancelled"}
 
 
@@ -39,13 +40,19 @@ async def _bash(box: Toolbox, given: Given) -> Reply:
         "status": _status(task),
         "output_file": task.output_file,
     }
-    return Reply(as_json(said), fields(task))
+    return json_reply(said, fields(task))
 
 
 async def _task(box: Toolbox, given: Given) -> Reply:
-    task = await operations.start_agent(box, given["subagent_type"], given["prompt"], given["description"])
+    if given["subagent_type"] == _COMMAND_TYPE:
+        command = {"command": given["prompt"], "description": given["description"]}
+        if not given.get("run_in_background"):
+            return _told(await operations.run(box, **command))
+        task = await operations.start(box, **command)
+    else:
+        task = await operations.start_agent(box, given["subagent_type"], given["prompt"], given["description"])
     if given.get("run_in_background"):
-        return Reply(as_json({"task_id": task.task_id, "output_file": task.output_file}), fields(task))
+        return json_reply({"task_id": task.task_id, "output_file": task.output_file}, fields(task))
     await operations.wait(box, task.task_id, box.shell.settings.max_wait_s)
     return _told(await operations.read(box, task.task_id))
 
@@ -63,14 +70,16 @@ def _told(result: Result) -> Reply:
         "task_id": result.task_id,
         "status": _status(result),
         "output": unmarked(result.output),
-        "exit_code": result.exit_code,
+        "exit_code": -1 if result.exit_code is None else result.exit_code,
         "error": known["error"],
         "elapsed_ms": result.elapsed_ms,
         "truncated": result.truncated,
     }
     if result.metadata is not None:
-        said["metadata"] = result.metadata
-    return Reply(as_json(said), known, failed=result.status in ("failed", "killed"))
+        others = {name: value for name, value in result.metadata.items() if name not in ("type", "prompt")}
+        kind, prompt = result.metadata.get("type"), result.metadata.get("prompt")
+        said["metadata"] = {"subagentType": kind, "prompt": prompt, **others}
+    return json_reply(said, known, failed=result.status in ("failed", "killed"))
 
 
 async def _kill(box: Toolbox, given: Given) -> Reply:
@@ -78,12 +87,12 @@ async def _kill(box: Toolbox, given: Given) -> Reply:
     if task.finished and not task.children:
         ended = AlreadyEnded(f"{task.task_id} has ended already: its status is {_status(task)}.")
         said = {"success": False, "task_id": task.task_id, "status": _status(task), "error": ended.message}
-        return Reply(as_json(said), {**fields(task), "error": ended.message, "code": ended.code}, error=True)
+        return json_reply(said, {**fields(task), "error": ended.message, "code": ended.code}, error=True)
     receipt = await operations.kill(box, task.task_id)
     said = {"success": not receipt.survivors, "task_id": receipt.task_id, "status": _status(receipt)}
     if receipt.survivors:
         said["error"] = f"Still alive: {', '.join(map(str, receipt.survivors))}."
-    return Reply(as_json(said), fields(receipt), error=bool(receipt.survivors))
+    return json_reply(said, fields(receipt), error=bool(receipt.survivors))
 
 
 def _complain(tool: str, error: OutlastError, given: Given) -> str:
@@ -97,7 +106,8 @@ PROFILE = Profile(
     name="mycode",
     policy="guarded",
     complain=_complain,
-    settings={"max_running": 10, "output_limit_bytes": 10_000_000, "retention_hours": 24.0},
+    settings={"max_running": 10, "output_limit_bytes": 10 * 1024 * 1024, "retention_hours": 24.0},
+    tells=True,
     tools=(
         Tool(
             name="Bash",
@@ -125,7 +135,7 @@ PROFILE = Profile(
                 ["description", "prompt", "subagent_type"],
                 description=text("What it is for, in a few words."),
                 prompt=text("What it is to do."),
-                subagent_type=text("Which agent: claude, codex, or another that the user has set up."),
+                subagent_type=text("Which agent: claude, codex, one that the user has set up, or Bash to run prompt."),
                 run_in_background=flag("Do not wait for its end."),
             ),
             operation=_task,

@@ -127,15 +127,18 @@ PROFILE = Profile(
     policy="banned",
     asks=("run", "kill"),
     complain=_complain,
-    settings={"foreground_limit_s": _MOST_S, "kill_grace_s": 0.2, "auto_background": True},
+    settings={"foreground_limit_s": _MOST_S, "kill_grace_s": 0.2, "auto_background": True, "max_running": 0},
     tools=(
         Tool(
             name="bash",
-            description="""Run a bash command and return its stdout, stderr and exit code. timeout is in milliseconds,
-            at most 600000 (10 minutes). A development command (npm, pytest, make ...) that has printed something
-            after 2 seconds moves to the background by itself; run_in_background does so at once. Then bash_output
-            reads on and kill_bash ends it. {denied} To read or search files use the tools made for that, not cat,
-            grep or find.""",
+            description="""Run a bash command in a fresh shell and return its stdout, stderr and exit code. timeout is
+            in milliseconds, by default and at most 600000 (10 minutes). A development command (npm, pytest, make ...)
+            that has printed something after 2 seconds moves to the background by itself; run_in_background does so at
+            once. Then bash_output reads on and kill_bash ends it. {denied} Rules: put double quotes around paths with
+            blanks; join commands with ; or && and not with newlines; each call starts in the same directory, so prefer
+            absolute paths to cd; search with rg, not grep or find, and read, write and edit files with the tools made
+            for that, not cat, head, tail, sed or echo; do not wrap the command in another shell (bash -c). Good:
+            pytest /app/tests. Bad: cd /app && pytest tests.""",
             schema=schema(
                 ["command"],
                 command=text("The command."),
@@ -151,6 +154,8 @@ PROFILE = Profile(
             schema=schema(["task_id"], task_id=_ID),
             operation=_output,
             label=lambda given: f"Read the output of {inline(given['task_id'], 40)}",
+            acts=False,
+            needs_write=True,
         ),
         Tool(
             name="kill_bash",

@@ -8,9 +8,10 @@ from outlast.faces.tools import operations
 from outlast.faces.tools.arguments import flag, number, schema, text
 from outlast.faces.tools.model import Profile, Reply, Tool
 from outlast.faces.tools.reply import data, why
-from outlast.faces.tools.shapes import as_json, iso, pid_of, runtime, shown_status
+from outlast.faces.tools.shapes import as_json, iso, json_reply, pid_of, runtime, shown_status
 from outlast.faces.tools.words import labelled, unmarked
 from outlast.frozen import fields
+from outlast.sieve import Sieve
 from outlast.text import inline
 
 TYPE_CHECKING = False
@@ -55,7 +56,7 @@ def _how_it_ended(result: Result) -> str:
 
 
 async def _started(box: Toolbox, result: Result) -> Reply:
-    command = labelled("Command", result.command, "(none)")
+    command = f"ID: {result.task_id}\n" + labelled("Command", result.command, "(none)")
     if result.status in ("failed", "killed"):
         said = "Command failed at once in the background.\n" + command
         said += labelled("Stderr", result.stderr or "", "(empty)") + _how_it_ended(result)
@@ -67,7 +68,7 @@ async def _started(box: Toolbox, result: Result) -> Reply:
         return Reply(f"Command completed already.\n{command}{lines}Exit Code: {result.exit_code}\n", data(result))
     queued = "queued, " if result.status == "pending" else ""
     said = (
-        f"Command is running in the background ({queued}pid {pid_of(result) or 'none'}).\nID: {result.task_id}\n"
+        f"Command is running in the background ({queued}pid {pid_of(result) or 'none'}).\n"
         f'{command}{lines}Read what is new with bash_output {{"bash_id": "{result.task_id}"}}; '
         f'end it with kill_shell {{"shell_id": "{result.task_id}"}}.\n'
     )
@@ -87,12 +88,13 @@ def _filled(marked: str) -> list[str]:
 
 
 async def _output(box: Toolbox, given: Given) -> Reply:
-    result = await operations.read(box, given["bash_id"], new=True, filter=given.get("filter"), ignore_case=True)
+    pattern = given.get("filter")
+    result = await operations.read(box, given["bash_id"], new=True, page=True, filter=pattern, ignore_case=True)
     # A task of another profile may have kept both in one.
     out, err = (result.output, "") if result.stdout is None else (result.stdout, result.stderr or "")
     errors = _filled(err)
-    if result.reason == "timeout":
-        errors.append(f"[outlast: killed: {result.ended_by}]")
+    if result.reason == "timeout" and not result.truncated:
+        errors += await box.do(_limit_note, box, result, pattern)
     said = {
         "id": result.task_id,
         "status": shown_status(result),
@@ -100,7 +102,18 @@ async def _output(box: Toolbox, given: Given) -> Reply:
         "newErrors": "\n".join(errors),
         "exitCode": result.exit_code,
     }
-    return Reply(as_json(said), data(result))
+    if result.truncated:
+        said["hasMore"] = True
+    return json_reply(said, data(result))
+
+
+def _limit_note(box: Toolbox, result: Result, pattern: str | None) -> list[str]:
+    """The line about the limit, if it passes the filter and no reply has had it yet."""
+    note = f"[outlast: killed: {result.ended_by}]"
+    sieve = Sieve(pattern, None, ignore_case=True)
+    if not sieve.feed(f"{note}\n") + sieve.finish():
+        return []
+    return [note] if box.shell.is_first_time(result.task_id, "limit note") else []
 
 
 async def _kill(box: Toolbox, given: Given) -> Reply:
@@ -113,7 +126,7 @@ async def _kill(box: Toolbox, given: Given) -> Reply:
         "success": not receipt.survivors,
         "message": render.receipt(receipt).strip() if left else _ended_it(task.task_id),
     }
-    return Reply(as_json(said), fields(receipt), error=bool(left))
+    return json_reply(said, fields(receipt), error=bool(left))
 
 
 def _ended_it(task_id: str) -> str:
@@ -121,7 +134,7 @@ def _ended_it(task_id: str) -> str:
 
 
 async def _list(box: Toolbox, given: Given) -> Reply:
-    tasks = await operations.tasks(box, kind="bash")
+    tasks = [task for task in await operations.tasks(box, kind="bash") if task.background]
     said = []
     for task in tasks:
         lines = await operations.filled_lines(box, task)
@@ -137,7 +150,7 @@ async def _list(box: Toolbox, given: Given) -> Reply:
                 "errorLines": lines[1],
             }
         )
-    return Reply(as_json(said), {"tasks": [fields(task) for task in tasks]})
+    return json_reply(said, {"tasks": [fields(task) for task in tasks]})
 
 
 def _complain(tool: str, error: OutlastError, given: Given) -> str:
@@ -150,7 +163,7 @@ PROFILE = Profile(
     name="registry",
     policy="guarded",
     complain=_complain,
-    settings={"kill_grace_s": 5.0},
+    settings={"kill_grace_s": 5.0, "max_running": 0},
     lists="list_shells lists them",
     tools=(
         Tool(
@@ -173,7 +186,8 @@ PROFILE = Profile(
         ),
         Tool(
             name="bash_output",
-            description="Read what a background command printed since you last read it.",
+            description="""Read what a background command printed since you last read it. hasMore: read again for the
+            rest.""",
             schema=schema(
                 ["bash_id"],
                 bash_id=text("Its id, or a part of it."),

@@ -7,7 +7,7 @@ from outlast.faces.tools import operations
 from outlast.faces.tools.arguments import flag, number, schema, text
 from outlast.faces.tools.model import Profile, Reply, Tool
 from outlast.faces.tools.reply import data
-from outlast.faces.tools.shapes import as_json, shown_status
+from outlast.faces.tools.shapes import json_reply, shown_status
 from outlast.faces.tools.words import bracketed, ours
 from outlast.frozen import fields
 from outlast.text import inline
@@ -26,7 +26,7 @@ async def _bash(box: Toolbox, given: Given) -> Reply:
     limit = operations.seconds(given.get("timeout"))
     if given.get("run_in_background"):
         task = await operations.start(box, given["command"], limit=limit)
-        return Reply(as_json({"bash_id": task.task_id}), fields(task))
+        return json_reply({"bash_id": task.task_id}, fields(task))
     result = await operations.run(box, given["command"], limit=limit)
     if not result.finished:
         said = f"{result.task_id} goes on in the background; BashOutput reads on, KillBash ends it"
@@ -68,7 +68,9 @@ PROFILE = Profile(
     name="spec",
     policy="guarded",
     complain=_complain,
-    settings={"foreground_limit_s": _LIMIT_S},
+    settings={"foreground_limit_s": _LIMIT_S, "max_running": 0},
+    keeps_state=True,
+    remark=ours,
     tools=(
         Tool(
             name="Bash",
