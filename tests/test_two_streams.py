@@ -117,10 +117,12 @@ def test_how_long_a_command_usually_takes(shell: Shell) -> None:
 
 def test_the_newest_are_kept(shell: Shell) -> None:
     running = shell.start("sleep 60")
-    done = [shell.run(f"echo {number}") for number in range(4)]
-    for task in done:
+    foreground = shell.run("true")
+    done = [shell.start(f"echo {number}") for number in range(4)]
+    for task in (foreground, *done):
         shell._await_closed(task.task_id)
+    others = [foreground.task_id, running.task_id]  # the one is not counted, the other is never removed
     assert shell.keep_newest(3) == 2
-    assert [task.task_id for task in shell.list()] == [done[3].task_id, done[2].task_id, running.task_id]
+    assert [task.task_id for task in shell.list()] == [done[3].task_id, done[2].task_id, *others]
     assert shell.keep_newest(0) == 2
-    assert [task.task_id for task in shell.list()] == [running.task_id]
+    assert [task.task_id for task in shell.list()] == others

@@ -103,6 +103,7 @@ def test_a_line_as_wide_as_the_terminal_is_whole(cli: Cli, env: dict[str, str]) 
         assert head.endswith("  TYPE")
         assert len(row) == WIDTH
         terminal.press("q")
+        eventually(lambda: "Done" not in terminal.screen(), what="the screen is back")
         terminal.type("echo over")
         terminal.shows("over")
     finally:

@@ -34,7 +34,7 @@ def test_an_agent_outlives_the_server_and_is_not_started_twice(place: str) -> No
             [held] = holds.held
             said = json.loads(text(final(await ended(client, held.task_id))))
             assert (said["status"], said["output"]) == ("completed", "begun\nthe prompt")
-            assert said["metadata"] == {"type": "slow", "prompt": "the prompt"}
+            assert said["metadata"] == {"subagentType": "slow", "prompt": "the prompt"}
 
     play(before())
     until(lambda: not os.path.exists(f"/proc/{seen['pid']}"), what="the server is gone")

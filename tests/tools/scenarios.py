@@ -116,6 +116,7 @@ SCENARIOS: dict[str, list[Step]] = {
         ("bash_background", {"command": "env", "args": ["A=1", "sh", "-c", "ls"]}),
         ("bash_background", {"command": "xargs", "args": ["zsh"]}),
         ("bash_background", {"command": ""}),
+        ("bash_output", {"shell_id": "{5}", "block": True}),
         ("list_shells", {}),
     ],
     "registry": [

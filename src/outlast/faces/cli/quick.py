@@ -77,7 +77,8 @@ def _place(places: Sequence[Argument], words: list[str], found: dict[str, Any]) 
         else:
             value = taken = words
             words = []
-        if (not taken and many != "?") or "type" in one.how or not set(taken) <= set(one.how.get("choices", taken)):
+        missing = not taken and many not in ("?", "*")
+        if missing or "type" in one.how or not set(taken) <= set(one.how.get("choices", taken)):
             return False
         found[one.dest] = value
     return not words

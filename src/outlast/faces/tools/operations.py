@@ -37,6 +37,9 @@ async def run(box: Toolbox, command: str, *, limit: float | None = None, **how: 
     allowed = settings.foreground_limit_s if limit is None else limit
     asked = how.pop("wait", None)
     wait = min(allowed if asked is None else asked, box.longest_wait)
+    if limit is not None and wait >= limit:
+        # The guard ends it at its limit. Leaving at that same moment would make it a background task.
+        wait += settings.kill_grace_s + _RECORDING_S
     # Without a limit of its own, waiting for all of the default one means that it ends the task.
     show = {**MARKED, **how.pop("show", {})}
     given = None if wait >= allowed and limit is None else wait
