@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from outlast import Shell
 from outlast.errors import AlreadyEnded, BadInput, InputRefused
 from outlast.executors import local
 from outlast.model import Stdin, Task
@@ -294,3 +296,37 @@ def test_the_environment_of_our_processes_holds_no_secret(shell, monkeypatch):
         for name in ("environ", "cmdline"):
             with open(f"/proc/{who.pid}/{name}", "rb") as file:
                 assert b"canary" not in file.read()
+
+
+# --- input and what the program does with it ----------------------------------------------
+
+
+def test_what_the_program_answers_is_waited_for(shell: Shell) -> None:
+    task = shell.start('echo begin; while read line; do echo "got $line"; done', stdin=Stdin(open=True))
+    shell.wait(task.task_id, timeout=30, until="begin")
+    waited = shell.send_and_wait(task.task_id, "one\n", 30)
+    assert waited.met
+    assert shell.read(task.task_id).output == "begin\ngot one\n"
+    assert shell.send_and_wait(task.task_id, eof=True, timeout=30).status == "completed"
+
+
+def test_a_program_that_says_nothing_and_reads_on_has_reacted(shell: Shell, tmp_path: Path) -> None:
+    task = shell.start(f"cat > {tmp_path}/file", stdin=Stdin(open=True))
+    waited = shell.send_and_wait(task.task_id, "one\n", 30)
+    assert (waited.met, waited.status) == (True, "running")
+    assert (tmp_path / "file").read_text() == "one\n"
+
+
+def test_a_program_that_sleeps_before_it_goes_on_is_waited_for(shell: Shell) -> None:
+    task = shell.start("read a; echo thinking; sleep 0.6; echo next; read b", stdin=Stdin(open=True))
+    shell.send_and_wait(task.task_id, "one\n", 30)
+    assert shell.read(task.task_id).output == "thinking\nnext\n"
+
+
+def test_only_a_line_after_the_input_counts(shell: Shell) -> None:
+    task = shell.start("echo ready; read a; sleep 0.3; echo ready again; read b", stdin=Stdin(open=True))
+    shell.wait(task.task_id, timeout=30, until="ready")
+    waited = shell.send_and_wait(task.task_id, "one\n", 30, until="ready")
+    assert waited.matched == "ready again"
+    waited = shell.send_and_wait(task.task_id, "x", 0.05, until="never")
+    assert not waited.met

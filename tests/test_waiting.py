@@ -17,6 +17,7 @@ import pytest
 
 from outlast import AsyncShell, Shell, Task, Waited, conditions
 from outlast.errors import BadInput, BadPattern
+from outlast.model import Stdin
 from tests.conftest import end_all, eventually
 
 PATIENCE_S = 30.0
@@ -327,3 +328,14 @@ def test_automatic_background_with_asyncio(quick: None, home: str) -> None:
             assert (await shell.run("python3 -c 'exit(3)'", auto_background=True)).exit_code == 3
 
     asyncio.run(main())
+
+
+def test_what_was_read_is_not_waited_for_again(shell: Shell) -> None:
+    task = shell.start("echo build 1; read a; echo build 2; read b", stdin=Stdin(open=True))
+    assert shell.wait(task.task_id, timeout=30, until="build", new=True).matched == "build 1"
+    assert shell.wait(task.task_id, timeout=0, until="build", new=True).met  # it was not read yet
+    shell.read(task.task_id, new=True)
+    assert not shell.wait(task.task_id, timeout=0, until="build", new=True).met
+    assert shell.wait(task.task_id, timeout=0, until="build", new=True, cursor="0").met
+    shell.send(task.task_id, "\n")
+    assert shell.wait(task.task_id, timeout=30, until="build", new=True).matched == "build 2"

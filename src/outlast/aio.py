@@ -270,10 +270,12 @@ class AsyncShell:
         url: str | None = None,
         quiet: float | None = None,
         cursor: str | Cursor | None = None,
+        new: bool = False,
     ) -> Waited:
         """As `Shell.wait`."""
         patience = asking.seconds("timeout", timeout)
-        condition = conditions.chosen(until=until, port=port, url=url, quiet=quiet, cursor=cursor)
+        start = await asyncio.to_thread(self._shell.place_of_reader, task_id) if new and cursor is None else cursor
+        condition = conditions.chosen(until=until, port=port, url=url, quiet=quiet, cursor=start)
         task = await self.show(task_id)
         return await self._await(task.task_id, condition, patience)
 
@@ -287,7 +289,8 @@ class AsyncShell:
         return await asyncio.to_thread(self._shell.waited, task, met, condition)
 
     async def _await_condition(self, task_id: str, condition: Condition, deadline: Deadline) -> bool:
-        await asyncio.to_thread(self._shell.begin, condition, task_id)
+        if not condition.has_begun:
+            await asyncio.to_thread(self._shell.begin, condition, task_id)
         with self._ring(task_id, ends_only=not condition.by_output) as ring:
             while True:
                 change = ring.next_change()
@@ -327,6 +330,15 @@ class AsyncShell:
     async def send(self, task_id: str, text: str | bytes = "", *, eof: bool = False) -> None:
         """As `Shell.send`."""
         await asyncio.to_thread(self._shell.send, task_id, text, eof=eof)
+
+    async def send_and_wait(
+        self, task_id: str, text: str | bytes = "", timeout: float = 5.0, *, eof: bool = False, until: str | None = None
+    ) -> Waited:
+        """As `Shell.send_and_wait`."""
+        patience = asking.seconds("timeout", timeout)
+        condition = await asyncio.to_thread(self._shell.answer_to_input, task_id, until)
+        await self.send(task_id, text, eof=eof)
+        return await self._await((await self.show(task_id)).task_id, condition, patience)
 
     async def show(self, task_id: str) -> Task:
         """As `Shell.show`."""

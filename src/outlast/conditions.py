@@ -11,13 +11,14 @@ from __future__ import annotations
 import time
 
 from outlast import asking
+from outlast.activity import BUSY, DISK, INPUT, SLEEPING
 from outlast.errors import BadInput, BadPattern, named
 from outlast.sieve import Sieve
 from outlast.text import Cleaner
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from urllib.request import OpenerDirector
 
     from outlast.model import Cursor
@@ -30,6 +31,7 @@ SHORTEST_TRY_S = 0.2  # also if no time is left: who asks without waiting wants 
 LONGEST_PROMPT = 8192  # characters of an unfinished line that are matched; a longer one is no prompt
 LONGEST_MATCH = 2000  # characters of a line that a reply repeats
 NOT_READY = 500  # the first HTTP status that says that a server cannot answer yet
+PAUSE_S, LONG_PAUSE_S = 0.15, 1.5  # of a program that has reacted; the longer one if it computes or sleeps
 _LOOPBACK = ("127.0.0.1", "::1")
 _PORTS = range(1, 65536)
 
@@ -40,6 +42,7 @@ class Condition:
     to_end_of = "task"  # or of its "command": what ends the wait for it
     by_output = False  # whether it can come true when the task prints
     matched: str | None = None  # what showed that it is true
+    has_begun = False  # whether it knows the task's output
 
     def begin(self, streams: Mapping[str, Source]) -> None:
         """Told once, before the first look: the task's output."""
@@ -156,6 +159,53 @@ class Quiet(Condition):
     def patience(self) -> float:
         assert self._seconds is not None
         return max(0.0, self._since + self._seconds - time.monotonic())
+
+
+class Reaction(Condition):
+    """The program has reacted to its input: it reads on, it has ended, or it printed something and then paused.
+
+    A process that sleeps in read(2) on the task's input waits for the next one. Others (a Node.js prompt sleeps in
+    epoll_wait) cannot be told from one that is idle: there a short pause after some output counts. One that computes
+    or sleeps is about to go on, so it gets a longer one.
+    """
+
+    by_output = True
+
+    def __init__(self, activity: Callable[[], str]) -> None:
+        """`activity` says what the task does at this moment, as `Shell.activity` does."""
+        self._activity = activity
+        self._sources: tuple[Source, ...] = ()
+        self._first_size = self._size = 0
+        self._since = time.monotonic()
+
+    def begin(self, streams: Mapping[str, Source]) -> None:
+        self._sources = tuple(streams.values())
+        self._first_size = self._size = self._printed()
+        self._since = time.monotonic()
+
+    def _printed(self) -> int:
+        return sum(source.end() for source in self._sources)
+
+    def look(self, over: bool, left: float | None = None) -> bool:
+        size, now = self._printed(), time.monotonic()
+        if size != self._size:
+            self._size, self._since = size, now
+        if over:
+            self.matched = "it is over"
+        elif now - self._since >= PAUSE_S:
+            self.matched = self._reacted(now - self._since)
+        return self.matched is not None
+
+    def _reacted(self, quiet: float) -> str | None:
+        activity = self._activity()
+        if activity == INPUT:
+            return activity
+        needed = LONG_PAUSE_S if activity in (BUSY, DISK, SLEEPING) else PAUSE_S
+        return f"no output for {needed:g} s" if self._size > self._first_size and quiet >= needed else None
+
+    def patience(self) -> float:
+        left = self._since + PAUSE_S - time.monotonic()
+        return left if left > 0 else PAUSE_S
 
 
 class UnderWay(Condition):

@@ -164,9 +164,8 @@ class Gate:
             raise
         if answer in ("yes", "always"):
             return answer == "always"
-        what = f"end {', '.join(approval.task_ids)}" if approval.category == "kill" else named(approval.command)
         if answer == "no":
-            raise Refused(f"Somebody was asked whether to {'run ' if approval.category == 'run' else ''}{what}: no.")
+            raise Refused(_said_no(approval))
         if hasattr(answer, "__await__"):
             getattr(answer, "close", lambda: None)()
             raise BadInput("`ask` is a coroutine function, which only an AsyncShell can call; give a plain one.")
@@ -180,6 +179,14 @@ class Gate:
         said = f"always, {time.strftime('%Y-%m-%d')}"
         policyfile.remember(os.path.join(self._home, OWN_RULES), patterns, said)
         self._added = (*self._added, *patterns)
+
+
+def _said_no(approval: Approval) -> str:
+    """Why it is not done: the user's no, and what the question was about."""
+    if approval.category == "kill":
+        return f"The user was asked whether to end {', '.join(approval.task_ids)} and said no."
+    about = next((f" about {named(part.command)} ({part.why.rstrip('.')})" for part in approval.parts if part.why), "")
+    return f"The user was asked{about} and said no, so {named(approval.command)} was not run."
 
 
 class Around:

@@ -20,7 +20,7 @@ from outlast.text import Cleaner, HeadTail, where_the_rest_is
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from outlast.masking import Mask
     from outlast.model import Task
@@ -200,6 +200,16 @@ def _interleaved(task: Task, sources: Mapping[str, Source], selection: Selection
         kept.add(rest if not rest or rest.endswith("\n") else rest + "\n")
     cut = kept.cut(rest_of(task, sources))
     return Piece(cut.text, cut.truncated, 0, 0, 0)
+
+
+def texts(source: Source, mask: Mask) -> Iterator[str]:
+    """All of a stream as text, piece by piece, in bounded memory."""
+    reader = _Cleared(mask)
+    for piece in source.chunks(0, source.end()):
+        if piece.dropped:
+            yield f"{reader.finish()}\n"
+        yield reader.feed(piece.data)
+    yield f"{reader.finish()}\n"
 
 
 class _Cleared:

@@ -23,9 +23,9 @@ def figures_of(scene: str) -> Figures:
 def _ran_and_failed(figures: Figures) -> None:
     """What the model read: our text and nothing else, a variable that lasted, a failure that is one."""
     ran, failed = figures.heard[1:3]
-    assert "completed: exit code 0" in ran
+    assert "Exit code 0" in ran
     assert r"```\nhello\n```" in ran
-    assert "failed: exit code 3" in failed
+    assert "Failed: exit code 3" in failed
     assert r"```\n1\n```" in failed
     assert "pipe_status" not in ran + failed
 
@@ -39,7 +39,7 @@ def test_claude_code_is_woken_by_the_end_of_a_task() -> None:
     assert "bash-" in began  # the token tells the model which task it is
     assert "task-notification" in told
     assert "the build is done" in told
-    assert "completed: exit code 0" in told
+    assert "Exit code 0" in told
     assert "the build" in listed
     assert figures.woken_ms is not None
     assert figures.woken_ms < 5000
@@ -49,8 +49,8 @@ def test_claude_code_is_woken_by_the_end_of_a_task() -> None:
 def test_the_user_of_claude_code_is_asked() -> None:
     figures = figures_of("claude-asks")
     allowed, refused = figures.heard[1:]
-    assert "completed: exit code 0" in allowed
-    assert "Somebody was asked whether to run 'touch refused': no." in refused
+    assert "Exit code 0" in allowed
+    assert "and said no, so 'touch refused' was not run." in refused
     assert figures.notes == ["made: allowed", "networks: lo"]
 
 
@@ -72,7 +72,7 @@ def test_the_inspector_over_stdio_and_http() -> None:
     assert len(heard) == 2
     for error, text, code in heard:
         assert (error, code) == (True, 3)
-        assert "failed: exit code 3" in text
+        assert "Failed: exit code 3" in text
     assert figures.tools == 5
 
 

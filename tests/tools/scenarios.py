@@ -46,7 +46,7 @@ SCENARIOS: dict[str, list[Step]] = {
         ("bash_output", {"task_id": "nothing"}),
         ("bash", {"command": "true", "sandbox": False, "policy": "yolo"}),
         ("bash", {"command": ""}),
-        ("bash", {"command": ["ls"]}),
+        ("bash", {"command": {"run": "ls"}}),
         ("bash", {}),
         ("bash", "ls"),
         ("bash_output", {"task_id": "a", "bash_id": "b"}),
@@ -62,6 +62,38 @@ SCENARIOS: dict[str, list[Step]] = {
         ("bash_output", {"task_id": "{13}"}),
         ("bash_kill", {"task_id": "{14}"}),
         ("bash", {"command": "true", "wait": -1}),
+        # What fails in a pipe, and what fails with much output.
+        ("bash", {"command": "false | true"}),
+        ("bash", {"command": "false | (exit 4)"}),
+        ("bash", {"command": "seq 100; echo 'main.c:7:3: error: no member named x'; seq 200; exit 2"}),
+        ("bash_output", {"task_id": "{17}", "cursor": "0", "max_chars": 200}),
+        ("bash_output", {"task_id": "{17}", "cursor": "200", "max_chars": 200, "filter": "error"}),
+        # A process that is left running.
+        ("bash", {"command": "sleep 60 & echo started"}),
+        ("bash_list", {}),
+        ("bash_kill", {"task_id": "{18}"}),
+        # A line that was read is not waited for again.
+        ("bash", {"command": "for n in 1 2; do echo build $n; read; done", "stdin_open": True, "ready": "build"}),
+        ("bash_output", {"task_id": "{19}", "until": "build", "wait": 0.1}),
+        ("bash_output", {"task_id": "{19}", "until": "build", "cursor": 0}),
+        ("bash_input", {"task_id": "{19}", "text": "\n", "until": "build"}),
+        ("bash_input", {"task_id": "{19}", "text": "", "wait": 0.1}),
+        ("bash_input", {"task_id": "{19}", "end": True}),
+        # A question with two answers: one newline each.
+        (
+            "bash",
+            {"command": "echo one?; read a; echo two?; read b; echo got $a $b", "stdin_open": True, "ready": "one"},
+        ),
+        ("bash_input", {"task_id": "{20}", "text": "y\n"}),
+        ("bash_input", {"task_id": "{20}", "text": "n"}),
+        # What models know from other tools.
+        ("bash", {"cmd": "pwd", "workdir": "/usr", "timeout_ms": 5000}),
+        ("bash", {"command": ["bash", "-lc", "echo from a list"], "timeout": 120000}),
+        ("bash", {"command": "true", "timeout": "900"}),
+        ("bash", {"command": "sleep 61", "run_in_background": True, "timeout": 30000}),
+        ("bash_output", {"session_id": "{24}", "block": False, "timeout": 30000}),
+        ("bash_kill", {"shell_id": "{24}", "signal": "SIGTERM"}),
+        ("bash_list", {}),
     ],
     "neovate": [
         ("bash", {"command": "echo out; echo err >&2"}),

@@ -72,7 +72,7 @@ def test_langchain(box: Toolbox) -> None:
     assert "```\nhi\n```" in tools["bash"].invoke({"command": "echo hi"})
     assert "```\nhi\n```" in asyncio.run(tools["bash"].ainvoke({"command": "echo hi"}))
     call = {"type": "tool_call", "id": "1", "name": "bash", "args": {"command": "exit 3"}}
-    assert "failed: exit code 3" in tools["bash"].invoke(call).content
+    assert "Failed: exit code 3" in tools["bash"].invoke(call).content
     assert tools["bash"].args["command"]["type"] == "string"
 
 
@@ -119,12 +119,11 @@ def test_an_agent_of_pydantic_ai_looks_after_a_server(box: Toolbox) -> None:
     agent: Any = Agent(FunctionModel(model), tools=box.as_pydantic_ai())
     assert agent.run_sync("look after the server").output == "done"
     started, ready, more, listed, ended = said
-    assert " running since " in started
-    assert "A line matches." in ready
+    assert " is running (" in started
     assert "ready on 8000" in ready
     assert "ready on 8000" not in more.replace("GET", "")  # only what is new
     assert "the server" in listed
-    assert ": ended " in ended
+    assert " ended: " in ended
     assert [task.status for task in box.shell.list()] == ["killed"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from outlast.faces.tools.reply import LAST_LINES, Facts, headline, told
+from outlast.faces.tools.reply import Facts, headline, tell
 from outlast.model import Result, Task, Usual
 
 NOW = 1_700_000_000.0
@@ -45,57 +45,75 @@ def result(**known: Any) -> Result:
     return Result(**{**every, **known})
 
 
-def said(task: Task, **facts: Any) -> str:
-    return headline(task, Facts(**facts), NOW).partition(" (1m 30s), ")[2]
+def said(task: Result, **facts: Any) -> str:
+    return headline(task, Facts(**facts), NOW)
 
 
 def test_what_is_said_of_a_running_task() -> None:
-    task = result()
-    assert said(task) == "pid 7, no output yet (it may be buffered)."
-    assert said(result(elapsed_ms=90_000), printed_at=NOW - 12) == "pid 7, last output 12s ago."
-    assert said(task, printed_at=NOW, activity="busy", usual=Usual(75_000, 1)) == (
-        "pid 7, busy, last output 0.0s ago, usually takes 1m 15s (1 earlier run)."
+    assert said(result()) == "bash-00000001 is running (1m 30s, pid 7, its output may be buffered)."
+    assert said(result(), printed_at=NOW - 12) == "bash-00000001 is running (1m 30s, pid 7, no output for 12s)."
+    assert said(result(output="new\n"), printed_at=NOW, activity="busy", usual=Usual(75_000, 1)) == (
+        "bash-00000001 is running (1m 30s, pid 7, busy, usually takes 1m 15s)."
     )
+    assert said(result(status="pending", waits_for=("bash-2",))) == "bash-00000001 is queued: it waits for bash-2."
 
 
 def test_how_it_ended() -> None:
     def ended(**known: Any) -> str:
-        return headline(result(**known), Facts(), NOW).removeprefix("bash-00000001 ")
+        return said(result(**known)).removesuffix(" (1m 30s).")
 
-    assert ended(status="completed", reason="exit", exit_code=0) == "completed: exit code 0, after 1m 30s."
-    assert ended(status="failed", reason="signal", signal=9, cpu_ms=1500) == (
-        "failed: ended by SIGKILL, after 1m 30s (1.5s of CPU)."
+    assert ended(status="completed", reason="exit", exit_code=0) == "Exit code 0"
+    assert ended(status="failed", reason="exit", exit_code=3) == "Failed: exit code 3"
+    assert ended(status="failed", reason="signal", signal=9, cpu_ms=1500) == "Failed: ended by SIGKILL"
+    assert ended(status="completed", reason="exit", exit_code=0, pipe_status=(1, 0)) == (
+        "Exit code 0, but a stage of the pipeline failed: 1 | 0"
     )
-    assert ended(status="failed", reason="exit", exit_code=0, pipe_status=(1, 0)) == (
-        "failed: exit code 0 (stages: 1 | 0), after 1m 30s."
+    assert ended(status="failed", reason="exit", exit_code=1, pipe_status=(2, 1)) == "Failed: exit code 1, stages 2 | 1"
+    assert ended(status="killed", reason="timeout", limit=5.0, ended_by="limit of 5 s") == (
+        "Timed out: ended after 5 s"
     )
-    assert ended(status="pending", waits_for=("bash-2",)) == "queued: waits for bash-2."
+    assert ended(status="killed", reason="timeout", limit=None).startswith("Timed out: ended by the default timeout")
+    assert ended(status="killed", reason="killed", ended_by="kill by process 7 of user 0") == "Killed"
+    assert ended(status="failed", reason="lost", error="The machine was restarted.") == (
+        "Failed: The machine was restarted"
+    )
 
 
-def test_what_was_left_behind_hidden_and_cut_is_said() -> None:
-    task = result(
-        status="completed", reason="exit", exit_code=0, children=(8, 9), hidden_lines=3, truncated=True, cursor="42"
-    )
-    assert told(task, Facts(), "hint").text.splitlines()[1:] == [
-        "Left behind and still running: 8, 9.",
-        "Lines that do not match and are not shown: 3",
-        "Not all is shown; the whole output: /state/output",
-        "Next cursor: 42",
-        "(no output)",
+def test_what_was_left_behind_and_hidden_is_said() -> None:
+    task = result(status="completed", reason="exit", exit_code=0, children=(8, 9), hidden_lines=3, truncated=True)
+    assert tell(task, Facts(), "A remark.", "").text.splitlines() == [
+        "bash-00000001: exit code 0 (1m 30s).",
+        "A remark.",
+        "It left processes running: 8, 9. bash_kill ends them.",
+        "Lines that do not match: 3.",
     ]
 
 
-def test_a_failure_leads_with_what_went_wrong() -> None:
-    output = "".join(f"{number}\n" for number in range(100))
-    reply = told(result(status="failed", reason="exit", exit_code=1, output=output), Facts(first_error="42"), "hint")
-    lines = reply.text.splitlines()
-    assert lines[1:6] == ["First line that looks like an error:", "```", "42", "```", f"Last {LAST_LINES} lines:"]
-    assert lines[6:10] == ["```", "80", "81", "82"]
-    assert lines[-2:] == ["79", "```"]
+def test_nothing_to_show_is_said_in_three_ways() -> None:
+    ended = {"status": "completed", "reason": "exit", "exit_code": 0}
+    assert tell(result(), Facts()).text.endswith("No output yet.\n")
+    assert tell(result(**ended), Facts()).text.endswith("No output.\n")
+    assert tell(result(**ended, cursor="12"), Facts()).text.endswith("Nothing new.\n")
+    assert tell(result(cursor="12"), Facts(last_line="42 %")).text.endswith(
+        "Nothing new. Its last line:\n```\n42 %\n```\n"
+    )
+
+
+def test_a_long_failure_leads_with_its_first_error() -> None:
+    known = Facts(first_error="a.c:1: error: no", error_line=7, last_lines="the\nend\n")
+    reply = tell(result(status="failed", reason="exit", exit_code=1, output="much\n" * 100), known)
+    assert reply.text.splitlines() == [
+        "bash-00000001: failed: exit code 1 (1m 30s).",
+        "First error, line 7:",
+        *("```", "a.c:1: error: no", "```"),
+        "Last lines (bash_output with filter or cursor shows others):",
+        *("```", "the", "end", "```"),
+    ]
     assert reply.failed
     assert reply.data["error"] == "exit code 1"
+    assert reply.data["output"] == "much\n" * 100
 
 
 def test_a_short_failure_is_just_shown() -> None:
-    reply = told(result(status="failed", reason="exit", exit_code=1, output="no\n"), Facts(first_error="no"), "hint")
+    reply = tell(result(status="failed", reason="exit", exit_code=1, output="no\n"), Facts())
     assert reply.text.splitlines()[1:] == ["```", "no", "```"]

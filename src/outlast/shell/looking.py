@@ -8,7 +8,7 @@ from itertools import islice
 from outlast import asking, reading, showing
 from outlast.errors import BadInput, named
 from outlast.masking import OFF
-from outlast.model import STREAMS
+from outlast.model import STREAMS, Cursor
 from outlast.selection import Selection
 from outlast.shell.opened import Opened, telling
 from outlast.store import places
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from outlast.conditions import Condition
-    from outlast.model import Cursor, Result, Slice, Task, Usual
+    from outlast.first_error import Excerpt
+    from outlast.model import Result, Slice, Task, Usual
     from outlast.store.output import Source
 
 
@@ -162,6 +163,19 @@ class Looking(Opened):
         self._own(task_id)
         streams = STREAMS if self.executor.status(task_id).split else STREAMS[:1]
         condition.begin({stream: self.executor.source(task_id, stream) for stream in streams})
+        condition.has_begun = True
+
+    @telling
+    def place_of_reader(self, task_id: str, reader: str | None = None) -> Cursor:
+        """Where `reader` (by default this session) stopped reading what is new."""
+        directory = os.path.dirname(self.executor.status(self._find(task_id)).output_file)
+        return places.place_of(directory, reader or f"session {self.session}")
+
+    @telling
+    def end_of_output(self, task_id: str) -> Cursor:
+        """Behind the last byte that a task has printed so far."""
+        streams = STREAMS if self.executor.status(task_id).split else STREAMS[:1]
+        return Cursor(**{stream: self.executor.source(task_id, stream).end() for stream in streams})
 
     def live(self, task: Task, at: dict[str, int], raw: bool = False) -> showing.Live:
         """How slices are shown that begin at these places; a place inside of a secret moves to its end."""
@@ -248,6 +262,22 @@ class Looking(Opened):
         """When a task last printed something."""
         sources = [self.executor.source(task.task_id, stream) for stream in (STREAMS if task.split else STREAMS[:1])]
         return max((at for source in sources if (at := source.changed_at()) is not None), default=None)
+
+    @telling
+    def first_error(self, task_id: str) -> Excerpt | None:
+        """The first error in what a task printed, with the lines that explain it; None if nothing looks like one."""
+        from outlast.first_error import FirstError
+
+        task = self.executor.status(self._find(task_id))
+        finder = FirstError()
+        try:
+            for stream in STREAMS if task.split else STREAMS[:1]:
+                source = self.executor.registry.source(task.task_id, stream, task.closed)
+                for text in reading.texts(source, self.mask_for(task)):
+                    finder.feed(text)
+        except OSError as error:
+            raise self.executor.trouble(task.task_id, error) from None
+        return finder.finish()
 
     @telling
     def line_counts(self, task: Task) -> tuple[int, int]:

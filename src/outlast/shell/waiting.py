@@ -33,17 +33,39 @@ class Waiting(Looking):
         url: str | None = None,
         quiet: float | None = None,
         cursor: str | Cursor | None = None,
+        new: bool = False,
     ) -> Waited:
         """Wait for a task's end, by event; when the timeout runs out, it is returned as it is.
 
-        Or for one of these: a line of the output (from `cursor` on) that matches `until`, a
-        TCP `port` that takes connections, a `url` that answers, `quiet` for so many
-        seconds. Then the wait is also over when the task is. `met` says whether it came
-        true, `matched` what showed it.
+        Or for one of these: a line of the output that matches `until` (from `cursor` on; if
+        `new`, from where this session's last `read(new=True)` stopped), a TCP `port` that takes
+        connections, a `url` that answers, `quiet` for so many seconds. Then the wait is also
+        over when the task is. `met` says whether it came true, `matched` what showed it.
         """
         patience = asking.seconds("timeout", timeout)
-        condition = conditions.chosen(until=until, port=port, url=url, quiet=quiet, cursor=cursor)
+        start = self.place_of_reader(task_id) if new and cursor is None else cursor
+        condition = conditions.chosen(until=until, port=port, url=url, quiet=quiet, cursor=start)
         return self._await(self._find(task_id), condition, patience)
+
+    @telling
+    def send_and_wait(
+        self, task_id: str, text: str | bytes = "", timeout: float = 5.0, *, eof: bool = False, until: str | None = None
+    ) -> Waited:
+        """Send input, and wait until the program has reacted; with `until`, for a line printed afterwards."""
+        patience = asking.seconds("timeout", timeout)
+        condition = self.answer_to_input(task_id, until)
+        self.executor.write(self._find(task_id), asking.input_bytes(text), eof)
+        return self._await(self._find(task_id), condition, patience)
+
+    def answer_to_input(self, task_id: str, until: str | None) -> Condition:
+        """What to wait for after input is sent. Ask before sending: only what is printed afterwards counts."""
+        found = self._find(task_id)
+        if until is None:
+            condition: Condition = conditions.Reaction(lambda: self.activity(found))
+        else:
+            condition = conditions.Line(until, self.end_of_output(found))
+        self.begin(condition, found)
+        return condition
 
     def _await(self, task_id: str, condition: Condition | None, patience: float | None) -> Waited:
         with self.executor.hold(task_id):
@@ -61,7 +83,8 @@ class Waiting(Looking):
 
     def _await_condition(self, task_id: str, condition: Condition, patience: float | None) -> bool:
         deadline = Deadline(patience)
-        self.begin(condition, task_id)
+        if not condition.has_begun:
+            self.begin(condition, task_id)
         with self.executor.watch(task_id) as watch:
             while True:
                 watch.arm() if condition.by_output else watch.arm_for_end()

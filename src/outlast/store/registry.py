@@ -195,7 +195,9 @@ class Registry:
         from difflib import get_close_matches
 
         known = [one for one in self.index.ids(session=session)[:1000] if os.path.isdir(self.home.task(one))]
-        near = get_close_matches(part, known, n=3, cutoff=0.5)
+        # The kind before the dash is the same in most ids, so it would make any two of them look alike.
+        ends = {one.rpartition("-")[2]: one for one in known}
+        near = [ends[end] for end in get_close_matches(part.rpartition("-")[2], ends, n=3, cutoff=0.7)]
         hint = f"near it are {_named(near)}" if near else "`outlast ps --all` lists them"
         return f"There is no task {named(part)} (any more); {hint}."
 

@@ -5,6 +5,8 @@ A model that is told what is wrong, by name, gets it right the second time.
 
 from __future__ import annotations
 
+from math import isfinite
+
 from outlast.errors import BadInput, named
 
 TYPE_CHECKING = False
@@ -30,8 +32,8 @@ def schema(required: Sequence[str] = (), /, **parameters: Mapping[str, Any]) -> 
     return {"type": "object", "properties": parameters, "required": list(required)}
 
 
-def text(description: str) -> dict[str, Any]:
-    return {"type": "string", "description": description}
+def text(description: str = "") -> dict[str, Any]:
+    return {"type": "string", **({"description": description} if description else {})}
 
 
 def number(description: str, least: float | None = 0) -> dict[str, Any]:
@@ -51,23 +53,49 @@ def words(description: str) -> dict[str, Any]:
 
 
 def checked(tool: Tool, given: object) -> tuple[dict[str, Any], list[str]]:
-    """The arguments if they are right, under the schema's names, and the names that the tool does not know.
+    """The arguments if they are right, under the schema's names, and what the reply has to say about them.
 
-    Models add parameters that they know from other tools (`description` most of all): the call goes on without them.
-    What is null was left out.
+    Models add parameters that they know from other tools (`description` most of all): the call goes on without them,
+    and they are named. What is null was left out. Numbers and flags may come as text.
     """
     if not isinstance(given, dict):
         raise BadInput(f"The arguments of {tool.name} are one JSON object, not {_kind(given)}.")
     known: Mapping[str, Any] = tool.schema["properties"]
     named_well = _with_own_id(tool, known, {key: value for key, value in given.items() if value is not None})
+    remarks: list[str] = []
+    if tool.understand:
+        named_well, remarks = tool.understand(named_well)
     unknown = [key for key in named_well if key not in known]
     if missing := [key for key in tool.schema["required"] if key not in named_well]:
         also = f"; {', '.join(map(named, unknown))} is not known" if unknown else ""
         raise BadInput(f"{tool.name} needs {' and '.join(map(named, missing))}{also}; give it.")
-    taken = {key: value for key, value in named_well.items() if key in known}
+    taken = {key: _as_meant(key, value, known[key]) for key, value in named_well.items() if key in known}
     for key, value in taken.items():
         _check(key, value, known[key])
-    return taken, unknown
+    if unknown:
+        remarks.append(_ignored(unknown, tool))
+    return taken, remarks
+
+
+def _ignored(names: Sequence[str], tool: Tool) -> str:
+    one = "is no parameter" if len(names) == 1 else "are no parameters"
+    return f"Ignored: {', '.join(map(named, names))} {one} of {tool.name}."
+
+
+def _as_meant(key: str, value: object, wanted: Mapping[str, Any]) -> object:
+    """A number or a flag that came as text, an id or a cursor that came as a number, 20.0 for 20."""
+    kind = wanted["type"]
+    if isinstance(value, str) and kind in ("number", "integer", "boolean"):
+        try:
+            said = {"true": True, "false": False}[value.strip().lower()] if kind == "boolean" else float(value)
+        except (KeyError, ValueError):
+            return value
+        value = said if isfinite(said) else value
+    if kind == "integer" and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if key in (*IDS, "cursor") and kind == "string" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value
 
 
 def _with_own_id(tool: Tool, known: Mapping[str, Any], given: dict[str, Any]) -> dict[str, Any]:

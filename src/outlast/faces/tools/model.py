@@ -48,6 +48,8 @@ class Tool:
     """Whether it runs, feeds or ends something; not offered to a host that may not write."""
     needs_write: bool = False
     """Whether it is not offered to such a host, though it only reads: a design may say so."""
+    understand: Callable[[dict[str, Any]], tuple[dict[str, Any], list[str]]] | None = None
+    """Puts other tools' parameters under this tool's names; also returns what to say about them."""
     listed: bool = True
     """Whether it is offered; otherwise it only answers to its name."""
 

@@ -85,6 +85,11 @@ async def wait(box: Toolbox, task_id: str, patience: float, **until: Any) -> Wai
     return await box.waiting.wait(task_id, timeout=awaited(box, patience), **until)
 
 
+async def send_and_wait(box: Toolbox, task_id: str, text: str, patience: float, **how: Any) -> Waited:
+    """Send input, and wait for what the program does with it, as long as this call may."""
+    return await box.waiting.send_and_wait(task_id, text, awaited(box, patience), **how)
+
+
 async def twin(box: Toolbox, task: Task) -> str:
     """The id of another task that runs the same command in the same directory."""
     others = await tasks(box, status="running")

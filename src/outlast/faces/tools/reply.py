@@ -1,13 +1,15 @@
-"""Replies in Outlast's own shape: a header with what matters, then what the command printed, set off.
+"""Replies of the default profile: as few words as a model cannot misunderstand, then what the command printed, fenced.
 
-`facts` asks the shell for what only some replies say; the rest is pure: a result in, text out.
+`facts` asks the shell for what only some replies say; the rest is pure: a result in, text out. A task's id stands in
+a reply where the model needs it for its next call: the task goes on, left a process running, or printed more than is
+shown.
 """
 
 from __future__ import annotations
 
 import time
 
-from outlast.faces.render import duration, ending
+from outlast.faces.render import duration, ending, signal_name, waits
 from outlast.faces.tools.model import Reply
 from outlast.faces.tools.words import fence, fenced, harmless, unmarked
 from outlast.frozen import fields, frozen
@@ -20,16 +22,10 @@ if TYPE_CHECKING:
     from outlast.model import Result, Task, Usual
     from outlast.shell import Shell
 
-LAST_LINES = 20  # of a command that failed: they come before all that it printed earlier
-FEW_LINES = 3  # nobody has to be led through these
-_LONGEST_LINE = 500
-_SILENT_MS = 10_000  # a program that prints into a pipe often keeps some kilobytes back
-# Case matters in the last one: NameError, but not "terror".
-_ERROR_LINE = (
-    r"(?i:(^|[^a-z0-9_])(error|fatal|panic|exception|traceback|failed|failure|cannot|can't|could not|not found|"
-    r"no such|denied|undefined|unrecognized|invalid|segmentation fault|assertion)([^a-z0-9_]|$))"
-    r"|[a-z](Error|Exception)\b"
-)
+FEW_LINES, FEW_CHARS = 60, 4_000  # of a failed command: so much is shown whole, without leading to its first error
+LAST_LINES, LAST_CHARS = 30, 2_500  # else these are shown, behind the first error
+_LONGEST_LINE = 300
+_LONG_SILENCE_MS = 10_000  # a program that prints into a pipe often keeps some kilobytes back
 
 
 @frozen
@@ -41,16 +37,25 @@ class Facts:
     usual: Usual | None = None
     last_line: str = ""
     first_error: str = ""
+    error_line: int = 0
+    last_lines: str = ""
+    """The end of a long output of a failed command, marked."""
 
 
-async def facts(box: Toolbox, result: Result) -> Facts:
-    """What is worth saying about a task that runs, or has failed."""
+async def facts(box: Toolbox, result: Result, whole: bool) -> Facts:
+    """What is worth saying about a task that runs, or has failed. `whole`: no part of its output was selected."""
     if result.status in ("running", "pending"):
         return await box.do(_of_running, box.shell, result)
-    if result.status == "failed" and result.reason in ("exit", "signal"):
-        found = await box.waiting.wait(result.task_id, timeout=0, until=_ERROR_LINE)
-        return Facts(first_error=harmless(found.matched or "")[:_LONGEST_LINE])
-    return Facts()
+    if not whole or not _is_long(result):
+        return Facts()
+    return await box.do(_of_long_output, box.shell, result)
+
+
+def _is_long(result: Result) -> bool:
+    """Whether a reply leads to the first error: in the output of what failed if it is long, else if it was cut."""
+    if result.status == "completed":
+        return result.truncated
+    return result.truncated or len(result.output) > FEW_CHARS or result.output.count("\n") > FEW_LINES
 
 
 def _of_running(shell: Shell, result: Result) -> Facts:
@@ -61,6 +66,16 @@ def _of_running(shell: Shell, result: Result) -> Facts:
         usual=shell.usual(result.command),
         last_line=harmless(last).strip("\n"),
     )
+
+
+def _of_long_output(shell: Shell, result: Result) -> Facts:
+    found = shell.first_error(result.task_id)
+    if found is None:
+        return Facts()
+    last = ""
+    if result.status != "completed":
+        last = shell.read(result.task_id, tail=LAST_LINES, max_chars=LAST_CHARS, marked=True).output
+    return Facts(first_error=harmless("\n".join(found.lines)), error_line=found.line_number, last_lines=last)
 
 
 # --- pure --------------------------------------------------------------------------------
@@ -83,72 +98,84 @@ def _texts(result: Result) -> dict[str, str | None]:
     return {"output": result.output, "stdout": result.stdout, "stderr": result.stderr}
 
 
-def told(result: Result, known: Facts, hint: str, remark: str = "") -> Reply:
-    """A task and what was read of its output. `hint` says how to go on while it runs."""
-    lines = [headline(result, known, time.time()), remark, *_remarks(result)]
-    if not result.finished:
-        lines.append(hint)
+def tell(result: Result, known: Facts, *remarks: str) -> Reply:
+    """A task and what was read of its output."""
+    lines = [headline(result, known, time.time()), *remarks, *_remarks(result)]
     head = "".join(f"{line}\n" for line in lines if line)
     failed = result.status in ("failed", "killed")
     more = {"activity": known.activity, "printed_at": known.printed_at} if not result.finished else {}
     return Reply(head + _body(result, known), {**data(result), **more}, failed=failed)
 
 
-def headline(task: Task, known: Facts, now: float) -> str:
+def headline(task: Result, known: Facts, now: float) -> str:
     """How it stands, in one line."""
     if task.status == "pending":
-        return f"{task.task_id} queued: {ending(task)}."
+        return f"{task.task_id} is queued: it {waits(task)}."
     if task.status == "running":
-        return f"{task.task_id} running {_running(task, known, now)}."
-    cpu = f" ({task.cpu_ms / 1000:.1f}s of CPU)" if task.cpu_ms is not None and task.status != "completed" else ""
-    return f"{task.task_id} {task.status}: {ending(task)}, after {duration(task.elapsed_ms)}{cpu}."
+        return f"{task.task_id} is running ({_running(task, known, now)})."
+    said = f"{how_it_ended(task)} ({duration(task.elapsed_ms)})."
+    needs_id = task.truncated or task.children or known.last_lines
+    return f"{task.task_id}: {said[0].lower()}{said[1:]}" if needs_id else said
 
 
-def _running(task: Task, known: Facts, now: float) -> str:
-    said = [f"since {time.strftime('%H:%M:%S', time.localtime(task.started_at))} ({duration(task.elapsed_ms)})"]
-    said.append(f"pid {task.pid}")
+def how_it_ended(task: Task) -> str:
+    """How a task ended, for the model that started it."""
+    match task.reason:
+        case "timeout" if task.limit:
+            return f"Timed out: ended after {task.limit:g} s"
+        case "timeout":
+            return "Timed out: ended by the default timeout; give a longer timeout, or background"
+        case "killed":
+            return "Killed"
+        case "exit":
+            said = f"{'Exit' if task.status == 'completed' else 'Failed: exit'} code {task.exit_code}"
+        case "signal":
+            said = f"Failed: ended by {signal_name(task.signal or 0)}"
+        case _:
+            return f"Failed: {(task.error or task.reason or '').rstrip('.')}"
+    stages = task.pipe_status or ()
+    if len(stages) > 1 and any(stages):
+        codes = " | ".join(map(str, stages))
+        said += f", but a stage of the pipeline failed: {codes}" if task.exit_code == 0 else f", stages {codes}"
+    return said + (f", {task.error.rstrip('.')}" if task.error else "")
+
+
+def _running(task: Result, known: Facts, now: float) -> str:
+    said = [duration(task.elapsed_ms), f"pid {task.pid}"]
     if known.activity:
         said.append(known.activity)
-    if known.printed_at is None:
-        said.append("no output yet" + (" (it may be buffered)" if task.elapsed_ms > _SILENT_MS else ""))
-    else:
-        said.append(f"last output {duration(round(max(0.0, now - known.printed_at) * 1000))} ago")
+    if known.printed_at is not None and not task.output.strip():
+        said.append(f"no output for {duration(round(max(0.0, now - known.printed_at) * 1000))}")
+    elif known.printed_at is None and task.elapsed_ms > _LONG_SILENCE_MS:
+        said.append("its output may be buffered")
     if known.usual:
-        runs = "1 earlier run" if known.usual.runs == 1 else f"{known.usual.runs} earlier runs"
-        said.append(f"usually takes {duration(known.usual.elapsed_ms)} ({runs})")
+        said.append(f"usually takes {duration(known.usual.elapsed_ms)}")
     return ", ".join(said)
 
 
 def _remarks(result: Result) -> list[str]:
     said = []
     if result.finished and result.children:
-        said.append(f"Left behind and still running: {', '.join(map(str, result.children))}.")
+        pids = ", ".join(map(str, result.children))
+        said.append(f"It left processes running: {pids}. bash_kill ends them.")
     if result.hidden_lines:
-        said.append(f"Lines that do not match and are not shown: {result.hidden_lines}")
-    if result.truncated:
-        said.append(f"Not all is shown; the whole output: {result.output_file}")
-    if said or not result.finished:
-        said.append(f"Next cursor: {result.cursor}")
+        said.append(f"Lines that do not match: {result.hidden_lines}.")
     return said
 
 
 def _body(result: Result, known: Facts) -> str:
     if not result.output.strip("\n"):
-        if known.last_line:
-            return f"Nothing new. Its last line:\n{fence(known.last_line)}"
-        return "(no output)\n" if result.finished else "(no new output)\n"
-    if result.status != "failed":
-        return fenced(result.output)
-    return _failure(result.output, known.first_error)
+        return _nothing(result, known)
+    lead = f"First error, line {known.error_line}:\n{fence(known.first_error)}" if known.first_error else ""
+    if lead and known.last_lines:
+        return f"{lead}Last lines (bash_output with filter or cursor shows others):\n{fenced(known.last_lines)}"
+    return lead + ("Output:\n" if lead else "") + fenced(result.output)
 
 
-def _failure(output: str, first_error: str) -> str:
-    """First what went wrong, then the end, then what came before it."""
-    lines = output.removesuffix("\n").split("\n")  # not `splitlines`: a mark of ours would count as the end of a line
-    lead = f"First line that looks like an error:\n{fence(first_error)}" if first_error else ""
-    if len(lines) <= FEW_LINES:
-        return fenced(output)
-    if len(lines) <= LAST_LINES:
-        return lead + ("Output:\n" if lead else "") + fenced(output)
-    before, last = "\n".join(lines[:-LAST_LINES]), "\n".join(lines[-LAST_LINES:])
-    return f"{lead}Last {LAST_LINES} lines:\n{fenced(last)}Before them:\n{fenced(before)}"
+def _nothing(result: Result, known: Facts) -> str:
+    if known.last_line:
+        return f"Nothing new. Its last line:\n{fence(known.last_line)}"
+    if result.hidden_lines:
+        return ""
+    printed = str(result.cursor) != "0"
+    return "Nothing new.\n" if printed else "No output.\n" if result.finished else "No output yet.\n"

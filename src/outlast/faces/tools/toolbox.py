@@ -28,7 +28,7 @@ from outlast.text import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
     from typing import Any, TypeVar
 
@@ -143,10 +143,10 @@ class Toolbox:
         began = time.monotonic()
         try:
             tool = self._tool(name)
-            taken, unknown = arguments.checked(tool, given)
+            taken, remarks = arguments.checked(tool, given)
             reply = await tool.operation(self, taken)
-            if unknown:
-                reply = with_remark(reply, self.profile, _ignored(unknown, name))
+            if remarks:
+                reply = with_remark(reply, self.profile, " ".join(remarks))
         except OutlastError as error:
             reply = self._complaint(name, error, given if isinstance(given, dict) else {})
         label = self.label(name, given) if isinstance(given, dict) else inline(name, _LABEL)
@@ -241,11 +241,6 @@ def with_remark(reply: Reply, profile: Profile, sentence: str) -> Reply:
         return replaced(reply, data=data)
     end = "" if reply.text.endswith("\n") else "\n"
     return replaced(reply, text=f"{reply.text}{end}{profile.remark(sentence)}", data=data)
-
-
-def _ignored(names: Sequence[str], tool: str) -> str:
-    one = "is no parameter" if len(names) == 1 else "are no parameters"
-    return f"Ignored: {', '.join(map(named, names))} {one} of {tool}."
 
 
 def _chosen(home: str | os.PathLike[str] | None, profile: Profile, asked: Any, consent: bool) -> Any:
