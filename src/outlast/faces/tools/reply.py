@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from outlast.shell import Shell
 
 FEW_LINES, FEW_CHARS = 60, 4_000  # of a failed command: so much is shown whole, without leading to its first error
-LAST_LINES, LAST_CHARS = 30, 2_500  # else these are shown, behind the first error
+LAST_LINES, LAST_CHARS = 20, 2_000  # else these are shown, behind the first error
 _LONGEST_LINE = 300
 _LONG_SILENCE_MS = 10_000  # a program that prints into a pipe often keeps some kilobytes back
 
