@@ -146,7 +146,6 @@ class AsyncShell:
         patience = self._shell.patience(wait, how.get("limit"))
         with Hold() as hold:
             task, ours = await self._launch(command, {**how, "hold": hold})
-            _note(launched=task.task_id)
             try:
                 if task.status == "pending":
                     patience = await self._once_begun(task.task_id, patience, wait)
@@ -207,6 +206,7 @@ class AsyncShell:
             under_way.append(True)
             try:
                 begun.append(self._shell.launch(command, background=False, keeps=True, **how))
+                _note(launched=begun[0][0].task_id)  # also for those who were cancelled meanwhile
                 if given_up:
                     release()
                 return begun[0]

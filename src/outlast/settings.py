@@ -86,13 +86,16 @@ class Settings:
     """How many such notices there are of one task; then one says that there are no more."""
 
     mcp_wait_s: float = 50.0
-    """The longest wait of one call over MCP, unless the client can hold a task: many clients give up after 60 s."""
+    """The longest wait of one call over MCP: many clients give up after 60 s."""
 
     mcp_tasks: bool = True
-    """Whether a client that knows MCP tasks gets one for a background run or a long wait."""
+    """Whether a client that knows MCP tasks gets one for a background run, and for a command that outlasts the wait."""
 
-    mcp_structured: bool = True
-    """Whether MCP clients get replies as structured content too; those that would show a model only that never do."""
+    mcp_structured: bool = False
+    """Whether MCP results have structured content for programs; many agents give a model that instead of the text."""
+
+    cancel_ends_foreground: bool = True
+    """Whether cancelling an MCP call ends the foreground command that the call started; otherwise it goes on."""
 
     shell: str = ""
     """The shell that runs commands; empty means bash, or /bin/sh where there is none."""

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -172,16 +172,29 @@ class Raw:
     def tell(self, method: str, **params: Any) -> None:
         self._write({"jsonrpc": "2.0", "method": method, "params": params})
 
+    def send(self, number: int, method: str, **params: Any) -> None:
+        """A request that nobody waits for."""
+        self._write({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         self._id += 1
-        self._write({"jsonrpc": "2.0", "id": self._id, "method": method, "params": params})
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            said: dict[str, Any] = json.loads(line)
-            if said.get("id") == self._id:
+        self.send(self._id, method, **params)
+        for said in self._lines():
+            if said.get("id") == self._id and "method" not in said:
                 return said
             self.notices.append(said)
         raise AssertionError("the server hung up")
+
+    def heard(self, method: str) -> dict[str, Any]:
+        """What the server asks or tells next under that name."""
+        for said in self._lines():
+            if said.get("method") == method:
+                return said
+        raise AssertionError("the server hung up")
+
+    def _lines(self) -> Iterator[dict[str, Any]]:
+        assert self.process.stdout is not None
+        return map(json.loads, self.process.stdout)
 
     def _write(self, message: dict[str, Any]) -> None:
         assert self.process.stdin is not None

@@ -1,6 +1,6 @@
 """`tools/list` and `tools/call`: a call waits no longer than its client does, tells how it goes, and can be left.
 
-Leaving a call never ends the task that it waits for.
+Leaving a call ends nothing. Cancelling it ends the foreground command that it started (`cancelling`).
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import asyncio
 from contextvars import copy_context
 
 import mcp_types as wire
+from mcp.shared.exceptions import MCPError
 
 from outlast.aio import Attention, attention
 from outlast.errors import OutlastError
@@ -23,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from outlast.faces.mcp.cancelling import Cancellations
     from outlast.faces.mcp.clients import Clients, Context, Desk
     from outlast.faces.mcp.resources import Resources
     from outlast.faces.mcp.tasks import Tasks
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
 
 _SLACK_S = 2.0  # what a call may take beyond its wait: to start, to end, to read
 _PROGRESS_S = 1.0  # a client that wants to know how it goes is told so often
-_TASK_AFTER_S = 2.0  # a client that can hold a task gets one if the answer takes longer
+_BACKGROUND = ("background", "run_in_background", "is_background")  # how profiles call it
+_STARTS_THERE = ("ready", "stdin_open")  # such a command is started in the background, whether or not that is said
 
 
 class Ongoing:
@@ -38,6 +41,7 @@ class Ongoing:
 
     def __init__(self, box: Toolbox, call: Call, params: wire.CallToolRequestParams) -> None:
         self.noted = Attention()
+        self.in_foreground = not _asks_for_background(params) and not _any(params, _STARTS_THERE)
         context = copy_context()
         context.run(attention.set, self.noted)
         context.run(current.set, call)
@@ -78,10 +82,12 @@ class Ongoing:
 class Calls:
     """The tools of a server."""
 
-    def __init__(self, clients: Clients, tasks: Tasks, resources: Resources) -> None:
+    def __init__(self, clients: Clients, tasks: Tasks, resources: Resources, cancellations: Cancellations) -> None:
         self._clients, self._tasks, self._resources = clients, tasks, resources
+        self._cancellations = cancellations
 
-    async def list(self, ctx: Context, params: object) -> wire.ListToolsResult:
+    async def list(self, ctx: Context, params: wire.PaginatedRequestParams | None) -> wire.ListToolsResult:
+        refuse_cursor(params)
         desk = await self._clients.desk(ctx)
         tools = desk.box(desk.settings.mcp_wait_s).as_mcp()
         return wire.ListToolsResult(tools=[wire.Tool.model_validate(tool) for tool in tools])
@@ -89,30 +95,22 @@ class Calls:
     async def call(self, ctx: Context, params: wire.CallToolRequestParams) -> Any:
         desk = await self._clients.desk(ctx)
         bound = desk.settings.mcp_wait_s
-        holds = self._tasks.can_hold(ctx, desk)
+        holds = self._tasks.can_hold(ctx, desk) and _acts(desk, params.name)
         box = desk.box(desk.settings.max_wait_s if holds else bound)
         ongoing = Ongoing(box, Call(ctx, params, bound), params)
         try:
-            if holds:
-                return await self._held(ctx, desk, ongoing, params)
-            reply = await ongoing.attended(ctx, desk, bound + _SLACK_S)
-            return result_of(reply or await _left(box, desk, ongoing, bound), _both(ctx, desk))
+            with self._cancellations.watched(ctx, desk, ongoing):
+                reply = await ongoing.attended(ctx, desk, bound)
+                if reply is None and not (holds and ongoing.noted.launched):
+                    reply = await ongoing.attended(ctx, desk, _SLACK_S)
+                if holds and ongoing.noted.launched and (reply is None or _goes_on(reply, params)):
+                    return await self._tasks.hold(desk, ongoing, params)
+                return result_of(reply or await _left(box, ongoing, bound), _both(ctx, desk))
         except Question as question:
             return question.result()
         finally:
             if ongoing.noted.launched:
                 self._resources.added(desk)
-
-    async def _held(
-        self, ctx: Context, desk: Desk, ongoing: Ongoing, params: wire.CallToolRequestParams
-    ) -> wire.CallToolResult | wire.Result:
-        """The reply, if it comes soon and nothing goes on; otherwise a task to hold."""
-        reply = await ongoing.attended(ctx, desk, _TASK_AFTER_S)
-        while reply is None and not ongoing.task_id:
-            reply = await ongoing.attended(ctx, desk, _TASK_AFTER_S)
-        if reply is None or _goes_on(reply, ongoing, params):
-            return await self._tasks.hold(desk, ongoing, params)
-        return result_of(reply, _both(ctx, desk))
 
 
 def _both(ctx: Context, desk: Desk) -> bool:
@@ -124,16 +122,33 @@ def with_task_ids(given: dict[str, Any]) -> dict[str, Any]:
     return {name: task_in(value) if name in IDS and isinstance(value, str) else value for name, value in given.items()}
 
 
-def _goes_on(reply: Reply, ongoing: Ongoing, params: wire.CallToolRequestParams) -> bool:
-    """Whether the call asked for a background run, and got one that is not over yet."""
-    given = params.arguments or {}
-    asked = given.get("background") or given.get("run_in_background") or params.name.endswith("_background")
-    waits = given.get("wait") or given.get("ready")  # then the reply is what was waited for
-    running = reply.data.get("status") in ("running", "pending")
-    return bool(asked and not waits and running and ongoing.noted.launched)
+def refuse_cursor(params: wire.PaginatedRequestParams | None) -> None:
+    """What fits on one page has no cursors."""
+    if params is not None and params.cursor is not None:
+        raise MCPError(wire.INVALID_PARAMS, "There is no such cursor: all is on the first page; list without one.")
 
 
-async def _left(box: Toolbox, desk: Desk, ongoing: Ongoing, bound: float) -> Reply:
+def _acts(desk: Desk, name: str) -> bool:
+    """Whether the tool of that name may start something; the others at most wait for what is there."""
+    return any(tool.acts for tool in desk.profile.tools if tool.name == name)
+
+
+def _any(params: wire.CallToolRequestParams, names: tuple[str, ...]) -> bool:
+    return any((params.arguments or {}).get(name) for name in names)
+
+
+def _asks_for_background(params: wire.CallToolRequestParams) -> bool:
+    return _any(params, _BACKGROUND) or params.name.endswith("_background")
+
+
+def _goes_on(reply: Reply, params: wire.CallToolRequestParams) -> bool:
+    """Whether the call asked for a background run and for nothing to wait for, and that run is not over yet."""
+    if not _asks_for_background(params) or _any(params, ("ready", "wait")):
+        return False
+    return reply.data.get("status") in ("running", "pending")
+
+
+async def _left(box: Toolbox, ongoing: Ongoing, bound: float) -> Reply:
     """The client's time is up: how the task stands that the call still waits for."""
     ongoing.reply.cancel()
     await asyncio.wait({ongoing.reply})

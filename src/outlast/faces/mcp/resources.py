@@ -11,6 +11,7 @@ from mcp.shared.exceptions import MCPError
 
 from outlast.errors import OutlastError
 from outlast.faces.mcp import notices
+from outlast.faces.mcp.calls import refuse_cursor
 from outlast.faces.mcp.tasks import refuse_undeclared
 from outlast.faces.tools.words import harmless
 from outlast.text import inline
@@ -57,7 +58,10 @@ class Resources:
         more = page[-1].task_id if start + _PAGE < len(tasks) else None
         return wire.ListResourcesResult(resources=[_listed(task) for task in page], next_cursor=more)
 
-    async def templates(self, ctx: Context, params: object) -> wire.ListResourceTemplatesResult:
+    async def templates(
+        self, ctx: Context, params: wire.PaginatedRequestParams | None
+    ) -> wire.ListResourceTemplatesResult:
+        refuse_cursor(params)
         template = wire.ResourceTemplate(
             name="output",
             uri_template=f"{_BEFORE}{{id}}{_BEHIND}",

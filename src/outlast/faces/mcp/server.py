@@ -14,6 +14,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from outlast import __version__
 from outlast.faces.mcp import approval
 from outlast.faces.mcp.calls import Calls
+from outlast.faces.mcp.cancelling import Cancellations
 from outlast.faces.mcp.clients import Clients
 from outlast.faces.mcp.resources import Resources
 from outlast.faces.mcp.tasks import EXTENSION, TaskParams, Tasks, UpdateParams
@@ -42,7 +43,8 @@ def build(options: Options, shared: bool) -> Server[None]:
     clients = Clients(options, approval.ask, shared)
     tasks = Tasks(clients, Handles(os.path.join(own, "tasks")))
     resources = Resources(clients)
-    calls = Calls(clients, tasks, resources)
+    cancellations = Cancellations()
+    calls = Calls(clients, tasks, resources, cancellations)
 
     schemas = {tool.name: tool.schema for tool in clients.profile.tools}
 
@@ -51,7 +53,10 @@ def build(options: Options, shared: bool) -> Server[None]:
         try:
             yield
         finally:
-            await tasks.close()  # first: a shell that closes tells who waits, and that would be taken for an answer
+            await cancellations.close()
+            await (
+                tasks.close()
+            )  # before the shells: a shell that closes tells who waits, and that would be taken for an answer
             await clients.close()
 
     server: Server[None] = Server(
@@ -73,6 +78,7 @@ def build(options: Options, shared: bool) -> Server[None]:
     server.add_request_handler("tools/call", wire.CallToolRequestParams, calls.call)
     if clients.settings.mcp_tasks:
         _add_tasks(server, tasks)
+    server.middleware.append(cancellations.observe)
     # A client could invent the answer to a question that was never asked; not with this seal.
     sealed = RequestStateSecurity(keys=[bytes.fromhex(secret(own, "key"))])
     server.middleware.append(RequestStateBoundary(sealed, default_audience=NAME))

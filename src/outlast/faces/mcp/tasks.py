@@ -20,13 +20,13 @@ from pydantic.alias_generators import to_camel
 from outlast.errors import AlreadyEnded, OutlastError, UnknownTask
 from outlast.faces.mcp.calls import read_with, with_task_ids
 from outlast.faces.mcp.clients import client_name
-from outlast.faces.mcp.replies import final_result_of, takes_both
+from outlast.faces.mcp.replies import final_result_of, shown_to
 from outlast.faces.mcp.resumed import Resumed
 from outlast.store.handles import FORGOTTEN_S, Ending, Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Coroutine
 
     from outlast.faces.mcp.calls import Ongoing
     from outlast.faces.mcp.clients import Clients, Context, Desk
@@ -110,7 +110,7 @@ class Tasks:
 
     async def get(self, ctx: Context, params: TaskParams) -> TaskState:
         desk, handle = await self._found(ctx, params.task_id)
-        return await self._state(desk, handle, takes_both(client_name(ctx), desk.settings))
+        return await self._state(desk, handle, client_name(ctx))
 
     async def update(self, ctx: Context, params: UpdateParams) -> wire.EmptyResult:
         await self._found(ctx, params.task_id)
@@ -150,7 +150,7 @@ class Tasks:
 
     # --- how it stands -------------------------------------------------------------------
 
-    async def _state(self, desk: Desk, handle: Handle, both: bool = True, result_type: str = "complete") -> TaskState:
+    async def _state(self, desk: Desk, handle: Handle, client: str = "", result_type: str = "complete") -> TaskState:
         ending = await asyncio.to_thread(self._handles.ending, handle.token)
         if ending is None:
             await self._take_over(desk, handle)
@@ -165,7 +165,7 @@ class Tasks:
             last_updated_at=_iso(moment),
             ttl_ms=round(kept_s * 1000),
             poll_interval_ms=poll_interval_ms(moment - handle.created_at),
-            result=_shown(ending.result, both) if ending and ending.result else None,
+            result=shown_to(client, ending.result, desk.settings) if ending and ending.result else None,
             _meta={"outlast/taskId": handle.task_id},
         )
 
@@ -223,10 +223,6 @@ def _resumed(desk: Desk, handle: Handle) -> Toolbox:
 def poll_interval_ms(age_s: float) -> int:
     """How soon to ask again about a call of that age."""
     return min(_LATEST_MS, max(_SOONEST_MS, round(age_s * 1000 / _OF_ITS_AGE)))
-
-
-def _shown(result: Mapping[str, Any], both: bool) -> dict[str, Any]:
-    return {name: value for name, value in result.items() if both or name != "structuredContent"}
 
 
 def refuse_undeclared(ctx: Context) -> None:
