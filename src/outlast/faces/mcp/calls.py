@@ -66,9 +66,14 @@ class Ongoing:
                 if wants_progress:
                     await ctx.session.report_progress(loop.time() - began, message=await self._how_it_goes(desk))
         except asyncio.CancelledError:
-            self.reply.cancel()
+            self.abandon()
             raise
         return None
+
+    def abandon(self) -> None:
+        """Stop working on the reply. Once only: a second cancel would interrupt what waits for a launch to finish."""
+        if not self.reply.cancelling():
+            self.reply.cancel()
 
     async def _how_it_goes(self, desk: Desk) -> str:
         if not self.task_id:
@@ -150,7 +155,7 @@ def _goes_on(reply: Reply, params: wire.CallToolRequestParams) -> bool:
 
 async def _left(box: Toolbox, ongoing: Ongoing, bound: float) -> Reply:
     """The client's time is up: how the task stands that the call still waits for."""
-    ongoing.reply.cancel()
+    ongoing.abandon()
     await asyncio.wait({ongoing.reply})
     if not ongoing.task_id:
         said = f"Nothing came of it within {bound:g} s, and it was given up; try again."

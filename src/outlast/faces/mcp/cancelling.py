@@ -95,7 +95,7 @@ async def _settle(
     caller: asyncio.Task[tuple[Identity, ...]] | None,
 ) -> None:
     """End what an interrupted call has started in the foreground, if its client cancelled it."""
-    ongoing.reply.cancel()
+    ongoing.abandon()
     await asyncio.wait({ongoing.reply})  # by then it is known what it has started
     if not (ongoing.noted.launched and ongoing.in_foreground and desk.settings.cancel_ends_foreground):
         return
