@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -20,7 +21,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
-from outlast import process
+from outlast import Shell, process
 from outlast.faces.cli.mcp import mcp_parser
 from outlast.faces.cli.options import parse
 from outlast.faces.mcp.options import Options, chosen_session
@@ -29,11 +30,12 @@ from outlast.faces.mcp.tasks import EXTENSION, TaskParams, TaskState, UpdatePara
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 PATIENCE_S = 60.0
+PROGRAM = {"OUTLAST_MCP_STRUCTURED": "yes"}  # a test is a program, and no model reads what it gets
 
 
 def server(home: str, *words: str, **variables: str) -> StdioServerParameters:
     """How to start one, in the directory that we are in."""
-    env = {**os.environ, "OUTLAST_HOME": home, **variables}
+    env = {**os.environ, "OUTLAST_HOME": home, **PROGRAM, **variables}
     env.pop("OUTLAST_SESSION", None)
     return StdioServerParameters(
         command=sys.executable, args=["-m", "outlast", "mcp", *words], env=env, cwd=os.getcwd()
@@ -56,7 +58,7 @@ async def inside(
 ) -> AsyncIterator[Client]:
     """As `connected`, with the server in this process: a second faster, where only what it says matters."""
     asked = parse(mcp_parser(), words)
-    with mock.patch.dict(os.environ, {"OUTLAST_HOME": home, **variables}):
+    with mock.patch.dict(os.environ, {"OUTLAST_HOME": home, **PROGRAM, **variables}):
         session = chosen_session(asked.session, home)
         built = build(Options(home, asked.profile, session, asked.read_only, asked.yolo), shared=False)
         async with Client(built, mode=mode, **(how or {})) as client:
@@ -82,6 +84,18 @@ def text(result: Any) -> str:
     [block] = result.content
     assert isinstance(block, wire.TextContent)
     return block.text
+
+
+def printed(result: Any) -> str:
+    """What the command printed, out of what the model reads: there it stands between two lines of backticks."""
+    [block] = re.findall(r"^```\n(.*?)^```$", text(result), re.DOTALL | re.MULTILINE)
+    return str(block)
+
+
+def session_of(home: str, result: Any) -> str:
+    """The session of the task that a result is about."""
+    with Shell.open(home=home, operator=True, early=False) as opened:
+        return opened.show(result.structured_content["task_id"]).session
 
 
 def server_pid() -> int:

@@ -24,7 +24,7 @@ def test_an_agent_outlives_the_server_and_is_not_started_twice(place: str) -> No
     asked = {"description": "slow", "prompt": "the prompt", "subagent_type": "slow"}
 
     async def before() -> None:
-        async with holding(place, holds, "--profile", "mycode", apart=True) as client:
+        async with holding(place, holds, "--profile", "mycode", apart=True, OUTLAST_MCP_WAIT_S="1") as client:
             await client.call_tool("Task", asked)
             seen["pid"] = server_pid()
             os.kill(seen["pid"], signal.SIGKILL)

@@ -23,7 +23,7 @@ from mcp.shared.exceptions import MCPError
 from outlast.errors import StateRefused
 from outlast.faces.mcp.http import Guard, hosts
 from outlast.faces.mcp.http import token as token_of
-from tests.mcp_server import LEGACY, MODERN, PATIENCE_S, Holding, ended, play, server, shell, text
+from tests.mcp_server import LEGACY, MODERN, PATIENCE_S, Holding, ended, play, printed, server, session_of, shell, text
 
 TOKEN = "t0ken-for-tests-only"
 
@@ -127,13 +127,13 @@ def test_the_same_tools_over_http(place: str, mode: str) -> None:
             name, given = shell("echo working; sleep 1.5")
             await client.call_tool(name, given, progress_callback=progress)
             assert told == ["working"]
-            session = ran.structured_content["session"]
+            session = session_of(place, ran)
         async with client_of(address, mode) as client:  # the same client again
-            assert (await client.call_tool(*shell("true"))).structured_content["session"] == session
+            assert session_of(place, await client.call_tool(*shell("true"))) == session
         async with client_of(address, mode, {"Outlast-Session": "mine"}) as client:
             ran = await client.call_tool(*shell("echo none$SEEN"))
-            assert ran.structured_content["session"] == "mine"
-            assert ran.structured_content["output"] == "none\n"
+            assert session_of(place, ran) == "mine"
+            assert printed(ran) == "none\n"
             assert "No tasks" not in text(await client.call_tool("bash_list", {}))
             listed = (await client.call_tool("bash_list", {})).structured_content["tasks"]
             assert {task["session"] for task in listed} == {"mine"}

@@ -24,7 +24,9 @@ from tests.mcp_server import (
     ended,
     inside,
     play,
+    printed,
     server_pid,
+    session_of,
     shell,
     state_of,
     text,
@@ -53,10 +55,10 @@ def test_what_is_soon_over_is_an_ordinary_result(place: str) -> None:
     play(scene())
 
 
-def test_a_background_run_and_a_long_wait_are_held(place: str) -> None:
+def test_a_background_run_is_held_and_a_wait_for_it_is_not(place: str) -> None:
     async def scene() -> None:
         holds = Holding()
-        async with holding(place, holds) as client:
+        async with holding(place, holds, OUTLAST_MCP_WAIT_S="1") as client:
             name, given = shell("echo begun; read go; echo done; exit 3", background=True, stdin_open=True)
             await client.call_tool(name, given)
             [held] = holds.held
@@ -73,10 +75,11 @@ def test_a_background_run_and_a_long_wait_are_held(place: str) -> None:
                 Update(params=UpdateParams(task_id=held.task_id, input_responses={"none": {}})), wire.EmptyResult
             )
 
-            # Waiting for it takes longer than an answer may: that is a second one to hold.
-            await client.call_tool("bash_output", {"task_id": task.task_id, "wait": 60, "until": "done"})
-            waits = holds.held[1]
-            assert (await state_of(client, waits.task_id)).status == "working"
+            # To wait for it takes longer than an answer may: the answer is how it stands, and no second token.
+            waited = await client.call_tool("bash_output", {"task_id": task.task_id, "wait": 60, "until": "done"})
+            assert f"{task.task_id} running" in text(waited)
+            assert "No line has matched yet." in text(waited)
+            assert holds.held == [held]
 
             await client.call_tool("bash_input", {"task_id": task.task_id, "text": "go"})
             state = await ended(client, held.task_id)
@@ -84,7 +87,6 @@ def test_a_background_run_and_a_long_wait_are_held(place: str) -> None:
             assert final(state).is_error  # it failed
             assert "begun\ndone\n" in text(final(state))  # all of it, whatever was read before
             assert (await ended(client, held.task_id)).result == state.result
-            assert "A line matches." in text(final(await ended(client, waits.task_id)))
 
     play(scene())
 
@@ -119,21 +121,50 @@ def test_a_foreground_run_that_takes_long_is_held_and_keeps_its_session(place: s
     play(scene())
 
 
-def test_cancelling_ends_what_was_launched_and_leaves_what_is_only_waited_for(place: str) -> None:
+@pytest.mark.parametrize("how", [{"background": True}, {}])
+def test_cancelling_ends_what_was_launched(place: str, how: dict[str, Any]) -> None:
     async def scene() -> None:
         holds = Holding()
-        async with holding(place, holds) as client:
-            await client.call_tool(*shell("sleep 60", background=True))
+        async with holding(place, holds, OUTLAST_MCP_WAIT_S="0.5") as client:
+            await client.call_tool(*shell("sleep 60", **how))
+            [run] = holds.held
             with Shell.open(home=place, operator=True, early=False) as opened:
                 [task] = opened.list()
-                await client.call_tool("bash_output", {"task_id": task.task_id, "wait": 60})
-                run, waits = holds.held
-                await client.session.send_request(Cancel(params=TaskParams(task_id=waits.task_id)), wire.EmptyResult)
-                assert (await state_of(client, waits.task_id)).status == "cancelled"
-                assert opened.show(task.task_id).status == "running"
+                assert task.status == "running"
                 await client.session.send_request(Cancel(params=TaskParams(task_id=run.task_id)), wire.EmptyResult)
                 assert (await state_of(client, run.task_id)).status == "cancelled"
                 assert opened.show(task.task_id).status == "killed"
+
+    play(scene())
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"ready": "end"}, {"background": True, "ready": "end"}, {"background": True, "wait": 30}, {"wait": 30}]
+)
+def test_what_ends_within_the_wait_is_answered_with_its_output(place: str, how: dict[str, Any]) -> None:
+    """No longer than other clients has this one to wait, and no shorter."""
+
+    async def scene() -> None:
+        holds = Holding()
+        async with holding(place, holds) as client:
+            ran = await client.call_tool(*shell("echo begin; sleep 3; echo end", **how))
+            assert printed(ran) == "begin\nend\n"
+            assert not holds.held
+
+    play(scene())
+
+
+@pytest.mark.parametrize(("client", "flat"), [("claude-code", True), ("mine", False)])
+def test_a_failure_stays_readable_where_errors_are_shown_on_one_line(place: str, client: str, flat: bool) -> None:
+    async def scene() -> None:
+        holds = Holding()
+        who = {"extensions": [holds], "client_info": wire.Implementation(name=client, version="1")}
+        async with inside(place, mode=MODERN, how=who) as opened:
+            await opened.call_tool(*shell("echo one; echo two; exit 3", background=True))
+            state = await ended(opened, holds.held[0].task_id)
+            assert final(state).is_error is not flat
+            assert "failed: exit code 3" in text(final(state))
+            assert printed(final(state)) == "one\ntwo\n"
 
     play(scene())
 
@@ -202,7 +233,7 @@ def test_the_end_of_the_server_loses_nothing(place: str, how: str) -> None:
     seen: dict[str, Any] = {}
 
     async def before() -> None:
-        async with holding(place, holds, apart=True) as client:
+        async with holding(place, holds, apart=True, OUTLAST_MCP_WAIT_S="1") as client:
             await client.call_tool(*shell("export SEEN=1; cd /usr"))
             began = await client.call_tool(
                 *shell("echo one; read go; echo two; sleep 60", ready="one", stdin_open=True)
@@ -210,7 +241,6 @@ def test_the_end_of_the_server_loses_nothing(place: str, how: str) -> None:
             seen["task"] = began.structured_content["task_id"]  # "one" was read
             await client.call_tool(*shell("sleep 1; echo $SEEN; exit 4", background=True))
             await client.call_tool(*shell("sleep 4; echo foreground; exit 5"))
-            await client.call_tool("bash_output", {"task_id": seen["task"], "wait": 60, "until": "two"})
             seen["pid"] = server_pid()
             if how == "kill -9":
                 os.kill(seen["pid"], signal.SIGKILL)
@@ -218,13 +248,13 @@ def test_the_end_of_the_server_loses_nothing(place: str, how: str) -> None:
     async def after() -> None:
         async with holding(place, holds, apart=True) as client:
             assert "1 /usr" in text(await client.call_tool(*shell("echo $SEEN $PWD")))
-            background, foreground, waits = holds.held
+            background, foreground = holds.held
             state = await ended(client, background.task_id)
             assert final(state).is_error
             assert "1\n" in text(final(state))
-            assert (await state_of(client, waits.task_id)).status == "working"
             await client.call_tool("bash_input", {"task_id": seen["task"], "text": "go"})
-            assert "A line matches." in text(final(await ended(client, waits.task_id)))
+            read = await client.call_tool("bash_output", {"task_id": seen["task"], "until": "two"})
+            assert printed(read) == "two\n"  # "one" was read by the last server's client
             state = await ended(client, foreground.task_id)
             assert final(state).is_error
             assert "failed: exit code 5" in text(final(state))
@@ -249,7 +279,7 @@ def test_the_reader_s_place_outlives_the_server(place: str) -> None:
             assert "Nothing new" in text(await client.call_tool("bash_output", {"task_id": task_id}))
             await client.call_tool("bash_input", {"task_id": task_id, "text": "go"})
             new = await client.call_tool("bash_output", {"task_id": task_id, "wait": 20})
-            assert new.structured_content["output"] == "two\n"
+            assert printed(new) == "two\n"
 
     play(after(play(before())))
 
@@ -259,11 +289,11 @@ def test_two_servers_at_once_are_two_sessions_and_the_next_finds_the_first(place
         async with connected(place) as one, connected(place) as other:
             asked = [client.call_tool(*shell("true")) for client in (one, other)]
             first, second = await asyncio.gather(*asked)
-            return first.structured_content["session"], second.structured_content["session"]
+            return session_of(place, first), session_of(place, second)
 
     async def session() -> str:
         async with connected(place) as client:
-            return str((await client.call_tool(*shell("true"))).structured_content["session"])
+            return session_of(place, await client.call_tool(*shell("true")))
 
     first, second = sorted(play(sessions()))
     assert second == f"{first}-2"
