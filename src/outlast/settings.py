@@ -85,8 +85,8 @@ class Settings:
     notify_most: int = 20
     """How many such notices there are of one task; then one says that there are no more."""
 
-    mcp_wait_s: float = 50.0
-    """The longest wait of one call over MCP: many clients give up after 60 s."""
+    mcp_wait_s: float = 45.0
+    """The longest wait of one call over MCP: many clients give up after 60 s, to start and to read included."""
 
     mcp_tasks: bool = True
     """Whether a client that knows MCP tasks gets one for a background run, and for a command that outlasts the wait."""

@@ -63,7 +63,10 @@ def _load() -> None:
     """The SDK. It makes a thousand classes, none of which is ever garbage: looking for some costs a seventh more."""
     import gc
 
+    from outlast.faces.mcp.lazy_sdk import defer_unused_parts
+
     gc.disable()
+    defer_unused_parts()
     try:
         import outlast.faces.mcp.server  # noqa: F401
     except ModuleNotFoundError as error:

@@ -15,6 +15,7 @@ from outlast.aio import Attention, attention
 from outlast.errors import OutlastError
 from outlast.faces.mcp.approval import Call, Question, current
 from outlast.faces.mcp.clients import client_name
+from outlast.faces.mcp.messages import for_client, with_client_message
 from outlast.faces.mcp.replies import result_of, takes_both
 from outlast.faces.tools.arguments import IDS
 from outlast.faces.tools.model import Reply
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from outlast.faces.mcp.clients import Clients, Context, Desk
     from outlast.faces.mcp.resources import Resources
     from outlast.faces.mcp.tasks import Tasks
+    from outlast.faces.tools.model import Profile, Tool
     from outlast.faces.tools.toolbox import Toolbox
 
 _SLACK_S = 2.0  # what a call may take beyond its wait: to start, to end, to read
@@ -81,7 +83,7 @@ class Ongoing:
         try:
             return await desk.last_line(self.task_id) or f"{self.task_id} has printed nothing yet"
         except OutlastError as error:
-            return error.message
+            return for_client(error.message, desk.profile.lists)
 
 
 class Calls:
@@ -110,7 +112,8 @@ class Calls:
                     reply = await ongoing.attended(ctx, desk, _SLACK_S)
                 if holds and ongoing.noted.launched and (reply is None or _goes_on(reply, params)):
                     return await self._tasks.hold(desk, ongoing, params)
-                return result_of(reply or await _left(box, ongoing, bound), _both(ctx, desk))
+                reply = with_client_message(reply or await _left(box, ongoing, bound), desk.profile.lists)
+                return result_of(reply, _both(ctx, desk))
         except Question as question:
             return question.result()
         finally:
@@ -163,8 +166,13 @@ async def _left(box: Toolbox, ongoing: Ongoing, bound: float) -> Reply:
     return await read_with(box, ongoing.task_id)
 
 
+def reading_tool(profile: Profile) -> Tool:
+    """Return the profile's tool that reads a task's output."""
+    return next(tool for tool in profile.tools if tool.name.lower().endswith("output"))
+
+
 async def read_with(box: Toolbox, task_id: str) -> Reply:
     """What the profile's tool for reading says of a task, without waiting."""
-    tool = next(tool for tool in box.profile.tools if tool.name.lower().endswith("output"))
+    tool = reading_tool(box.profile)
     at_once = {"block": False} if "block" in tool.schema["properties"] else {}
     return await box.acall(tool.name, {"task_id": task_id, **at_once})

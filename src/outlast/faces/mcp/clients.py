@@ -18,6 +18,7 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from outlast.aio import AsyncShell
 from outlast.asking import session_name
 from outlast.errors import BadInput, OutlastError
+from outlast.faces.mcp.messages import for_client
 from outlast.faces.tools import policy
 from outlast.faces.tools.profiles import profile_named
 from outlast.faces.tools.toolbox import Toolbox
@@ -84,6 +85,11 @@ class Desk:
         read = await self.shell.read(task_id, tail=1, max_chars=_LINE)
         return harmless(read.output).strip()
 
+    async def last_lines(self, task_id: str, count: int) -> list[str]:
+        """Return the last lines that a task printed, at most `count`."""
+        read = await self.shell.read(task_id, tail=count)
+        return harmless(read.output).split("\n")
+
     async def close(self) -> None:
         for box in self._boxes.values():
             await asyncio.to_thread(box.say_goodbye)
@@ -110,7 +116,7 @@ class Clients:
             return await self._found(ctx)
         except OutlastError as error:
             code = INVALID_PARAMS if isinstance(error, BadInput) else INTERNAL_ERROR
-            raise MCPError(code, error.message) from None
+            raise MCPError(code, for_client(error.message, self.profile.lists)) from None
 
     async def _found(self, ctx: Context) -> Desk:
         name = self._named_by(ctx)

@@ -11,6 +11,7 @@ from contextlib import aclosing, suppress
 import mcp_types as wire
 
 from outlast.errors import OutlastError
+from outlast.faces.mcp.messages import for_client
 from outlast.notices.words import HEADER
 
 TYPE_CHECKING = False
@@ -26,7 +27,7 @@ _LATEST = 50
 async def read(desk: Desk) -> wire.ReadResourceResult:
     """The latest notices, each with its number and its code."""
     latest = await desk.shell.latest_notices(_LATEST)
-    text = "\n".join([HEADER, *map(str, latest)]) if latest else "No notices."
+    text = "\n".join([for_client(HEADER, ""), *map(str, latest)]) if latest else "No notices."
     return wire.ReadResourceResult(
         contents=[wire.TextResourceContents(uri=URI, mime_type="text/plain", text=f"{text}\n")]
     )

@@ -13,31 +13,27 @@ if TYPE_CHECKING:
     from outlast.settings import Settings
 
 FOR_PEOPLE = "outlast/forPeople"
-_ENDED_BADLY = ("failed", "killed")
+ENDED_BADLY = ("failed", "killed")
 
 # Clients that put structured content before their model, by the name they give. The model reads it *instead of* the
 # text in Claude Code (2.1.325), Codex (0.166.0), VS Code (mcpLanguageModelToolContribution.ts) and opencode (pull
 # request 32074); Gemini CLI (0.61.0) adds it to the text of every result that is an error. pydantic-ai (2.66) also
-# takes it instead of the text, under the name that the Python SDK gives to all its clients ("mcp"), as does many a
-# program: a name cannot tell these two apart, which is why `mcp_structured` is off by default.
+# takes it instead of the text. It uses the name that the Python SDK gives to every client ("mcp"), and so do ordinary
+# programs: the name cannot tell them apart, which is why `mcp_structured` is off by default.
 _SHOW_IT_TO_MODELS = ("claude-code", "codex-mcp-client", "Visual Studio Code", "opencode", "gemini-cli")
 
-# Claude Code (2.1.325) shows the result of an MCP task that is an error as a status line: control characters,
-# newlines among them, become blanks, and the end is cut off. A result that is no error it shows as it is.
-_FLATTEN_ERRORS = ("claude-code",)
+# Claude Code (2.1.325) shows an MCP task whose result is an error as "Task failed: " and the result's text, in which
+# control characters, newlines among them, are spaces.
+_SHOW_FAILURES_AS_A_LINE = ("claude-code",)
 
-_FACTS = ("task_id", "status", "exit_code", "cursor", "removed")
-_ERROR_FACTS = ("error", "code")
+_FACTS = ("task_id", "status", "exit_code", "cursor", "output_file", "removed")
+_LISTED_FACTS = ("task_id", "status")
+_REFUSED_FACTS = ("error", "code")
 
 
 def takes_both(client: str, settings: Settings) -> bool:
-    """Whether a client of that name gets structured content beside the text."""
+    """Return whether a client of that name gets structured content beside the text."""
     return settings.mcp_structured and not client.startswith(_SHOW_IT_TO_MODELS)
-
-
-def flattens_errors(client: str) -> bool:
-    """Whether a client of that name makes one line of the result of a failed MCP task."""
-    return client.startswith(_FLATTEN_ERRORS)
 
 
 def result_of(reply: Reply, both: bool = True) -> wire.CallToolResult:
@@ -53,26 +49,26 @@ def result_of(reply: Reply, both: bool = True) -> wire.CallToolResult:
 def final_result_of(reply: Reply) -> dict[str, Any]:
     """The result of a call that went on as an MCP task: a command that failed is an error, whatever the tool says."""
     result = result_of(reply)
-    result.is_error = result.is_error or reply.data.get("status") in _ENDED_BADLY
+    result.is_error = result.is_error or reply.data.get("status") in ENDED_BADLY
     return result.model_dump(by_alias=True, mode="json", exclude_none=True)
 
 
-def shown_to(client: str, result: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
-    """The result of an MCP task, as far as a client of that name can show it well."""
+def shown_to(client: str, result: Mapping[str, Any], message: str, settings: Settings) -> dict[str, Any]:
+    """Return the result of an MCP task as a client of that name shows it well; `message` is its status message."""
     shown = dict(result)
     if not takes_both(client, settings):
         shown.pop("structuredContent", None)
-    if flattens_errors(client):
-        shown["isError"] = False  # the text says that it failed, and how
+    if shown.get("isError") and client.startswith(_SHOW_FAILURES_AS_A_LINE):
+        shown["content"] = [{"type": "text", "text": message}]
     return shown
 
 
 def structured(reply: Reply) -> dict[str, Any] | None:
-    """What a program needs to go on: which task, how it stands, from where to read. Output is in the text only."""
-    if reply.error and "error" in reply.data:
-        return _only(_ERROR_FACTS, reply.data)
+    """Return what a program needs to go on: which task, its status, where its output is. The text has the output."""
+    if reply.error and "code" in reply.data:
+        return _only((*_REFUSED_FACTS, *_FACTS), reply.data)
     if "tasks" in reply.data:
-        return {"tasks": [_only(_FACTS, task) for task in reply.data["tasks"]]}
+        return {"tasks": [_only(_LISTED_FACTS, task) for task in reply.data["tasks"]]}
     return _only(_FACTS, reply.data) or None
 
 

@@ -54,9 +54,8 @@ def build(options: Options, shared: bool) -> Server[None]:
             yield
         finally:
             await cancellations.close()
-            await (
-                tasks.close()
-            )  # before the shells: a shell that closes tells who waits, and that would be taken for an answer
+            # Before the shells: closing a shell wakes its waiters, and that would be taken for a reply.
+            await tasks.close()
             await clients.close()
 
     server: Server[None] = Server(

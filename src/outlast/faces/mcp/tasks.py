@@ -18,9 +18,10 @@ from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
 from outlast.errors import AlreadyEnded, OutlastError, UnknownTask
-from outlast.faces.mcp.calls import read_with, with_task_ids
+from outlast.faces.mcp.calls import read_with, reading_tool, with_task_ids
 from outlast.faces.mcp.clients import client_name
-from outlast.faces.mcp.replies import final_result_of, shown_to
+from outlast.faces.mcp.messages import LAST_LINES, failure_line, for_client, with_client_message
+from outlast.faces.mcp.replies import ENDED_BADLY, final_result_of, shown_to
 from outlast.faces.mcp.resumed import Resumed
 from outlast.store.handles import FORGOTTEN_S, Ending, Handle
 
@@ -96,7 +97,7 @@ class Tasks:
             ),
         )
         await asyncio.to_thread(self._handles.sweep, desk.settings.retention_hours * 3600)
-        self._begin(handle, claim, self._whole(desk, handle) if background else _awaited(ongoing))
+        self._begin(desk, handle, claim, self._whole(desk, handle) if background else _awaited(ongoing))
         return await self._state(desk, handle, result_type="task")
 
     async def close(self) -> None:
@@ -136,7 +137,7 @@ class Tasks:
             pass
         except OutlastError as error:
             self._cancelled.discard(handle.token)
-            raise MCPError(wire.INTERNAL_ERROR, error.message) from None
+            raise MCPError(wire.INTERNAL_ERROR, for_client(error.message, desk.profile.lists)) from None
 
     async def _found(self, ctx: Context, token: str) -> tuple[Desk, Handle]:
         refuse_undeclared(ctx)
@@ -154,26 +155,22 @@ class Tasks:
         ending = await asyncio.to_thread(self._handles.ending, handle.token)
         if ending is None:
             await self._take_over(desk, handle)
+        message = await _message(desk, handle)
+        result = shown_to(client, ending.result, message, desk.settings) if ending and ending.result else None
         moment = ending.at if ending else time.time()
         kept_s = moment - handle.created_at + desk.settings.retention_hours * 3600 if ending else FORGOTTEN_S
         return TaskState(
             result_type=result_type,
             task_id=handle.token,
             status=ending.status if ending else "working",
-            status_message=await self._message(desk, handle),
+            status_message=message,
             created_at=_iso(handle.created_at),
             last_updated_at=_iso(moment),
             ttl_ms=round(kept_s * 1000),
             poll_interval_ms=poll_interval_ms(moment - handle.created_at),
-            result=shown_to(client, ending.result, desk.settings) if ending and ending.result else None,
+            result=result,
             _meta={"outlast/taskId": handle.task_id},
         )
-
-    async def _message(self, desk: Desk, handle: Handle) -> str:
-        try:
-            return await desk.last_line(handle.task_id) or f"{handle.task_id} has printed nothing yet"
-        except OutlastError as error:
-            return error.message
 
     # --- getting it done -----------------------------------------------------------------
 
@@ -183,14 +180,15 @@ class Tasks:
             return
         claim = await asyncio.to_thread(self._handles.claim, handle.token)
         if claim is not None:
-            self._begin(handle, claim, self._whole(desk, handle) if handle.background else _again(desk, handle))
+            reply = self._whole(desk, handle) if handle.background else _again(desk, handle)
+            self._begin(desk, handle, claim, reply)
 
-    def _begin(self, handle: Handle, claim: Claim, reply: Coroutine[Any, Any, Reply]) -> None:
-        self._work[handle.token] = asyncio.create_task(self._finish(handle, claim, reply))
+    def _begin(self, desk: Desk, handle: Handle, claim: Claim, reply: Coroutine[Any, Any, Reply]) -> None:
+        self._work[handle.token] = asyncio.create_task(self._finish(desk, handle, claim, reply))
 
-    async def _finish(self, handle: Handle, claim: Claim, reply: Coroutine[Any, Any, Reply]) -> None:
+    async def _finish(self, desk: Desk, handle: Handle, claim: Claim, reply: Coroutine[Any, Any, Reply]) -> None:
         try:
-            result = final_result_of(await reply)
+            result = final_result_of(with_client_message(await reply, desk.profile.lists))
             if handle.token not in self._cancelled:
                 ending = Ending("completed", result, time.time())
                 await asyncio.to_thread(self._handles.end, handle.token, ending)
@@ -205,6 +203,18 @@ class Tasks:
         except OutlastError:
             pass  # it is gone; reading says so
         return await read_with(_resumed(desk, handle), handle.task_id)
+
+
+async def _message(desk: Desk, handle: Handle) -> str:
+    """Return the status message, always one line: how the task failed, or the last line that it printed."""
+    task_id = handle.task_id
+    try:
+        task = await desk.shell.show(task_id)
+        if task.status not in ENDED_BADLY:
+            return await desk.last_line(task_id) or f"{task_id} has printed nothing yet"
+        return failure_line(task, await desk.last_lines(task_id, LAST_LINES), reading_tool(desk.profile).name)
+    except OutlastError as error:
+        return for_client(error.message, desk.profile.lists)
 
 
 async def _awaited(ongoing: Ongoing) -> Reply:

@@ -52,8 +52,33 @@ def _openai(tool: Tool, description: str) -> dict[str, Any]:
 
 
 def _mcp(tool: Tool, description: str) -> dict[str, Any]:
-    hints = {"readOnlyHint": not tool.acts, "destructiveHint": tool.acts, "openWorldHint": tool.acts}
-    return {"name": tool.name, "description": description, "inputSchema": tool.schema, "annotations": hints}
+    title = title_of(tool.name)
+    hints: dict[str, Any] = {
+        "title": title,
+        "readOnlyHint": not tool.acts,
+        "destructiveHint": tool.acts,
+        "openWorldHint": tool.acts,
+    }
+    if is_idempotent(tool.name):
+        hints["idempotentHint"] = True
+    return {
+        "name": tool.name,
+        "title": title,
+        "description": description,
+        "inputSchema": tool.schema,
+        "annotations": hints,
+    }
+
+
+def title_of(name: str) -> str:
+    """Return a tool's name as people read it: `bash_output` and `BashOutput` are both "Bash output"."""
+    spaced = "".join(f" {char}" if char.isupper() else char for char in name.replace("_", " "))
+    return spaced.strip().capitalize()
+
+
+def is_idempotent(name: str) -> bool:
+    """Return whether repeating a call changes nothing more: it ends a task or lists tasks, in every profile."""
+    return any(verb in name.lower() for verb in ("kill", "list"))
 
 
 # --- a model's call and its answer -------------------------------------------------------
