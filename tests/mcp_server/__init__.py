@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
@@ -86,10 +85,9 @@ def text(result: Any) -> str:
     return block.text
 
 
-def printed(result: Any) -> str:
-    """What the command printed, out of what the model reads: there it stands between two lines of backticks."""
-    [block] = re.findall(r"^```\n(.*?)^```$", text(result), re.DOTALL | re.MULTILINE)
-    return str(block)
+def lines(result: Any) -> list[str]:
+    """The lines of what the model reads. What a command printed is among them, however a profile sets it off."""
+    return [line.strip() for line in text(result).splitlines()]
 
 
 def session_of(home: str, result: Any) -> str:

@@ -16,9 +16,12 @@ from typing import Any
 
 import mcp_types as wire
 import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
 
 from outlast import Shell, __version__
+from outlast.faces.mcp.messages import for_client
 from outlast.faces.tools import forms
 from outlast.faces.tools.profiles import profile_named
 from outlast.tools import PROFILES
@@ -28,12 +31,13 @@ from tests.mcp_server import (
     LEGACY,
     MODERN,
     PATIENCE_S,
+    PROGRAM,
     Raw,
     connected,
     eventually,
     inside,
+    lines,
     play,
-    printed,
     server,
     shell,
     text,
@@ -58,16 +62,16 @@ def test_a_day_with_the_tools(place: str, mode: str) -> None:
                 assert (found.read_only_hint, found.destructive_hint) == (not acts, acts)
 
             ran = await client.call_tool(*shell("echo hello; export SEEN=1"))
-            assert "hello" in text(ran)
             assert not ran.is_error
             assert ran.structured_content["status"] == "completed"
-            assert ran.structured_content.keys() == {"task_id", "status", "exit_code", "cursor"}
-            assert printed(ran) == "hello\n"
+            assert ran.structured_content.keys() == {"task_id", "status", "exit_code", "cursor", "output_file"}
+            assert Path(ran.structured_content["output_file"]).read_text() == "hello\n"
+            assert "hello" in lines(ran)
 
             failed = await client.call_tool(*shell("echo $SEEN; exit 3"))
             assert failed.is_error
             assert failed.structured_content["exit_code"] == 3
-            assert printed(failed) == "1\n"
+            assert "1" in lines(failed)
 
             began = await client.call_tool(*shell("echo up; read name; echo $name", background=True, stdin_open=True))
             task_id = began.structured_content["task_id"]
@@ -81,7 +85,11 @@ def test_a_day_with_the_tools(place: str, mode: str) -> None:
             other = await client.call_tool(*shell("sleep 60", background=True))
             killed = await client.call_tool("bash_kill", {"task_id": other.structured_content["task_id"]})
             assert killed.structured_content["status"] == "killed"
-            assert "killed" in text(await client.call_tool("bash_list", {"status": "killed"}))
+            ended = await client.call_tool("bash_list", {"status": "killed"})
+            assert other.structured_content["task_id"] in text(ended)
+            assert ended.structured_content == {
+                "tasks": [{"task_id": other.structured_content["task_id"], "status": "killed"}]
+            }
 
             wrong = await client.call_tool("bash", {"comand": "ls"})
             assert wrong.is_error
@@ -133,7 +141,7 @@ def test_no_call_waits_longer_than_it_may(place: str) -> None:
             began = time.monotonic()
             result = await client.call_tool("bash_output", {"task_id": task_id, "wait": 60})
             assert time.monotonic() - began < 10
-            assert "running" in text(result)
+            assert result.structured_content["status"] == "running"
 
     play(scene())
 
@@ -171,9 +179,9 @@ def test_a_call_that_is_cancelled_can_leave_its_task_alone(place: str, mode: str
             await asyncio.wait({call})
             again = await client.call_tool("bash_output", {"task_id": task["task_id"], "wait": 20})
             assert again.structured_content["status"] == "completed"
-            assert printed(again) == "done\n"
+            assert "done" in lines(again)
             # Nobody waited for it any more: as a background task it changes nothing in its session.
-            assert printed(await client.call_tool(*shell("echo [$LATE]"))) == "[]\n"
+            assert "[]" in lines(await client.call_tool(*shell("echo [$LATE]")))
 
     play(scene())
 
@@ -287,21 +295,84 @@ def test_a_person_at_a_terminal_is_told_and_can_leave(place: str) -> None:
     os.close(terminal)
 
 
-@pytest.mark.parametrize(("client", "both"), [("claude-code", False), ("codex-mcp-client", False), ("mine", True)])
+@pytest.mark.parametrize(
+    ("client", "both"),
+    [
+        ("claude-code", False),
+        ("codex-mcp-client", False),
+        ("gemini-cli-mcp-client-outlast", False),
+        ("Visual Studio Code", False),
+        ("mine", True),
+    ],
+)
 def test_a_client_that_shows_models_only_what_is_structured_gets_the_text(place: str, client: str, both: bool) -> None:
     async def scene() -> None:
         who = {"client_info": wire.Implementation(name=client, version="1")}
         async with inside(place, how=who) as opened:
             ran = await opened.call_tool(*shell("echo hi"))
-            assert "```\nhi\n```" in text(ran)
+            assert "hi" in lines(ran)
             assert (ran.structured_content is not None) == both
 
     play(scene())
 
 
-def test_structured_content_can_be_switched_off(place: str) -> None:
+def test_only_a_program_that_asks_for_it_gets_structured_content(place: str) -> None:
+    how = server(place)
+    env = {name: value for name, value in (how.env or {}).items() if name not in PROGRAM}
+
     async def scene() -> None:
-        async with inside(place, OUTLAST_MCP_STRUCTURED="no") as client:
+        async with Client(stdio_client(how.model_copy(update={"env": env})), mode=LEGACY) as client:
             assert (await client.call_tool(*shell("echo hi"))).structured_content is None
 
     play(scene())
+
+
+def test_a_list_has_titles_and_hints_and_one_page(place: str) -> None:
+    raw = Raw(place)
+    raw.ask("initialize", protocolVersion="2025-11-25", capabilities={}, clientInfo={"name": "t", "version": "1"})
+    raw.tell("notifications/initialized")
+    tools = raw.ask("tools/list")["result"]["tools"]
+    assert all(tool["title"] for tool in tools)
+    assert len({tool["title"] for tool in tools}) == len(tools)
+    assert [tool["name"] for tool in tools if tool["annotations"].get("idempotentHint")] == ["bash_kill", "bash_list"]
+    for method in ("tools/list", "resources/list", "resources/templates/list"):
+        refused = raw.ask(method, cursor="nowhere")["error"]
+        assert refused["code"] == wire.INVALID_PARAMS, method
+        assert "cursor" in refused["message"]
+    assert raw.close() == 0
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "There is no task 'bash-0' (any more); `outlast ps --all` lists them.",
+        "agent-0 is no agent; `outlast agent list` lists them.",
+        "No free task id was found; `outlast clean` removes finished tasks.",
+        "Session 's' has tasks that run (bash-0); end them first with `outlast kill`.",
+        "There is no sandbox here: install bubblewrap; `outlast doctor` says more.",
+    ],
+)
+def test_messages_name_tools_and_no_verbs_of_the_command_line(message: str) -> None:
+    said = for_client(message, "bash_list lists them")
+    assert "`outlast" not in said
+    assert said.startswith(message[:12])
+    assert said.endswith(".")
+    assert ("bash_list lists them" in said) == ("lists them" in message)
+
+
+def test_a_start_does_without_the_parts_of_the_sdk_that_a_server_does_not_need(place: str) -> None:
+    """They are there for whoever asks for them later."""
+    code = (
+        "import sys\n"
+        "from outlast.faces.cli.mcp import _load\n"
+        "_load()\n"
+        "assert 'mcp.server.lowlevel.server' in sys.modules\n"
+        "assert not {'mcp.client.client', 'mcp.server.mcpserver'} & sys.modules.keys()\n"
+        "import mcp\n"
+        "assert not hasattr(mcp, '__nothing__') and 'mcp.client.client' not in sys.modules\n"
+        "from mcp.server import MCPServer\n"
+        "assert mcp.Client.__module__ == 'mcp.client.client'\n"
+        "assert not hasattr(mcp, 'nothing')\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")

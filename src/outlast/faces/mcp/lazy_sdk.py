@@ -26,7 +26,8 @@ class LazyPackage(ModuleType):
         # The import system looks up `__path__` and the like before anything else; these must not load the package.
         if spec is None or spec.loader is None or name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        self.__class__ = ModuleType  # first: what `__init__.py` itself looks up must not come back here
+        # First, because `__init__.py` itself looks up names that must not come back here.
+        self.__class__ = ModuleType  # type: ignore[assignment]
         spec.loader.exec_module(self)
         return getattr(self, name)
 

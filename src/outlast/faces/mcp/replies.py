@@ -20,7 +20,7 @@ ENDED_BADLY = ("failed", "killed")
 # request 32074); Gemini CLI (0.61.0) adds it to the text of every result that is an error. pydantic-ai (2.66) also
 # takes it instead of the text. It uses the name that the Python SDK gives to every client ("mcp"), and so do ordinary
 # programs: the name cannot tell them apart, which is why `mcp_structured` is off by default.
-_SHOW_IT_TO_MODELS = ("claude-code", "codex-mcp-client", "Visual Studio Code", "opencode", "gemini-cli")
+_SHOW_IT_TO_MODELS = ("claude-code", "codex-mcp-client", "visual-studio-code", "opencode", "gemini-cli")
 
 # Claude Code (2.1.325) shows an MCP task whose result is an error as "Task failed: " and the result's text, in which
 # control characters, newlines among them, are spaces.
@@ -33,7 +33,8 @@ _REFUSED_FACTS = ("error", "code")
 
 def takes_both(client: str, settings: Settings) -> bool:
     """Return whether a client of that name gets structured content beside the text."""
-    return settings.mcp_structured and not client.startswith(_SHOW_IT_TO_MODELS)
+    # VS Code has called itself both "Visual Studio Code" and "Visual-Studio-Code".
+    return settings.mcp_structured and not client.lower().replace(" ", "-").startswith(_SHOW_IT_TO_MODELS)
 
 
 def result_of(reply: Reply, both: bool = True) -> wire.CallToolResult:
