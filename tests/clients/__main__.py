@@ -16,6 +16,7 @@ from tests.clients.place import ROOT, missing
 
 SCENES: dict[str, tuple[str, Callable[[], Figures]]] = {
     "claude": ("claude", claude.at_a_terminal),
+    "claude-fails": ("claude", claude.with_failures),
     "claude-asks": ("claude", claude.with_approval),
     "claude-print": ("claude", claude.in_print_mode),
     "codex": ("codex", codex.by_exec),
@@ -23,7 +24,7 @@ SCENES: dict[str, tuple[str, Callable[[], Figures]]] = {
     "conformance": ("conformance", conformance.suite),
     "conformance-few": ("conformance", lambda: conformance.suite(conformance.FEW)),
 }
-ALL = ("claude", "claude-asks", "claude-print", "codex", "inspector", "conformance")
+ALL = ("claude", "claude-fails", "claude-asks", "claude-print", "codex", "inspector", "conformance")
 
 
 def played(scene: str) -> Figures:

@@ -8,9 +8,10 @@ import time
 
 from tests.clients.figures import Figures
 from tests.clients.place import Place, binary, place
-from tests.clients.scene import ASKED, PATIENCE_S, PROMPT, WAITING, WOKEN, counted, played
+from tests.clients.scene import ASKED, CANCELLED, FAILED, PATIENCE_S, PROMPT, WAITING, WOKEN, counted, played
 from tests.clients.scripted import Model, model
 from tests.clients.terminal import Terminal, terminal
+from tests.conftest import eventually
 
 _SWALLOWED_S = 2.0  # so long after a line nothing has come of it
 
@@ -24,6 +25,28 @@ def at_a_terminal() -> Figures:
             played(scripted, seen.screen)
             seen.shows("It is built.")
         return counted("Claude Code at a terminal", version(), here, scripted, began)
+
+
+def with_failures() -> Figures:
+    """A background command fails; then a person presses Esc while a foreground command runs."""
+    with place() as here, model(FAILED) as scripted:
+        began = time.time()
+        with terminal(here, _words(here), _env(here, scripted)) as seen:
+            _prompt(here, seen, scripted)
+            scripted.ended(PATIENCE_S)
+            played(scripted, seen.screen)
+            eventually(lambda: _statuses(here, CANCELLED) == ["running"], what="the foreground command runs")
+            seen.press("Escape", "Interrupted")
+            eventually(lambda: _statuses(here, CANCELLED) != ["running"], what="the foreground command ends")
+        figures = Figures("Claude Code, whose commands fail", version(), seconds=time.time() - began)
+        figures.take(scripted, began)
+        [cancelled] = [task for task in here.tasks() if task.command == CANCELLED]
+        figures.notes.append(f"after Esc: {cancelled.status}, {cancelled.ended_by}")
+        return figures
+
+
+def _statuses(here: Place, command: str) -> list[str]:
+    return [task.status for task in here.tasks() if task.command == command]
 
 
 def in_print_mode() -> Figures:

@@ -76,8 +76,10 @@ class Place:
 
     def server(self, *words: str) -> tuple[str, list[str], dict[str, str]]:
         """How a client starts `outlast mcp`: program, arguments, variables."""
+        # Structured content is on, so that only a client's name keeps it from a model.
+        variables = {"OUTLAST_HOME": self.state, "OUTLAST_MCP_STRUCTURED": "yes"}
         path = os.pathsep.join(part for part in sys.path if part)
-        return sys.executable, ["-m", "outlast", "mcp", *words], {"PYTHONPATH": path, "OUTLAST_HOME": self.state}
+        return sys.executable, ["-m", "outlast", "mcp", *words], {"PYTHONPATH": path, **variables}
 
     def mcp_json(self, **variables: str) -> dict[str, Any]:
         command, args, env = self.server()

@@ -36,6 +36,15 @@ WAITING: list[Line] = [*_BEGINNING, _wait_for_it, Say("It is built.")]
 """For all others."""
 
 
+FAILING = "echo first; sleep 2; echo second; exit 3"
+CANCELLED = "sleep 300"
+FAILED: list[Line] = [
+    Call("bash", {"command": FAILING, "background": True}),
+    Say("It runs; I will go on when it ends."),
+    Call("bash", {"command": CANCELLED}),
+]
+"""For an agent that holds MCP tasks: the model is woken by a failure, and its next command is cancelled."""
+
 ASKED: list[Line] = [
     Call("bash", {"command": "touch allowed"}),
     Call("bash", {"command": "touch refused"}),

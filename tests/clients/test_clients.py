@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -44,6 +45,16 @@ def test_claude_code_is_woken_by_the_end_of_a_task() -> None:
     assert figures.woken_ms is not None
     assert figures.woken_ms < 5000
     assert figures.notes == ["networks: lo"]
+
+
+def test_claude_code_tells_a_failure_on_one_line_and_esc_ends_a_command() -> None:
+    figures = figures_of("claude-fails")
+    told = figures.heard[2]
+    assert "task-notification" in told
+    # As JSON: the quotes of our line have backslashes before them.
+    assert re.search(r"Task failed: bash-[0-9a-f]{8} failed: exit code 3, after ", told)
+    assert r"\"first\", \"second\". bash_output with task_id bash-" in told
+    assert figures.notes == ["after Esc: killed, cancelled by the client", "networks: lo"]
 
 
 def test_the_user_of_claude_code_is_asked() -> None:

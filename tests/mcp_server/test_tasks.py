@@ -155,6 +155,23 @@ def test_what_ends_within_the_wait_is_answered_with_its_output(place: str, how: 
     play(scene())
 
 
+@pytest.mark.parametrize(
+    "how", [{}, {"wait": 30}, {"ready": "end"}, {"background": True, "ready": "end"}, {"background": True, "wait": 30}]
+)
+def test_what_outlasts_the_wait_becomes_a_task_and_ends_as_the_call_would_have(place: str, how: dict[str, Any]) -> None:
+    async def scene() -> None:
+        holds = Holding()
+        async with holding(place, holds, OUTLAST_MCP_WAIT_S="0.5") as client:
+            await client.call_tool(*shell("echo begin; sleep 3; echo end", **how))
+            [held] = holds.held
+            assert held.status == "working"
+            result = final(await ended(client, held.task_id))
+            assert [line for line in lines(result) if line in ("begin", "end")] == ["begin", "end"]
+            assert not result.is_error
+
+    play(scene())
+
+
 @pytest.mark.parametrize(("client", "flat"), [("claude-code", True), ("mine", False)])
 @pytest.mark.parametrize("how", [{"background": True}, {}])
 def test_a_failure_is_one_line_where_clients_collapse_newlines(
