@@ -334,8 +334,7 @@ def test_the_reader_s_place_outlives_the_server(place: str) -> None:
 
     async def after(task_id: str) -> None:
         async with connected(place) as client:
-            await client.call_tool("bash_input", {"task_id": task_id, "text": "go"})
-            new = await client.call_tool("bash_output", {"task_id": task_id, "wait": 20})
+            new = await client.call_tool("bash_input", {"task_id": task_id, "text": "go", "wait": 20})
             assert "two" in lines(new)
             assert "one" not in lines(new)
 

@@ -21,8 +21,8 @@ from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
 
 from outlast import Shell, __version__
-from outlast.faces.mcp.messages import for_client
 from outlast.faces.tools import forms
+from outlast.faces.tools.messages import for_model
 from outlast.faces.tools.profiles import profile_named
 from outlast.tools import PROFILES
 from tests.agent_tasks import settings
@@ -73,12 +73,10 @@ def test_a_day_with_the_tools(place: str, mode: str) -> None:
             assert failed.structured_content["exit_code"] == 3
             assert "1" in lines(failed)
 
-            began = await client.call_tool(*shell("echo up; read name; echo $name", background=True, stdin_open=True))
+            began = await client.call_tool(*shell("echo up; read name; echo $name", ready="up", stdin_open=True))
             task_id = began.structured_content["task_id"]
             assert began.structured_content["status"] == "running"
-            await client.call_tool("bash_output", {"task_id": task_id, "until": "up"})
-            await client.call_tool("bash_input", {"task_id": task_id, "text": "you"})
-            waited = await client.call_tool("bash_output", {"task_id": task_id, "wait": 20})
+            waited = await client.call_tool("bash_input", {"task_id": task_id, "text": "you", "wait": 20})
             assert "you" in text(waited)
             assert waited.structured_content["status"] == "completed"
 
@@ -353,7 +351,7 @@ def test_a_list_has_titles_and_hints_and_one_page(place: str) -> None:
     ],
 )
 def test_messages_name_tools_and_no_verbs_of_the_command_line(message: str) -> None:
-    said = for_client(message, "bash_list lists them")
+    said = for_model(message, "bash_list lists them")
     assert "`outlast" not in said
     assert said.startswith(message[:12])
     assert said.endswith(".")

@@ -15,9 +15,9 @@ from outlast.aio import Attention, attention
 from outlast.errors import OutlastError
 from outlast.faces.mcp.approval import Call, Question, current
 from outlast.faces.mcp.clients import client_name
-from outlast.faces.mcp.messages import for_client, with_client_message
 from outlast.faces.mcp.replies import result_of, takes_both
 from outlast.faces.tools.arguments import IDS
+from outlast.faces.tools.messages import for_model
 from outlast.faces.tools.model import Reply
 from outlast.store.handles import task_in
 
@@ -83,7 +83,7 @@ class Ongoing:
         try:
             return await desk.last_line(self.task_id) or f"{self.task_id} has printed nothing yet"
         except OutlastError as error:
-            return for_client(error.message, desk.profile.lists)
+            return for_model(error.message, desk.profile.lists)
 
 
 class Calls:
@@ -112,7 +112,7 @@ class Calls:
                     reply = await ongoing.attended(ctx, desk, _SLACK_S)
                 if holds and ongoing.noted.launched and (reply is None or _goes_on(reply, params)):
                     return await self._tasks.hold(desk, ongoing, params)
-                reply = with_client_message(reply or await _left(box, ongoing, bound), desk.profile.lists)
+                reply = reply or await _left(box, ongoing, bound)
                 return result_of(reply, _both(ctx, desk))
         except Question as question:
             return question.result()

@@ -18,8 +18,8 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 from outlast.aio import AsyncShell
 from outlast.asking import session_name
 from outlast.errors import BadInput, OutlastError
-from outlast.faces.mcp.messages import for_client
 from outlast.faces.tools import policy
+from outlast.faces.tools.messages import for_model
 from outlast.faces.tools.profiles import profile_named
 from outlast.faces.tools.toolbox import Toolbox
 from outlast.faces.tools.words import harmless
@@ -116,7 +116,7 @@ class Clients:
             return await self._found(ctx)
         except OutlastError as error:
             code = INVALID_PARAMS if isinstance(error, BadInput) else INTERNAL_ERROR
-            raise MCPError(code, for_client(error.message, self.profile.lists)) from None
+            raise MCPError(code, for_model(error.message, self.profile.lists)) from None
 
     async def _found(self, ctx: Context) -> Desk:
         name = self._named_by(ctx)

@@ -1,43 +1,19 @@
-"""Sentences for MCP clients: error messages that name tools, and the one line about a command that failed. Pure."""
+"""The one line that MCP clients show about a command that failed. Pure."""
 
 from __future__ import annotations
 
-import re
-
 from outlast.faces.render import duration, ending
-from outlast.frozen import replaced
 from outlast.notices.words import quoted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from outlast.faces.tools.model import Reply
     from outlast.model import Task
 
 LAST_LINES = 10
 """How many lines of output the line about a failure repeats."""
 _LINE_CHARS = 300  # of each of them: Claude Code (2.1.325) cuts the whole line after 10,000 characters
-
-# Errors name verbs of the command line, which an MCP client does not have.
-_LISTS_THEM = re.compile(r"; `outlast [^`]*` lists them")
-_CLAUSE = re.compile(r"; `outlast [^`]*` [^.;]*")
-_WITH = re.compile(r" with `outlast [^`]*`")
-
-
-def for_client(message: str, lists: str) -> str:
-    """Return an error message without the command line. `lists` says how a client of this profile lists its tasks."""
-    message = _LISTS_THEM.sub(lambda _: f"; {lists}" if lists else "", message)
-    return _WITH.sub("", _CLAUSE.sub("", message))
-
-
-def with_client_message(reply: Reply, lists: str) -> Reply:
-    """Return a refused call's reply with `for_client` applied to its message; other replies as they are."""
-    message = reply.data.get("error")
-    if not (reply.error and "code" in reply.data and isinstance(message, str)):
-        return reply
-    data = {**reply.data, "error": for_client(message, lists)}
-    return replaced(reply, text=for_client(reply.text, lists), data=data)
 
 
 def failure_line(task: Task, last_lines: Sequence[str], reads: str) -> str:

@@ -12,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 from outlast.errors import OutlastError
 from outlast.faces.mcp import notices
 from outlast.faces.mcp.calls import refuse_cursor
-from outlast.faces.mcp.messages import for_client
 from outlast.faces.mcp.tasks import refuse_undeclared
+from outlast.faces.tools.messages import for_model
 from outlast.faces.tools.words import harmless
 from outlast.text import inline
 
@@ -79,7 +79,7 @@ class Resources:
             result = await desk.shell.read(_task_in(params.uri))
         except OutlastError as error:
             raise MCPError(
-                wire.INVALID_PARAMS, for_client(error.message, desk.profile.lists), {"uri": params.uri}
+                wire.INVALID_PARAMS, for_model(error.message, desk.profile.lists), {"uri": params.uri}
             ) from None
         text = wire.TextResourceContents(uri=params.uri, mime_type="text/plain", text=harmless(result.output))
         return wire.ReadResourceResult(contents=[text])
@@ -154,7 +154,7 @@ class Resources:
         try:
             return (await desk.shell.show(_task_in(uri))).task_id
         except OutlastError as error:
-            raise MCPError(wire.INVALID_PARAMS, for_client(error.message, desk.profile.lists), {"uri": uri}) from None
+            raise MCPError(wire.INVALID_PARAMS, for_model(error.message, desk.profile.lists), {"uri": uri}) from None
 
 
 async def _tell(desk: Desk, task_id: str, tell: Callable[[], Awaitable[None]]) -> None:

@@ -20,9 +20,10 @@ from pydantic.alias_generators import to_camel
 from outlast.errors import AlreadyEnded, OutlastError, UnknownTask
 from outlast.faces.mcp.calls import read_with, reading_tool, with_task_ids
 from outlast.faces.mcp.clients import client_name
-from outlast.faces.mcp.messages import LAST_LINES, failure_line, for_client, with_client_message
+from outlast.faces.mcp.messages import LAST_LINES, failure_line
 from outlast.faces.mcp.replies import ENDED_BADLY, final_result_of, shown_to
 from outlast.faces.mcp.resumed import Resumed
+from outlast.faces.tools.messages import for_model
 from outlast.store.handles import FORGOTTEN_S, Ending, Handle
 
 TYPE_CHECKING = False
@@ -137,7 +138,7 @@ class Tasks:
             pass
         except OutlastError as error:
             self._cancelled.discard(handle.token)
-            raise MCPError(wire.INTERNAL_ERROR, for_client(error.message, desk.profile.lists)) from None
+            raise MCPError(wire.INTERNAL_ERROR, for_model(error.message, desk.profile.lists)) from None
 
     async def _found(self, ctx: Context, token: str) -> tuple[Desk, Handle]:
         refuse_undeclared(ctx)
@@ -188,7 +189,7 @@ class Tasks:
 
     async def _finish(self, desk: Desk, handle: Handle, claim: Claim, reply: Coroutine[Any, Any, Reply]) -> None:
         try:
-            result = final_result_of(with_client_message(await reply, desk.profile.lists))
+            result = final_result_of(await reply)
             if handle.token not in self._cancelled:
                 ending = Ending("completed", result, time.time())
                 await asyncio.to_thread(self._handles.end, handle.token, ending)
@@ -214,7 +215,7 @@ async def _message(desk: Desk, handle: Handle) -> str:
             return await desk.last_line(task_id) or f"{task_id} has printed nothing yet"
         return failure_line(task, await desk.last_lines(task_id, LAST_LINES), reading_tool(desk.profile).name)
     except OutlastError as error:
-        return for_client(error.message, desk.profile.lists)
+        return for_model(error.message, desk.profile.lists)
 
 
 async def _awaited(ongoing: Ongoing) -> Reply:

@@ -52,18 +52,14 @@ def _openai(tool: Tool, description: str) -> dict[str, Any]:
 
 
 def _mcp(tool: Tool, description: str) -> dict[str, Any]:
-    title = title_of(tool.name)
-    hints: dict[str, Any] = {
-        "title": title,
-        "readOnlyHint": not tool.acts,
-        "destructiveHint": tool.acts,
-        "openWorldHint": tool.acts,
-    }
+    hints = {"readOnlyHint": not tool.acts, "destructiveHint": tool.acts}
+    if not tool.acts:
+        hints["openWorldHint"] = False  # True is the default
     if is_idempotent(tool.name):
         hints["idempotentHint"] = True
     return {
         "name": tool.name,
-        "title": title,
+        "title": title_of(tool.name),
         "description": description,
         "inputSchema": tool.schema,
         "annotations": hints,

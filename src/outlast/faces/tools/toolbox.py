@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from outlast.errors import BadInput, OutlastError, named
 from outlast.faces.tools import arguments, forms, policy
+from outlast.faces.tools.messages import for_model
 from outlast.faces.tools.model import Profile, Reply
 from outlast.faces.tools.names import event_as
 from outlast.faces.tools.profiles import profile_named
@@ -170,7 +171,7 @@ class Toolbox:
             return aside.submit(lambda: asyncio.run(self.acall(name, given))).result()
 
     def _complaint(self, name: str, error: OutlastError, given: Mapping[str, Any]) -> Reply:
-        said = OutlastError(_for_a_model(error.message, self.profile.lists))
+        said = OutlastError(for_model(error.message, self.profile.lists))
         data = {"status": "error", "error": said.message, "code": error.code}
         return Reply(self.profile.complain(name, said, given), data, error=True)
 
@@ -246,22 +247,6 @@ def with_remark(reply: Reply, profile: Profile, sentence: str) -> Reply:
 def _chosen(home: str | os.PathLike[str] | None, profile: Profile, asked: Any, consent: bool) -> Any:
     path = os.fspath(home) if home is not None else default_home(os.environ)
     return policy.chosen(profile, load(path, os.environ, profile.settings), asked, consent=consent)
-
-
-# Errors name the command line, which a model does not have.
-_FOR_PEOPLE = {
-    "; `outlast ps --all` lists them": "{lists}",
-    "; `outlast ps` lists them": "{lists}",
-    "start it with `--stdin open`": "start it with its input open",
-    "was run without --split, so its stderr": "keeps no separate stderr: it",
-    "; `outlast clean` removes it": "",
-}
-
-
-def _for_a_model(message: str, lists: str) -> str:
-    for said, better in _FOR_PEOPLE.items():
-        message = message.replace(said, better.format(lists=f"; {lists}" if lists else ""))
-    return message
 
 
 def awaited(box: Toolbox, seconds: float) -> float:

@@ -69,6 +69,8 @@ async def _output(box: Toolbox, given: Given) -> Reply:
         new = {"new": cursor is None, "cursor": cursor} if until is not None else {}
         waited = await operations.wait(box, task_id, given.get("wait", _READY_S), until=until, **new)
         remark = _unmet(waited, until)
+        if remark and cursor is None and (await operations.wait(box, task_id, 0, until=until)).met:
+            remark = "No new line matched; one that you read before does."
     where: dict[str, Any] = {"tail": given["tail"]} if "tail" in given else {}
     if cursor is not None:
         where = {"cursor": cursor, "page": True}
@@ -149,7 +151,7 @@ def _complain(tool: str, error: OutlastError, given: Given) -> str:
     return f"Error: {error.message}\n"
 
 
-_ID = text("the task's id")
+_ID = text()
 _UNTIL = text("regular expression: wait for a new line that matches")
 _MAX_CHARS = whole("characters of output to show (12000)", least=1)
 
