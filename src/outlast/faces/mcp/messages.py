@@ -17,7 +17,7 @@ _LINE_CHARS = 300  # of each of them: Claude Code (2.1.325) cuts the whole line 
 
 
 def failure_line(task: Task, last_lines: Sequence[str], reads: str) -> str:
-    """Return how a task failed and its last lines of output, in one line. `reads` is the tool that reads all of it.
+    """Return how a task failed and its last lines of output, in one line. `reads` is the call that reads all of it.
 
     Clients show a failure as a status message, without its newlines. The output is quoted line by line, so that the
     lines stay apart and no output can be mistaken for Outlast's own words.
@@ -25,7 +25,7 @@ def failure_line(task: Task, last_lines: Sequence[str], reads: str) -> str:
     said = f"{task.task_id} {task.status}: {ending(task)}, after {duration(task.elapsed_ms)}."
     shown = ", ".join(quoted(line, _LINE_CHARS) for line in last_lines if line.strip())
     output = f"The last lines of its output: {shown}." if shown else "It printed nothing."
-    return one_line(f"{said} {output} {reads} with task_id {task.task_id} shows all of it.")
+    return one_line(f"{said} {output} {reads} shows all of it.")
 
 
 def one_line(text: str) -> str:

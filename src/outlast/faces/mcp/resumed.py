@@ -12,11 +12,14 @@ if TYPE_CHECKING:
 
 
 class Resumed(AsyncShell):
-    """Launches nothing: every command is the task that is there. Reads all of it, whatever was read before."""
+    """Launches nothing: every command is the task that is there. Reads all of it, whatever was read before.
 
-    def __init__(self, shell: AsyncShell, task_id: str) -> None:
+    `advances`: whether reading what is new also moves the session's read position, as the original call would have.
+    """
+
+    def __init__(self, shell: AsyncShell, task_id: str, advances: bool = True) -> None:
         super().__init__(shell.plain)
-        self._task_id = task_id
+        self._task_id, self._advances = task_id, advances
 
     async def start(self, command: str, **how: Any) -> Task:
         return await self.show(self._task_id)
@@ -31,5 +34,6 @@ class Resumed(AsyncShell):
     async def read(self, task_id: str, **what: Any) -> Result:
         if not what.get("new"):
             return await super().read(task_id, **what)
-        await super().read(task_id, new=True)  # by then its reader has seen it
+        if self._advances:
+            await super().read(task_id, new=True)
         return await super().read(task_id, **{**what, "new": False})

@@ -203,7 +203,9 @@ class Tasks:
             await desk.shell.wait(handle.task_id)
         except OutlastError:
             pass  # it is gone; reading says so
-        return await read_with(_resumed(desk, handle), handle.task_id)
+        # The read position stays: a call that waits for this task at the same time must not find its output gone, and
+        # of a failure some clients show a line only, after which the model reads the output.
+        return await read_with(_resumed(desk, handle, advances=False), handle.task_id)
 
 
 async def _message(desk: Desk, handle: Handle) -> str:
@@ -213,9 +215,16 @@ async def _message(desk: Desk, handle: Handle) -> str:
         task = await desk.shell.show(task_id)
         if task.status not in ENDED_BADLY:
             return await desk.last_line(task_id) or f"{task_id} has printed nothing yet"
-        return failure_line(task, await desk.last_lines(task_id, LAST_LINES), reading_tool(desk.profile).name)
+        return failure_line(task, await desk.last_lines(task_id, LAST_LINES), _how_to_read(desk, task_id))
     except OutlastError as error:
         return for_model(error.message, desk.profile.lists)
+
+
+def _how_to_read(desk: Desk, task_id: str) -> str:
+    """Return the call that reads all of a task's output. The start was read already if the call ran in foreground."""
+    tool = reading_tool(desk.profile)
+    start = " and cursor 0" if "cursor" in tool.schema["properties"] else ""
+    return f"{tool.name} with task_id {task_id}{start}"
 
 
 async def _awaited(ongoing: Ongoing) -> Reply:
@@ -227,8 +236,8 @@ async def _again(desk: Desk, handle: Handle) -> Reply:
     return await _resumed(desk, handle).acall(handle.tool, handle.arguments)
 
 
-def _resumed(desk: Desk, handle: Handle) -> Toolbox:
-    return desk.box_over(Resumed(desk.shell, handle.task_id), desk.settings.max_wait_s)
+def _resumed(desk: Desk, handle: Handle, advances: bool = True) -> Toolbox:
+    return desk.box_over(Resumed(desk.shell, handle.task_id, advances), desk.settings.max_wait_s)
 
 
 def poll_interval_ms(age_s: float) -> int:
