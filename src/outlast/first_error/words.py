@@ -1,0 +1,90 @@
+"""Single lines that look like an error message, and the words that only look like one."""
+
+from __future__ import annotations
+
+import re
+
+from outlast.first_error.takers import AFTERMATH, MESSAGE, WORDS, Found
+
+LINES_AFTER = 3  # of a message
+
+# Lines that only repeat that something failed. What it was stands before them.
+_AFTERMATH = re.compile(
+    r"^\S*make(?:\[\d+\])?: \*\*\* \[|^ninja: build stopped|^error: (?:could not compile|aborting due|test failed)"
+    r"|^(?:collect2|clang(?:\+\+)?|cc1\w*): |^FAILED: |^FAILED \((?:failures|errors)=|^ERROR: failed to solve"
+    r"|^npm (?:ERR!|error) (?:code (?:ELIFECYCLE|\d)|errno|Lifecycle|command failed|Exit status|A complete log|path |workspace )"
+    r"|ELIFECYCLE|^error Command failed|\b(?:FAILED|ERROR|XFAIL)\s+\[ *\d+%\]$|\.\.\. FAILED$|^=+ .* in [\d.]+s .*=+$"
+    r"|^Found \d+ errors?\b|^\S+: \*\*\* .* failed$|^FAIL\b|^FAILURE: Build failed|BUILD FAIL|^\d+ errors?\b"
+    r"|^(?:> Task )?\S+ FAILED$|^\[ERROR\]\s*$|^\[ERROR\] (?:To see|Re-run|For more|-> \[Help|\[Help)|\(failed=[1-9]"
+    r"|^# fail |: Error is not recoverable|^Error: Process completed with"
+)
+# Lines of which no word counts: passed tests, checks of a configure script, echoed commands, source, low log levels.
+_HARMLESS = re.compile(
+    r"\bPASS(?:ED)?\b|\bSKIPPED\b|\.\.\. ?ok$|^\s*ok \d+|^\s*[✓✔√○]|^=== (?:RUN|PAUSE|CONT)|^#|^\+|^\$ |^> |^-- |\bok$"
+    r"|^checking |^[-+]{3} |^@@ |\b(?i:warning|warn|note|info|debug|notice)\b\s*[:\]|)]"
+    r"|\b(?:WARNING|WARN|INFO|DEBUG|TRACE|NOTICE)\b|^npm warn|level=(?:info|debug|warn)|\"level\": ?\"(?:info|debug|warn)"
+    r"|^\s*(?:(?:except|raise|throw|catch|import|from|class|def|return|if|for)\b[ (]|//|/\*|\})|^Caused by: "
+)
+# Words that say that there is no error.
+_DENIED = re.compile(
+    r"(?i)\b(?:0|no|zero|without|any|ignor\w+|if|on)[ -](?:\w+ )?(?:errors?|failed|failures?|exceptions?)\b"
+    r"|\b(?:errors?|failed|failures?|exceptions?)\b[\"']?\s*[:=]\s*(?:0\b|none\b|null\b|nil\b|false\b|\"\"|\[\])"
+)
+_BEGIN = r"(?:^|(?<![-./\\_=\w\"'`]))"
+_END = r"(?![-/\\_=\w(\"'`]|\.\w)"
+_MESSAGE = re.compile(
+    r"^(?:[\w./@+-]+: )?(?:[\w./-]+: )?\[?(?:fatal|error|panic|Fatal|Error|E)(?: \w+)?\]?: "
+    rf"|{_BEGIN}(?:ERROR|FATAL|CRITICAL|SEVERE|PANIC){_END}|level=(?:error|fatal|panic|critical)"
+    r"|\"level\": ?\"(?:error|fatal|panic|critical)\"|^npm (?:ERR!|error) \S|: line \d+: .*(?:not found|denied|error|fault)"
+    r"|^\S+: \d+: .*(?:not found|denied)$|^(?:FAILED|ERROR) \S+|^fatal|^::error|^terminate called"
+    r"|: Assertion .* failed\.$|^[\w./-]+: .*: (?:No such file or directory|Permission denied)$"
+    r"|^[\w.]*[a-z](?:Error|Exception): |^(?:PHP )?(?:Fatal|Parse) error: |: syntax error"
+    r"|\bOut of memory\b|\bOutOfMemory|\bSegmentation fault\b|: (?:line \d+: +)?\d* ?Killed\b|^Killed$|^CONFLICT "
+)
+_WORDS = re.compile(
+    rf"(?i:{_BEGIN}(?:error|fatal|panic|exception|traceback|failed|failure|cannot|can't|couldn't|could not|unable to"
+    r"|not found|no such|no module named|denied|refused|timed out|undefined|unrecognized|unbound variable|invalid"
+    r"|does not exist|segmentation fault|core dumped|killed|aborted|out of memory|syntax error|assertion|not in \w+ format"
+    rf"|aborted due to){_END})| at \S+\.p[lm] line \d+\.|: \*\*\* .*Stop\."
+)
+
+
+def is_message(line: str) -> bool:
+    """Whether the line has the form of an error message."""
+    return _rate(line) == MESSAGE
+
+
+def take_message(lines: list[str], at: int) -> Found:
+    """Take a message with a line above it and some below, up to a log line of a low level."""
+    taken = [at]
+    if at and lines[at - 1] and not lines[at].startswith(("npm ", "[ERROR]")):
+        taken.insert(0, at - 1)
+    for index in range(at + 1, min(at + 1 + LINES_AFTER, len(lines))):
+        if _AFTERMATH.search(lines[index]):
+            break
+        if lines[index].strip():
+            taken.append(index)
+    return Found(MESSAGE, taken, at)
+
+
+def find_weak_message(lines: list[str]) -> Found | None:
+    """Find the first line with a word such as "cannot", or else the first that says that something failed."""
+    ranks = [_rate(line) for line in lines]
+    for rank in (WORDS, AFTERMATH):
+        if rank in ranks:
+            at = ranks.index(rank)
+            above = 2 if rank == WORDS else 5  # before an aftermath the reason stands, in words that we do not know
+            below = 1 + LINES_AFTER if rank == WORDS else 1
+            return Found(rank, list(range(max(0, at - above), min(at + below, len(lines)))), at)
+    return None
+
+
+def _rate(line: str) -> int:
+    if _AFTERMATH.search(line):
+        return AFTERMATH
+    if _HARMLESS.search(line):
+        return 0
+    line = _DENIED.sub(" ", line)
+    if _MESSAGE.search(line):
+        return MESSAGE
+    return WORDS if _WORDS.search(line) else 0
