@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from outlast.first_error import Excerpt
 from outlast.first_error.layout import make_excerpt
@@ -16,6 +17,9 @@ LINES_ABOVE = 60  # that a rule can look back at
 
 # What container tools and CI systems write before each line. It hides the format of the line.
 _PREFIX = re.compile(r"#\d+ (?:\d+\.\d+ )?|[\w.-]+ +\| |\d{4}-\d\d-\d\dT[\d:.]+Z ")
+
+# In lines that begin no error, whatever else they say. They are many in some outputs, and this is fast.
+_HARMLESS = (" PASSED", "... ok", " INFO ", " DEBUG ", "[INFO]", "WARN")
 
 
 class Scanner:
@@ -31,8 +35,13 @@ class Scanner:
         self._text = ""  # the lines that are kept, and those that are not searched yet
         self._number = 1  # of the first line of `_text`
         self._searched = 0  # the offset in `_text` where the search goes on: the start of a line
-        self._rules: tuple[Rule, ...] = RULES
-        self._needles = _collect_needles(RULES)
+        self._use(RULES)
+
+    def _use(self, rules: Iterable[Rule]) -> None:
+        self._needles_of_rules = [(needle, rule) for rule in rules for needle in rule.needles]
+        needles = {needle for needle, _ in self._needles_of_rules}
+        # One that contains another one finds nothing that the shorter one does not.
+        self._needles = [one for one in needles if not any(other != one and other in one for other in needles)]
 
     @property
     def is_final(self) -> bool:
@@ -44,7 +53,7 @@ class Scanner:
         text = self._text = self._text + block
         for start in self._find_candidates():
             line = _clean(text[start : _skip_lines(text, start, 1)])
-            if not (rules := [rule for rule in self._rules if rule.begins_at(line, _fold(line))]):
+            if not (rules := self._select_rules(line)):
                 continue
             below = max(rule.below for rule in rules)
             end = _skip_lines(text, start, 1 + below)
@@ -76,6 +85,18 @@ class Scanner:
                 at = folded.find(needle, _skip_lines(text, first + at, 1) - first)
         return sorted(starts)
 
+    def _select_rules(self, line: str) -> list[Rule]:
+        """Return the rules by which an error can begin with this line."""
+        for mark in _HARMLESS:
+            if mark in line:
+                return []
+        folded = _fold(line)
+        selected: list[Rule] = []
+        for needle, rule in self._needles_of_rules:
+            if needle in folded and rule not in selected and rule.matches(line):
+                selected.append(rule)
+        return selected
+
     def _read(self, rules: list[Rule], start: int, end: int) -> None:
         first = _skip_lines_back(self._text, start, LINES_ABOVE)
         shown = _split(self._text[first:end])
@@ -98,8 +119,7 @@ class Scanner:
         if self._best is None or found.rank > self._best.rank:
             self._best = Found(found.rank, found.lines, found.key + number)
             self._lines = [(index + number, lines[index]) for index in sorted(set(found.lines))]
-            self._rules = tuple(rule for rule in RULES if rule.rank > found.rank)
-            self._needles = _collect_needles(self._rules)
+            self._use([rule for rule in RULES if rule.rank > found.rank])
 
     def _forget(self) -> None:
         start = _skip_lines_back(self._text, self._searched, LINES_KEPT)
@@ -122,12 +142,6 @@ def cut_long_lines(text: str) -> str:
 def _fold(text: str) -> bytes:
     """Make the case not matter. There is one byte for each character, so that offsets stay the same."""
     return text.replace("●", "\1").encode("ascii", "replace").lower()
-
-
-def _collect_needles(rules: tuple[Rule, ...]) -> list[bytes]:
-    needles = {needle for rule in rules for needle in rule.needles}
-    # One that contains another one finds nothing that the shorter one does not.
-    return [one for one in needles if not any(other != one and other in one for other in needles)]
 
 
 def _skip_lines(text: str, start: int, count: int) -> int:

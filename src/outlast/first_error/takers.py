@@ -70,7 +70,7 @@ def take_span(
 
 # --- test runners ------------------------------------------------------------------------
 
-_PYTEST_PLACE = re.compile(r"\S.*:\d+: (?:in )?\S*$")
+_PYTEST_PLACE = re.compile(r"\S.*:\d+:(?: (?:in )?\S*)?$")
 _PYTEST_ONE_LINE = re.compile(r"\S+:\d+: \S")
 
 
@@ -101,6 +101,9 @@ def take_pytest(lines: list[str], at: int) -> Found | None:
     else:
         return None
     error = index
+    if not name:  # --tb=line: the place stands below, after what was captured
+        place = [i for i in range(error, len(lines)) if _PYTEST_ONE_LINE.match(lines[i])]
+        return Found(REPORT, [error, *place[:1]], error)
     own = [entry for entry in entries if not _is_library(lines[entry[-1]] + lines[entry[0]])]
     shown = [*own[:1], *entries[-1:]]
     taken = [*name, *(line for entry in shown for line in entry), error]
@@ -133,8 +136,8 @@ def take_jest(lines: list[str], at: int) -> Found:
         if re.match(r"● |Test Suites:|PASS |FAIL |⎯⎯", text):
             break
         if re.match(r"at |❯ ", text):
-            code.append(index)
-            if text.startswith("at ") and "node_modules" not in text:
+            if not _is_library(text):
+                code.append(index)
                 break
         elif re.match(r">? *\d+ ?\||\| +\^", text):
             if text.startswith((">", "|")):
@@ -280,7 +283,7 @@ def take_stack(lines: list[str], at: int) -> Found | None:
         elif _FRAME.match(text) and not _is_library(text) and len(cause or frames) < 3:
             (cause or frames).append(index)
     site = [i for i in range(max(0, at - 4), at) if lines[i].strip()]  # node: the place, the source and a caret
-    if not (len(site) > 1 and re.search(r":\d+$", lines[site[0]]) and not lines[at - 1].strip()):
+    if not (site and re.search(r"^\S*[./]\S*:\d+$", lines[site[0]]) and not lines[at - 1].strip()):
         site = [i for i in (at - 1,) if i >= 0 and re.search(r"\bERROR\b|\bSEVERE\b", lines[i])]
     rank = WORDS if _was_logged_as_warning(lines, at) else CRASH
     return Found(rank, [*site, *range(at, min(first, at + 4)), *(frames or [first]), *cause], at)

@@ -13,7 +13,7 @@ _AFTERMATH = re.compile(
     r"^\S*make(?:\[\d+\])?: \*\*\* \[|^ninja: build stopped|^error: (?:could not compile|aborting due|test failed)"
     r"|^(?:collect2|clang(?:\+\+)?|cc1\w*): |^FAILED: |^FAILED \((?:failures|errors)=|^ERROR: failed to solve"
     r"|^npm (?:ERR!|error) (?:code (?:ELIFECYCLE|\d)|errno|Lifecycle|command failed|Exit status|A complete log|path |workspace )"
-    r"|ELIFECYCLE|^error Command failed|\b(?:FAILED|ERROR|XFAIL)\s+\[ *\d+%\]$|\.\.\. FAILED$|^=+ .* in [\d.]+s .*=+$"
+    r"|ELIFECYCLE|^error Command failed|\b(?:FAILED|ERROR|XFAIL)\s+\[ *\d+%\]$|\.\.\. FAILED$|^=+ .*(?:failed|error).* in [\d.]+s .*=+$"
     r"|^Found \d+ errors?\b|^\S+: \*\*\* .* failed$|^FAIL\b|^FAILURE: Build failed|BUILD FAIL|^\d+ errors?\b"
     r"|^(?:> Task )?\S+ FAILED$|^\[ERROR\]\s*$|^\[ERROR\] (?:To see|Re-run|For more|-> \[Help|\[Help)|\(failed=[1-9]"
     r"|^# fail |: Error is not recoverable|^Error: Process completed with"
@@ -32,26 +32,29 @@ _DENIED = re.compile(
 )
 _BEGIN = r"(?:^|(?<![-./\\_=\w\"'`]))"
 _END = r"(?![-/\\_=\w(\"'`]|\.\w)"
-_MESSAGE = re.compile(
-    r"^(?:[\w./@+-]+: )?(?:[\w./-]+: )?\[?(?:fatal|error|panic|Fatal|Error|E)(?: \w+)?\]?: "
-    rf"|{_BEGIN}(?:ERROR|FATAL|CRITICAL|SEVERE|PANIC){_END}|level=(?:error|fatal|panic|critical)"
-    r"|\"level\": ?\"(?:error|fatal|panic|critical)\"|^npm (?:ERR!|error) \S|: line \d+: .*(?:not found|denied|error|fault)"
-    r"|^\S+: \d+: .*(?:not found|denied)$|^(?:FAILED|ERROR) \S+|^fatal|^::error|^terminate called"
-    r"|: Assertion .* failed\.$|^[\w./-]+: .*: (?:No such file or directory|Permission denied)$"
-    r"|^[\w.]*[a-z](?:Error|Exception): |^(?:PHP )?(?:Fatal|Parse) error: |: syntax error"
-    r"|\bOut of memory\b|\bOutOfMemory|\bSegmentation fault\b|: (?:line \d+: +)?\d* ?Killed\b|^Killed$|^CONFLICT "
+_MESSAGE_START = re.compile(
+    r"(?:[\w./@+-]+: )?(?:[\w./-]+: )?\[?(?:fatal|error|panic|Fatal|Error|E)(?: \w+)?\]?: "
+    r"|npm (?:ERR!|error) \S|\S+: \d+: .*(?:not found|denied)$|(?:FAILED|ERROR) \S+|fatal|::error|Automatic merge failed"
+    r"|[\w./-]+: .*: (?:No such file or directory|Permission denied)$|[\w.]*[a-z](?:Error|Exception): "
+    r"|(?:PHP )?(?:Fatal|Parse) error: "
+)
+# Each alternative begins with a letter, so that the engine can skip to it; what must not stand before it is checked after.
+_MESSAGE_INSIDE = re.compile(
+    "|".join(rf"{level}(?<![-./\\_=\w\"'`]{level}){_END}" for level in ("ERROR", "FATAL", "CRITICAL", "SEVERE", "PANIC"))
+    + r"|level\"?[=:] ?\"?(?:error|fatal|panic|critical)|line \d+: .*(?:not found|denied|error|fault)"
+    r"|Assertion .* failed\.$|Segmentation fault\b|syntax error\b(?<=: syntax error)"
 )
 _WORDS = re.compile(
     rf"(?i:{_BEGIN}(?:error|fatal|panic|exception|traceback|failed|failure|cannot|can't|couldn't|could not|unable to"
     r"|not found|no such|no module named|denied|refused|timed out|undefined|unrecognized|unbound variable|invalid"
     r"|does not exist|segmentation fault|core dumped|killed|aborted|out of memory|syntax error|assertion|not in \w+ format"
-    rf"|aborted due to){_END})| at \S+\.p[lm] line \d+\.|: \*\*\* .*Stop\."
+    rf"|aborted due to|terminate called){_END})| at \S+\.p[lm] line \d+\.|: \*\*\* .*Stop\."
 )
 
 
 def is_message(line: str) -> bool:
     """Whether the line has the form of an error message."""
-    return _rate(line) == MESSAGE
+    return bool(_MESSAGE_START.match(line) or _MESSAGE_INSIDE.search(line)) and _rate(line) == MESSAGE
 
 
 def take_message(lines: list[str], at: int) -> Found:
@@ -59,10 +62,10 @@ def take_message(lines: list[str], at: int) -> Found:
     taken = [at]
     if at and lines[at - 1] and not lines[at].startswith(("npm ", "[ERROR]")):
         taken.insert(0, at - 1)
-    for index in range(at + 1, min(at + 1 + LINES_AFTER, len(lines))):
-        if _AFTERMATH.search(lines[index]):
+    for index in range(at + 1, len(lines)):
+        if _AFTERMATH.search(lines[index]) or index - at > LINES_AFTER:
             break
-        if lines[index].strip():
+        if lines[index].strip() not in ("", "npm error", "npm ERR!"):
             taken.append(index)
     return Found(MESSAGE, taken, at)
 
@@ -85,6 +88,6 @@ def _rate(line: str) -> int:
     if _HARMLESS.search(line):
         return 0
     line = _DENIED.sub(" ", line)
-    if _MESSAGE.search(line):
+    if _MESSAGE_START.match(line) or _MESSAGE_INSIDE.search(line):
         return MESSAGE
     return WORDS if _WORDS.search(line) else 0
