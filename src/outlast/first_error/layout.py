@@ -12,12 +12,15 @@ LINE_CHARS = 300
 GAP = "..."
 CUT = "…"
 
-_INTERESTING = re.compile(r"(?i)error|fatal|exception|fail|panic|\"msg\":|undefined|cannot|denied|not found|critical")
+_INTERESTING = (
+    re.compile(r"\"(?:stderr|msg|message|error)\": ?\"(?!non-zero|\")"),
+    re.compile(r"(?i)error|fatal|exception|fail|panic|undefined|cannot|denied|not found|critical"),
+)
 
 
 def make_excerpt(lines: list[tuple[int, str]], key: int) -> Excerpt:
     """Lay out numbered lines. Those farthest from line `key` are left out if there are too many."""
-    lines = [(number, _shorten(text)) for number, text in lines]
+    lines = [(number, _shorten(text)) for number, text in lines if text.strip()] or lines[:1]
     while len(lines) > 1 and not _fits(lines):
         below, above = lines[-1][0] - key, key - lines[0][0]
         lines.pop(-1 if below >= above else 0)
@@ -44,7 +47,7 @@ def _shorten(text: str) -> str:
     """Cut a long line to the part around its first word that tells an error."""
     if len(text) <= LINE_CHARS:
         return text
-    match = _INTERESTING.search(text)
+    match = next((match for pattern in _INTERESTING if (match := pattern.search(text))), None)
     start = match.start() - LINE_CHARS // 3 if match and match.start() > LINE_CHARS // 2 else 0
     if start == 0:
         return text[: LINE_CHARS - 1] + CUT

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from outlast.first_error import takers
-from outlast.first_error.takers import CRASH, MESSAGE, REPORT, Found, Taker, take_span
+from outlast.first_error import python, takers
+from outlast.first_error.takers import CRASH, MESSAGE, REPORT, Found, Taker, make_span_taker, with_title
 from outlast.first_error.words import LINES_AFTER, is_message, take_message
 from outlast.frozen import frozen
 
@@ -26,78 +26,90 @@ def _rule(rank: int, needles: str, head: str, take: Taker, below: int = 30) -> R
     return Rule(rank, tuple(one.encode() for one in needles.split("|")), re.compile(head).search, take, below)
 
 
+def _span(rank: int, needles: str, head: str, *, most: int = 8, **patterns: str) -> Rule:
+    return _rule(rank, needles, head, make_span_taker(rank, most=most, **patterns))
+
+
 _LONG = 400  # lines: a test function above its assertion, or a stack
-_PLACE = r"^(?:[^\s:]*[./][^\s:]*|<\w+>):\d+"
+_PLACE = r"^(?::\w+)?(?:[^\s:]*[./][^\s:]*|<\w+>):\d+"  # gradle prints ":compileJava" on the same line
 _NEXT = r": (?:fatal )?(?:error|warning|Error|Warning)\b|^(?:error|warning)\b|^\d+ errors?\b"
 _GO = r"^(?:vet: )?[^\s:]+\.go:\d+:\d+: "
-_LINKER = r"undefined reference to|multiple definition of|\bld(?:\.\w+)?: (?:error: |cannot find |.*undefined symbol)|^>>> "
-_EXCEPTION = r"(?:[\w$]+[.:]{1,2})*(?:[A-Z]\w*)?(?:Error|Exception)\b(?: \[\w+\])?(?:: |:?$)"
+_LINKER = r"undefined reference to|multiple definition of|\bld(?:\.\w+)?: (?:error: |cannot find )|^>>> "
 _LINT = r"^\S+\.\w+:\d+:\d+: [A-Z]+\d+:? "
 _ESLINT = r"^\s+\d+:\d+\s+error\s"
+_NPM = r"^npm (?:ERR!|error)"
+_EXCEPTION = (
+    r'^\s*(?:Exception in thread "[^"]*" |Unhandled exception\. |Uncaught )?'
+    r"(?:[\w$]+[.:]{1,2})*(?:[A-Z]\w*)?(?:Error|Exception)\b(?: \[\w+\])?(?:: |:?$)"
+)
+_take_ruff_code = make_span_taker(REPORT, above=".", below=r"^\s*\d* \|", most=5)
+_take_ansible_task = with_title(r"^TASK \[", make_span_taker(REPORT))
 
 
 def _take_ruff(lines: list[str], at: int) -> Found | None:
     """ruff writes the rule above the place. rustc does so too, but its errors begin with "error"."""
     if not at or not re.match(r"[A-Z]+\d+ |invalid-syntax", lines[at - 1]):
         return None
-    found = take_span(below=r"^\s*\d* \|", most=5)(lines, at)
-    return found and Found(REPORT, [at - 1, *found.lines], at - 1)
+    found = _take_ruff_code(lines[at - 1 :], 1)
+    return found and Found(REPORT, [index + at - 1 for index in found.lines], at - 1)
 
 
 def _take_ansible(lines: list[str], at: int) -> Found | None:
-    if at + 1 < len(lines) and lines[at + 1].startswith("...ignoring"):
-        return None
-    return take_span(title=r"^TASK \[", below="^ ", most=6)(lines, at)
+    return None if "...ignoring" in lines[at + 1 : at + 2] else _take_ansible_task(lines, at)
 
 
 # The first rule that matches a line and takes it is used.
 RULES: tuple[Rule, ...] = (
-    # test runners
-    _rule(REPORT, "failures =|errors =", r"^={3,} (?:FAILURES|ERRORS) ={3,}$", takers.take_pytest, _LONG),
-    _rule(REPORT, "error: |fail: ", r"^(?:ERROR|FAIL): \S+ \(", takers.take_unittest, _LONG),
-    _rule(REPORT, "\1", r"^\s*● (?!Console|\w+ Warning)", takers.take_jest, 100),
-    _rule(REPORT, "fail ", r"^\s*FAIL\s+\S.*(?: > |\[ .* \]$)", takers.take_vitest, 100),
-    _rule(REPORT, " failing|failures:|failure:|error:", r"^\s+\d+ failing$|^Failures:$|^\s+1\) (?:Failure|Error):$",
-          takers.take_numbered, 60),
-    _rule(REPORT, "--- fail", r"^\s*--- FAIL: ", takers.take_go_test, 60),
-    _rule(REPORT, "not ok ", r"^\s*not ok \d+(?!.*# (?i:skip|todo))",
-          take_span(below="^  |^$", until=r"^\s*(?:\.\.\.|stack: \|-)$", most=11)),
-    _rule(REPORT, " failed", r"^\S.* > .* FAILED$", take_span(then=r"^\s+\S", below=r"^\s", most=5)),  # gradle
-    # compilers, linkers, checkers
-    _rule(REPORT, "error", _PLACE + r"(?::\d+)?:? (?:fatal )?error\b",
-          take_span(above=r": (?:In|At) |^In file|^\s+from |required from", below=r"^\s|: note: ", until=_NEXT, most=7)),
-    _rule(REPORT, "error", r"^\S.*\(\d+(?:,\d+)*\): (?:fatal )?error [A-Z]+\d+", take_span(below=r"^\s+\S", most=4)),
-    _rule(REPORT, "error", r"^\S+:\d+:\d+ - error TS\d+", take_span(below="", until=r"^\s+\S+:\d+:\d+ - |^\S+:\d+:\d+ - ", most=3)),
-    _rule(REPORT, "error", r"^error(?:\[E\d+\])?: ", take_span(then=r"^\s*--> ", below=r"\S", most=9)),
-    _rule(REPORT, ".go:", _GO, take_span(above="^# ", below=_GO + r"|^\t", most=4)),
-    _rule(REPORT, "error", _ESLINT, take_span(title=r"^\S", below=_ESLINT, most=3)),
-    _rule(REPORT, "undefined reference|multiple definition of|ld: cannot find|error: undefined symbol", _LINKER,
-          take_span(above="in function", below=_LINKER, most=4)),
-    _rule(REPORT, "cmake error", r"^CMake Error", take_span(below=r"^\s|^$", most=7)),
-    _rule(REPORT, "[error]", r"^\[ERROR\] (?:\S+\.\w+:\[\d+,\d+\]|.*<<< (?:FAILURE|ERROR)!)",
-          take_span(below="", until=r"^\[INFO\]|^\[ERROR\] (?:->|For more)", most=8)),
+    # --- test runners
+    _rule(REPORT, "failures =|errors =", r"^={3,} (?:FAILURES|ERRORS) ={3,}$", python.take_pytest, _LONG),
+    _rule(REPORT, "error: |fail: ", r"^(?:ERROR|FAIL): \S+ \(", python.take_unittest, _LONG),
+    _rule(REPORT, "\1", r"^  ● \S", takers.take_jest, 100),
+    _rule(REPORT, "fail ", r"^\s*FAIL\s+\S.*(?: > |\[ .* \]$)", takers.take_jest, 100),  # vitest
+    _rule(REPORT, " failing|failures:", r"^\s+\d+ failing$|^Failures:$", takers.take_numbered, 60),  # mocha, rspec
+    _rule(REPORT, "failure:|error:", r"^\s+1\) (?:Failure|Error):$", takers.take_numbered, 60),  # minitest
+    _rule(REPORT, "--- fail", r"^\s*--- FAIL: ", takers.take_go_test, 80),
+    _span(REPORT, "not ok ", r"^\s*not ok \d+(?!.*# (?i:skip|todo))",  # TAP
+          below="^  |^$", until=r"^\s*(?:\.\.\.|stack: \|-)$", most=11),
+    _span(REPORT, " failed", r"^\S.* > .* FAILED$", then=r"^\s+\S", below=r"^\s", most=5),  # gradle
+    _span(REPORT, "failed example:", r"^Failed example:", above="^File", below="", until=r"^\*\*\*"),  # doctest
+    _span(MESSAGE, "***failed|***exception", r"\*\*\*(?:Failed|Exception)", below=r"\S"),  # ctest
+    # --- compilers, linkers, checkers
+    _span(REPORT, "error", _PLACE + r"(?::\d+)?:? (?:fatal )?error\b",  # gcc, clang, javac, mypy
+          above=r": (?:In|At) |^In file|^\s+from |required from", below=r"^\s|: note: ", until=_NEXT, most=7),
+    _span(REPORT, "error", r"^\S.*\(\d+(?:,\d+)*\): (?:fatal )?error [A-Z]+\d+", below=r"^\s+\S", most=4),  # tsc
+    _span(REPORT, "error", r"^\S+:\d+:\d+ - error TS\d+", below="", until=r"^\s*\S+:\d+:\d+ - ", most=3),
+    _span(REPORT, "error", r"^error(?:\[E\d+\])?: ", then=r"^\s*--> ", below=r"\S", most=9),  # rustc
+    _span(REPORT, ".go:", _GO, above="^# ", below=_GO + r"|^\t", most=3),
+    _rule(REPORT, "error", _ESLINT, with_title(r"^\S", make_span_taker(REPORT, below=_ESLINT, most=2))),
+    _span(REPORT, "undefined reference|multiple definition of|ld: cannot find|ld: error", _LINKER,
+          above="in function", below=_LINKER, most=3),
+    _span(REPORT, "cmake error", r"^CMake Error", below=r"^\s|^$", most=7),
+    _span(REPORT, "[error]", r"^\[ERROR\] (?:\S+\.\w+:\[\d+,\d+\]|.*<<< (?:FAILURE|ERROR)!)",  # maven
+          below="", until=r"^\[INFO\]|^\[ERROR\] (?:->|For more)", most=7),
     _rule(REPORT, ".py:", r"^\s*--> \S+:\d+:\d+$", _take_ruff),
-    _rule(REPORT, ".py:", _LINT, take_span(below=_LINT, most=3)),
-    _rule(REPORT, "(error)", r"\^-* SC\d+ \(error\)", take_span(title=r"^In .* line \d+:$", above="", most=0)),
-    _rule(REPORT, "error in ", r"^ERROR in \S", take_span(below=r"\S", most=7)),  # webpack
-    _rule(REPORT, "[error]", r"^\W+ \[ERROR\] \S", take_span(below=r"^\s|^$", most=5)),  # esbuild
-    # infrastructure
-    _rule(REPORT, "error: ", r"^│ Error: ", take_span(below="^│", most=9)),  # terraform
+    _span(REPORT, ".py:", _LINT, below=_LINT, most=3),  # flake8, pylint, ruff
+    _span(REPORT, "(error)", r"\^-* SC\d+ \(error\)", above=r"\S"),  # shellcheck
+    _span(REPORT, "error in ", r"^ERROR in \S", below=r"\S", most=7),  # webpack
+    _span(REPORT, "error during build", r"^error during build:", below="", until=r"^\s+at "),  # vite
+    _span(REPORT, "[error]", r"^\W+ \[ERROR\] \S", below=r"^\s|^$", most=5),  # esbuild
+    # --- package managers and infrastructure
+    _span(CRASH, "error: ", r"^(?:│ )?Error: ", then="^│?$", below="", until="^(?:│ )?Error: |^╵"),  # terraform
+    _span(CRASH, "failure: build", r"^FAILURE: Build failed", below="", until=r"^\* Try", most=6),  # gradle
+    _span(MESSAGE, "npm err", _NPM + r" (?!code (?:ELIFECYCLE|\d)|errno|Lifecycle|command|path |workspace |A complete)",
+          below=_NPM, until="A complete log|For a full report|Note that|Clean install", most=9),
     _rule(REPORT, "fatal: [", r"^fatal: \[[^\]]+\]: ", _take_ansible),
-    _rule(CRASH, "failure: build", r"^FAILURE: Build failed", take_span(CRASH, below="", until=r"^\* Try", most=6)),  # gradle
-    # exceptions and panics
-    _rule(CRASH, "traceback (most", r"^[\s|]*Traceback \(most recent", takers.take_traceback, _LONG),
-    _rule(CRASH, "error|exception",
-          rf'^\s*(?:Exception in thread "[^"]*" |Unhandled exception\. |Uncaught )?{_EXCEPTION}', takers.take_stack, _LONG),
-    _rule(CRASH, "error: ", r"^(?:Syntax|Indentation|Tab)Error: ", take_span(CRASH, above="^  ", below=r"(?!)")),
+    # --- exceptions and panics
+    _rule(CRASH, "traceback (most", r"^[\s|]*Traceback \(most recent call last\):", python.take_traceback, _LONG),
+    _rule(CRASH, "error|exception", _EXCEPTION, takers.take_stack, _LONG),
+    _span(CRASH, "error: ", r"^(?:Syntax|Indentation|Tab)Error: ", above="^  "),
     _rule(CRASH, "panic: |fatal error: ", r"^(?:panic|fatal error): ", takers.take_go_panic, 80),
-    _rule(CRASH, " panicked at ", r"^thread '.*' .*panicked at ",
-          take_span(CRASH, below=r"\S", until="^(?:stack backtrace:|note: |----)", most=8)),
-    _rule(CRASH, "error)|exception)", r"^\S+:\d+:in .*\([A-Z][\w:]*\)$", take_span(CRASH, below=r"^\s+(?:\d+: )?from ", most=4)),
-    _rule(CRASH, "error: ", r"ERROR: \w+Sanitizer|: runtime error: ", take_span(CRASH, below=r"\S", most=4)),
-    _rule(CRASH, "fatal error:  uncaught", r"^(?:PHP )?Fatal error:  Uncaught ", take_span(CRASH, below=r"^(?:Stack trace|#\d|  thrown)", most=5)),
-    _rule(CRASH, "stack traceback:", r"^stack traceback:$", take_span(CRASH, above=r"^\S", below=r"^\t", most=3)),  # lua
-    # everything else
+    _span(CRASH, " panicked at ", r"^thread '.*' .*panicked at ",
+          below=r"\S", until="^(?:stack backtrace:|note: |----)"),  # rust
+    _span(CRASH, "error)|exception)", r"^\S+:\d+:in .*\([A-Z][\w:]*\)$", below=r"^\s+(?:\d+: )?from ", most=4),  # ruby
+    _span(CRASH, "error: ", r"ERROR: \w+Sanitizer|: runtime error: ", below=r"\S", most=4),
+    _span(CRASH, "fatal error: ", r"^(?:PHP )?Fatal error: +Uncaught ", below=r"^Stack trace|^#\d|^  thrown", most=5),
+    _span(CRASH, "stack traceback:", r"^stack traceback:$", above=r"^\S", below=r"^\t", most=3),  # lua
+    # --- everything else
     Rule(MESSAGE,
          (b"error", b"fatal", b"critical", b"severe", b"panic", b"fail", b"command not found", b"no such file",
           b"permission denied", b"exception", b"segmentation fault"),

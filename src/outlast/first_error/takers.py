@@ -1,7 +1,7 @@
 """Select the lines that explain an error, from its first line and those around it.
 
-A taker is given some lines and the index of the one where its rule matched. It returns the indexes of the
-lines to show, or None if this is not the beginning of an error after all.
+A taker is given some lines and the index of the one that its rule matched. It returns the indexes of the
+lines to show, or None if no error begins there after all.
 """
 
 from __future__ import annotations
@@ -30,144 +30,94 @@ class Found:
 
 Taker = Callable[[list[str], int], Found | None]
 
-_POINTER = re.compile(r"\s*[|\s]*[\^~]")
+_BLANK = re.compile(r"(?:[\s│|]*|npm (?:ERR!|error)(?: \d+)?)$")
+_POINTER = re.compile(r"[|\s]*[\^~]")
+_NEVER = "(?!)"
 
 
-def take_span(
-    rank: int = REPORT, *, title: str = "", above: str = "", then: str = "", below: str = "", until: str = "", most: int = 8
+def make_span_taker(
+    rank: int, *, above: str = _NEVER, then: str = "", below: str = _NEVER, until: str = _NEVER, most: int = 8
 ) -> Taker:
-    """Return a taker for the line itself and lines next to it; blank lines are left out. The patterns:
+    """Return a taker for the line itself and those next to it; blank lines are left out. The patterns:
 
-    title: the nearest earlier line that matches is taken too. above: the lines directly above are taken while
-    they match, at most three. then: the next line must match, else it is no error. below: the lines below
-    are taken while they match, or while the next one points to a column of them. until: the last line is the
-    one before a line that matches.
+    above: of the lines directly above, at most three are taken while they match. then: the next line must
+    match, else this is no error. below: `most` lines below are taken while they match, or while the line after
+    them points to a column of them. until: nothing is taken from the first line on that matches.
     """
-    title_re, above_re, then_re = re.compile(title), re.compile(above), re.compile(then)
-    below_re, until_re = re.compile(below), re.compile(until) if until else None
+    above_re, then_re, below_re, until_re = map(re.compile, (above, then, below, until))
 
     def take(lines: list[str], at: int) -> Found | None:
         if then and not (at + 1 < len(lines) and then_re.search(lines[at + 1])):
             return None
-        taken = [at]
-        while above and len(taken) < 4 and taken[0] > 0 and above_re.search(lines[taken[0] - 1]):
-            taken.insert(0, taken[0] - 1)
-        if title:
-            taken[:0] = next(([i] for i in range(taken[0] - 1, -1, -1) if title_re.search(lines[i])), [])
-        most_lines = len(taken) + most
+        first = at
+        while first > max(0, at - 3) and above_re.search(lines[first - 1]):
+            first -= 1
+        taken = list(range(first, at + 1))
         for index in range(at + 1, len(lines)):
-            if len(taken) >= most_lines or (until_re and until_re.search(lines[index])):
+            is_pointed_to = index + 1 < len(lines) and _POINTER.match(lines[index + 1])
+            if until_re.search(lines[index]) or not (below_re.search(lines[index]) or is_pointed_to):
                 break
-            is_marked = index + 1 < len(lines) and _POINTER.match(lines[index + 1])
-            if not below_re.search(lines[index]) and not is_marked:
-                break
-            if lines[index].strip(" │|"):
+            if not _BLANK.match(lines[index]):
                 taken.append(index)
+            if len(taken) > at - first + most:
+                break
         return Found(rank, taken, at)
 
     return take
 
 
-# --- test runners ------------------------------------------------------------------------
+def with_title(pattern: str, take: Taker) -> Taker:
+    """Return a taker that also takes the nearest earlier line that matches `pattern`."""
+    title = re.compile(pattern)
 
-_PYTEST_PLACE = re.compile(r"\S.*:\d+:(?: (?:in )?\S*)?$")
-_PYTEST_ONE_LINE = re.compile(r"\S+:\d+: \S")
+    def take_both(lines: list[str], at: int) -> Found | None:
+        found = take(lines, at)
+        above = next((index for index in range(at - 1, -1, -1) if title.search(lines[index])), at)
+        return found and Found(found.rank, [above, *found.lines], found.key)
 
-
-def take_pytest(lines: list[str], at: int) -> Found | None:
-    """Take the name of the test, the line of it that failed, and what pytest says about it.
-
-    Where the test failed in a function that it called, both lines are taken: that of the test and the innermost.
-    """
-    name: list[int] = []
-    entries: list[list[int]] = []  # the marked line of each function of the stack, with its place
-    for index in range(at + 1, len(lines)):
-        text = lines[index]
-        if text.startswith(("E  ", "E\t")):
-            break
-        if re.match(r"_{3,} .* _{3,}$", text):
-            name, entries = [index], []
-        elif TRACEBACK.match(text) and (found := take_traceback(lines, index)):  # --tb=native
-            return Found(REPORT, [*name, *found.lines], found.key)
-        elif text.startswith(">") or _PYTEST_PLACE.match(text):
-            if entries and text[0] != ">" and lines[entries[-1][0]].startswith(">"):
-                entries[-1].append(index)  # the place stands below the source, and in the short form above it
-            else:
-                entries.append([index])
-        elif entries and len(entries[-1]) == 1 and text.startswith("    ") and not lines[entries[-1][0]].startswith(">"):
-            entries[-1].append(index)
-        elif not name and _PYTEST_ONE_LINE.match(text):  # --tb=line
-            return Found(REPORT, [index], index)
-    else:
-        return None
-    error = index
-    if not name:  # --tb=line: the place stands below, after what was captured
-        place = [i for i in range(error, len(lines)) if _PYTEST_ONE_LINE.match(lines[i])]
-        return Found(REPORT, [error, *place[:1]], error)
-    own = [entry for entry in entries if not _is_library(lines[entry[-1]] + lines[entry[0]])]
-    shown = [*own[:1], *entries[-1:]]
-    taken = [*name, *(line for entry in shown for line in entry), error]
-    for index in range(error + 1, len(lines)):
-        text = lines[index]
-        if text.startswith(("=====", "-----", "_____", "_ _ _", "!!!!!")):
-            break
-        if text.startswith("E ") and text[1:].strip() and len(taken) < 11:
-            taken.append(index)
-        elif _PYTEST_PLACE.match(text):
-            taken.append(index)
-            break
-    return Found(REPORT, taken, error)
-
-
-def take_unittest(lines: list[str], at: int) -> Found | None:
-    """Take the name of the test and its traceback."""
-    for index in range(at + 1, min(at + 5, len(lines))):
-        if TRACEBACK.match(lines[index]) and (found := take_traceback(lines, index)):
-            return Found(REPORT, [at, *found.lines], found.key)
-    return None
+    return take_both
 
 
 def take_jest(lines: list[str], at: int) -> Found:
-    """Take the name, the message with what was expected, the marked line of the code and the first place."""
-    message: list[int] = []
-    code: list[int] = []
+    """Take the name of the test, the message, the line of the code above the caret, and the first place.
+
+    jest prints the code before the place, vitest after it.
+    """
+    taken = [at]
+    has_place = False
     for index in range(at + 1, len(lines)):
         text = lines[index].strip()
         if re.match(r"● |Test Suites:|PASS |FAIL |⎯⎯", text):
             break
-        if re.match(r"at |❯ ", text):
-            if not _is_library(text):
-                code.append(index)
+        if re.match(r"\| +\^", text):
+            taken += [index - 1, index]
+            if has_place:
                 break
-        elif re.match(r">? *\d+ ?\||\| +\^", text):
-            if text.startswith((">", "|")):
-                code.append(index)
-        elif text and not code and len(message) < 6:
-            message.append(index)
-    return Found(REPORT, [at, *message, *code[:4]], message[0] if message else at)
-
-
-def take_vitest(lines: list[str], at: int) -> Found:
-    """Take the same of vitest, which marks the line of the code only with a caret below it."""
-    found = take_jest(lines, at)
-    caret = next((i for i in range(found.lines[-1], min(found.lines[-1] + 8, len(lines))) if lines[i].endswith("^")), 0)
-    return Found(REPORT, [*found.lines, caret - 1, caret], found.key) if caret else found
+        elif re.match(r"at |❯ ", text):
+            if not is_library(text):
+                taken.append(index)
+                has_place = True
+                if text.startswith("at "):
+                    break
+        elif text and not has_place and not re.match(r">? *\d+ ?\|", text) and len(taken) < 7:
+            taken.append(index)
+    return Found(REPORT, taken, taken[1] if len(taken) > 1 else at)
 
 
 def take_numbered(lines: list[str], at: int) -> Found | None:
     """Take the first of a numbered list of failures, up to its first place (mocha, rspec, minitest)."""
-    first = next((i for i in range(at, min(at + 6, len(lines))) if re.match(r"\s+1\) ", lines[i])), -1)
+    first = next((index for index in range(at, min(at + 6, len(lines))) if re.match(r"\s+1\) ", lines[index])), -1)
     if first < 0:
         return None
     taken = [first]
     for index in range(first + 1, len(lines)):
-        if re.match(r"\s+2\) |\d+ (?:runs|examples)", lines[index]) or (not lines[index].strip() and len(taken) > 9):
+        if re.match(r"\s+2\) |\d+ (?:runs|examples)", lines[index]):
             break
         if lines[index].strip():
             taken.append(index)
         if re.match(r"\s+(?:at |# )", lines[index]):
             break
-    return Found(REPORT, [*taken[:10], *taken[10:][-1:]], taken[min(2, len(taken) - 1)])
+    return Found(REPORT, [*taken[:10], taken[-1]], taken[min(2, len(taken) - 1)])
 
 
 _GO_LOG = re.compile(r"\s+\S+\.go:\d+: ")
@@ -181,86 +131,45 @@ def take_go_test(lines: list[str], at: int) -> Found:
     for index in range(at + 1, len(lines)):
         text = lines[index]
         if text.startswith("panic: "):
-            return Found(REPORT, [at, index, *_take_go_frames(lines, index)], index)
+            return Found(REPORT, [at, index, *take_go_frames(lines, index)], index)
         if len(text) - len(text.lstrip()) <= indent or ("--- FAIL" in text and is_explained) or len(taken) > 8:
             break
         is_explained = is_explained or bool(_GO_LOG.match(text))
         taken.append(index)
     if not is_explained:
-        logged: list[int] = []
-        for index in range(at - 1, -1, -1):
-            if lines[index].startswith("---") or len(logged) == 4:
-                break
-            if _GO_LOG.match(lines[index]):
-                logged.insert(0, index)
-        taken = [*logged, *taken[:4]]
+        start = max((index for index in range(at) if lines[index].startswith("---")), default=0)
+        taken = [*[index for index in range(start, at) if _GO_LOG.match(lines[index])][:4], *taken[:4]]
     return Found(REPORT, taken, at)
 
 
-# --- stacks ------------------------------------------------------------------------------
-
-TRACEBACK = re.compile(r"[\s|]*Traceback \(most recent call last\):")
-_LIBRARY = re.compile(r"<frozen |/lib/python|/site-packages/|/dist-packages/|/importlib/|node:internal|node:async_hooks"
-                      r"|\(java\.base/|\bjdk\.internal|\bsun\.reflect|node_modules/")  # fmt: skip
-
-
-def _is_library(text: str) -> bool:
-    return _LIBRARY.search(text) is not None
-
-
-def _was_logged_as_warning(lines: list[str], at: int) -> bool:
-    return at > 0 and re.search(r"\bWARN(?:ING)?\b", lines[at - 1]) is not None
-
-
-def _read_traceback(lines: list[str], at: int) -> tuple[list[list[int]], list[int], int]:
-    """Return the frames of the traceback at `at`, the lines of its message, and the index after it."""
-    frames: list[list[int]] = []
+def take_go_frames(lines: list[str], at: int) -> list[int]:
+    """Take the first two frames that are not of the runtime."""
+    taken: list[int] = []
     for index in range(at + 1, len(lines)):
-        text = lines[index].lstrip(" |") if "|" in lines[at] else lines[index]
-        is_frame = text.lstrip().startswith('File "')
-        if is_frame and (text[0] == " " or "|" in lines[at]):
-            frames.append([index])
-        elif text.startswith(" ") or not text or ("|" in lines[at] and not re.match(r"[\w.]+(?:: |$)", text)):
-            if frames and text.strip() and len(frames[-1]) < 3:
-                frames[-1].append(index)
-        else:
-            message = [index]
-            while message[-1] + 1 < len(lines) and len(message) < 4:
-                after = lines[message[-1] + 1]
-                if not after.strip() or re.match(r"\[?(?:\d{4}-\d\d|\d\d:\d\d|[A-Z]{4,8}\b)|[-=+]{4,}|\S+: |\s+[|+]", after):
-                    break
-                message.append(message[-1] + 1)
-            return frames, message, message[-1] + 1
-    return frames, [], len(lines)
-
-
-def take_traceback(lines: list[str], at: int) -> Found | None:
-    """Take a Python traceback: the innermost frame, that of the program itself, and the exception.
-
-    Of a chain the last exception is what ended the program, and the first is the cause, which the last one often
-    hides ("cannot load the settings"). Both are taken. Those between them mostly repeat the message of one of them.
-    """
-    parts: list[list[int]] = []
-    key, start = at, at
-    while True:
-        frames, message, end = _read_traceback(lines, start)
-        if not message:
+        if lines[index].startswith(("FAIL", "exit status")) or len(taken) >= 4:
             break
-        own = [frame for frame in frames if not _is_library(lines[frame[0]])]
-        shown = [frame for frame in frames if frame in own[-1:] or frame is frames[-1]]
-        parts.append([*(line for frame in shown for line in frame), *message])
-        key = message[0]
-        joint = next((i for i in range(end, min(end + 3, len(lines))) if "exception" in lines[i][:80]), None)
-        if joint is None or joint + 2 >= len(lines) or not TRACEBACK.match(lines[joint + 2]):
-            break
-        parts.append([joint])
-        start = joint + 2
-    if not parts:
+        caller = lines[index - 1]
+        if lines[index].startswith("\t") and re.match(r"(?!testing|runtime|panic|created by|\s).*\(", caller):
+            taken += [index - 1, index]
+    return taken
+
+
+def take_go_panic(lines: list[str], at: int) -> Found | None:
+    """Take the message and the first own frames of a goroutine."""
+    if not any(line.startswith("goroutine ") for line in lines[at : at + 12]):
         return None
-    taken = [*parts[0], *parts[-2], *parts[-1]] if len(parts) > 2 else parts[0]
-    if at and re.search(r"\bERROR\b|\bCRITICAL\b|\+-+ 1 -", lines[at - 1]):
-        taken.insert(0, at - 1)
-    return Found(WORDS if _was_logged_as_warning(lines, at) else CRASH, [at, *taken], key)
+    return Found(CRASH, [at, *take_go_frames(lines, at)], at)
+
+
+_LIBRARY = re.compile(
+    r"<frozen |/lib/python|/(?:site|dist)-packages/|/importlib/|node:internal|node:async_hooks|node_modules/"
+    r"|\(<anonymous>\)|\(java\.base/|\bjdk\.internal|\bsun\.reflect"
+)
+
+
+def is_library(text: str) -> bool:
+    """Whether a line of a stack is of a library, and not of the program itself."""
+    return _LIBRARY.search(text) is not None
 
 
 _FRAME = re.compile(r"\s+at ")
@@ -269,8 +178,8 @@ _CAUSE = re.compile(r"\s*(?:Caused by: |\[cause\]: )")
 
 def take_stack(lines: list[str], at: int) -> Found | None:
     """Take a stack of Java or node: the message, its first own frames, and the last cause with its own."""
-    first = next((i for i in range(at + 1, min(at + 8, len(lines))) if _FRAME.match(lines[i])), 0)
-    if not first or any(TRACEBACK.match(line) for line in lines[at:first]):
+    first = next((index for index in range(at + 1, min(at + 8, len(lines))) if _FRAME.match(lines[index])), 0)
+    if not first:
         return None
     frames: list[int] = []
     cause: list[int] = []
@@ -280,29 +189,16 @@ def take_stack(lines: list[str], at: int) -> Found | None:
             cause = [index]
         elif not text.startswith(("\t", "  ")):
             break
-        elif _FRAME.match(text) and not _is_library(text) and len(cause or frames) < 3:
+        elif _FRAME.match(text) and not is_library(text) and len(cause or frames) < 3:
             (cause or frames).append(index)
-    site = [i for i in range(max(0, at - 4), at) if lines[i].strip()]  # node: the place, the source and a caret
+    site = [index for index in range(max(0, at - 4), at) if lines[index].strip()]
+    # node prints the place, the source, a caret and a blank line above the message.
     if not (site and re.search(r"^\S*[./]\S*:\d+$", lines[site[0]]) and not lines[at - 1].strip()):
-        site = [i for i in (at - 1,) if i >= 0 and re.search(r"\bERROR\b|\bSEVERE\b", lines[i])]
-    rank = WORDS if _was_logged_as_warning(lines, at) else CRASH
-    return Found(rank, [*site, *range(at, min(first, at + 4)), *(frames or [first]), *cause], at)
+        site = [at - 1] if at and re.search(r"\bERROR\b|\bSEVERE\b", lines[at - 1]) else []
+    taken = [*site, *range(at, min(first, at + 4)), *(frames or [first]), *cause]
+    return Found(rank_of_stack(lines, at), taken, at)
 
 
-def _take_go_frames(lines: list[str], at: int) -> list[int]:
-    """Take the first two frames that are not of the runtime."""
-    taken: list[int] = []
-    for index in range(at + 1, min(at + 60, len(lines))):
-        if lines[index].startswith(("FAIL", "exit status")) or len(taken) >= 4:
-            break
-        above = lines[index - 1]
-        if lines[index].startswith("\t") and "(" in above and not re.match(r"testing|runtime|panic|created by|\s", above):
-            taken += [index - 1, index]
-    return taken
-
-
-def take_go_panic(lines: list[str], at: int) -> Found | None:
-    """Take the message and the first own frames of a goroutine."""
-    if not any(line.startswith("goroutine ") for line in lines[at : at + 12]):
-        return None
-    return Found(CRASH, [at, *_take_go_frames(lines, at)], at)
+def rank_of_stack(lines: list[str], at: int) -> int:
+    """Return the rank of an exception: the program went on after one that it logged as a warning."""
+    return WORDS if at and re.search(r"\bWARN(?:ING)?\b", lines[at - 1]) else CRASH

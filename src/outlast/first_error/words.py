@@ -12,18 +12,17 @@ LINES_AFTER = 3  # of a message
 _AFTERMATH = re.compile(
     r"^\S*make(?:\[\d+\])?: \*\*\* \[|^ninja: build stopped|^error: (?:could not compile|aborting due|test failed)"
     r"|^(?:collect2|clang(?:\+\+)?|cc1\w*): |^FAILED: |^FAILED \((?:failures|errors)=|^ERROR: failed to solve"
-    r"|^npm (?:ERR!|error) (?:code (?:ELIFECYCLE|\d)|errno|Lifecycle|command failed|Exit status|A complete log|path |workspace )"
-    r"|ELIFECYCLE|^error Command failed|\b(?:FAILED|ERROR|XFAIL)\s+\[ *\d+%\]$|\.\.\. FAILED$|^=+ .*(?:failed|error).* in [\d.]+s .*=+$"
-    r"|^Found \d+ errors?\b|^\S+: \*\*\* .* failed$|^FAIL\b|^FAILURE: Build failed|BUILD FAIL|^\d+ errors?\b"
-    r"|^(?:> Task )?\S+ FAILED$|^\[ERROR\]\s*$|^\[ERROR\] (?:To see|Re-run|For more|-> \[Help|\[Help)|\(failed=[1-9]"
+    r"|^npm (?:ERR!|error)|ELIFECYCLE|^error Command failed|\b(?:FAILED|ERROR|XFAIL)\s+\[ *\d+%\]$|\.\.\. FAILED$"
+    r"|^=+ .*(?:failed|error).* in [\d.]+s .*=+$|^Found \d+ errors?\b|^FAIL\b|^FAILURE: Build failed|BUILD FAIL"
+    r"|^\d+ errors?\b|^(?:> Task )?\S+ FAILED$|^\[ERROR\]\s*$|^\[ERROR\] (?:To see|Re-run|For more|-> \[Help|\[Help)"
     r"|^# fail |: Error is not recoverable|^Error: Process completed with"
 )
 # Lines of which no word counts: passed tests, checks of a configure script, echoed commands, source, low log levels.
 _HARMLESS = re.compile(
     r"\bPASS(?:ED)?\b|\bSKIPPED\b|\.\.\. ?ok$|^\s*ok \d+|^\s*[✓✔√○]|^=== (?:RUN|PAUSE|CONT)|^#|^\+|^\$ |^> |^-- |\bok$"
-    r"|^checking |^[-+]{3} |^@@ |\b(?i:warning|warn|note|info|debug|notice)\b\s*[:\]|)]"
-    r"|\b(?:WARNING|WARN|INFO|DEBUG|TRACE|NOTICE)\b|^npm warn|level=(?:info|debug|warn)|\"level\": ?\"(?:info|debug|warn)"
-    r"|^\s*(?:(?:except|raise|throw|catch|import|from|class|def|return|if|for)\b[ (]|//|/\*|\})|^Caused by: "
+    r"|^checking |^[-+]{3} |^@@ |\b(?i:warning|warn|note|info|debug|notice)\b\s*[:\]|)]|^npm warn|^Caused by: "
+    r"|\b(?:WARNING|WARN|INFO|DEBUG|TRACE|NOTICE)\b|level=(?:info|debug|warn)|\"level\": ?\"(?:info|debug|warn)"
+    r"|^\s*(?:(?:except|raise|throw|catch|import|from|class|def|return|if|for)\b[ (]|//|/\*|\})"
 )
 # Words that say that there is no error.
 _DENIED = re.compile(
@@ -34,21 +33,23 @@ _BEGIN = r"(?:^|(?<![-./\\_=\w\"'`]))"
 _END = r"(?![-/\\_=\w(\"'`]|\.\w)"
 _MESSAGE_START = re.compile(
     r"(?:[\w./@+-]+: )?(?:[\w./-]+: )?\[?(?:fatal|error|panic|Fatal|Error|E)(?: \w+)?\]?: "
-    r"|npm (?:ERR!|error) \S|\S+: \d+: .*(?:not found|denied)$|(?:FAILED|ERROR) \S+|fatal|::error|Automatic merge failed"
+    r"|\[error\] |\S+: \d+: .*(?:not found|denied)$|(?:FAILED|ERROR) \S+|fatal|::error|Automatic merge failed"
     r"|[\w./-]+: .*: (?:No such file or directory|Permission denied)$|[\w.]*[a-z](?:Error|Exception): "
     r"|(?:PHP )?(?:Fatal|Parse) error: "
 )
-# Each alternative begins with a letter, so that the engine can skip to it; what must not stand before it is checked after.
+# Each alternative begins with a letter, so that the engine can skip to it. What must not precede it is checked after.
 _MESSAGE_INSIDE = re.compile(
-    "|".join(rf"{level}(?<![-./\\_=\w\"'`]{level}){_END}" for level in ("ERROR", "FATAL", "CRITICAL", "SEVERE", "PANIC"))
+    "|".join(
+        rf"{level}(?<![-./\\_=\w\"'`]{level}){_END}" for level in ("ERROR", "FATAL", "CRITICAL", "SEVERE", "PANIC")
+    )
     + r"|level\"?[=:] ?\"?(?:error|fatal|panic|critical)|line \d+: .*(?:not found|denied|error|fault)"
     r"|Assertion .* failed\.$|Segmentation fault\b|syntax error\b(?<=: syntax error)"
 )
 _WORDS = re.compile(
     rf"(?i:{_BEGIN}(?:error|fatal|panic|exception|traceback|failed|failure|cannot|can't|couldn't|could not|unable to"
     r"|not found|no such|no module named|denied|refused|timed out|undefined|unrecognized|unbound variable|invalid"
-    r"|does not exist|segmentation fault|core dumped|killed|aborted|out of memory|syntax error|assertion|not in \w+ format"
-    rf"|aborted due to|terminate called){_END})| at \S+\.p[lm] line \d+\.|: \*\*\* .*Stop\."
+    r"|does not exist|segmentation fault|core dumped|killed|aborted|out of memory|syntax error|assertion"
+    rf"|not in \w+ format|aborted due to|terminate called){_END})| at \S+\.p[lm] line \d+\.|: \*\*\* .*Stop\."
 )
 
 
@@ -60,12 +61,12 @@ def is_message(line: str) -> bool:
 def take_message(lines: list[str], at: int) -> Found:
     """Take a message with a line above it and some below, up to a log line of a low level."""
     taken = [at]
-    if at and lines[at - 1] and not lines[at].startswith(("npm ", "[ERROR]")):
+    if at and lines[at - 1] and not lines[at].startswith("[ERROR]"):
         taken.insert(0, at - 1)
     for index in range(at + 1, len(lines)):
         if _AFTERMATH.search(lines[index]) or index - at > LINES_AFTER:
             break
-        if lines[index].strip() not in ("", "npm error", "npm ERR!"):
+        if lines[index].strip():
             taken.append(index)
     return Found(MESSAGE, taken, at)
 
@@ -73,11 +74,11 @@ def take_message(lines: list[str], at: int) -> Found:
 def find_weak_message(lines: list[str]) -> Found | None:
     """Find the first line with a word such as "cannot", or else the first that says that something failed."""
     ranks = [_rate(line) for line in lines]
-    for rank in (WORDS, AFTERMATH):
+    for rank in (MESSAGE, WORDS, AFTERMATH):
         if rank in ranks:
             at = ranks.index(rank)
-            above = 2 if rank == WORDS else 5  # before an aftermath the reason stands, in words that we do not know
-            below = 1 + LINES_AFTER if rank == WORDS else 1
+            above = 5 if rank == AFTERMATH else 1  # the reason stands above it, in words that we do not know
+            below = 1 if rank == AFTERMATH else 1 + LINES_AFTER
             return Found(rank, list(range(max(0, at - above), min(at + below, len(lines)))), at)
     return None
 
