@@ -31,7 +31,7 @@ def _span(rank: int, needles: str, head: str, *, most: int = 8, **patterns: str)
 
 
 _LONG = 400  # lines: a test function above its assertion, or a stack
-_PLACE = r"^(?::\w+)?(?:[^\s:]*[./][^\s:]*|<\w+>):\d+"  # gradle prints ":compileJava" on the same line
+_PLACE = r"^(?::\w+)?(?:(?=[^\s:]*[./])[^\s:]+|<\w+>):\d+"  # gradle prints ":compileJava" on the same line
 _NEXT = r": (?:fatal )?(?:error|warning|Error|Warning)\b|^(?:error|warning)\b|^\d+ errors?\b"
 _GO = r"^(?:vet: )?[^\s:]+\.go:\d+:\d+: "
 _LINKER = r"undefined reference to|multiple definition of|\bld(?:\.\w+)?: (?:error: |cannot find )|^>>> "
@@ -64,7 +64,7 @@ RULES: tuple[Rule, ...] = (
     _rule(REPORT, "failures =|errors =", r"^={3,} (?:FAILURES|ERRORS) ={3,}$", python.take_pytest, _LONG),
     _rule(REPORT, "error: |fail: ", r"^(?:ERROR|FAIL): \S+ \(", python.take_unittest, _LONG),
     _rule(REPORT, "\1", r"^  ● \S", takers.take_jest, 100),
-    _rule(REPORT, "fail ", r"^\s*FAIL\s+\S.*(?: > |\[ .* \]$)", takers.take_jest, 100),  # vitest
+    _rule(REPORT, "fail ", r"^\s*FAIL\s+\S.*(?: > |\[ \S+ \]$)", takers.take_jest, 100),  # vitest
     _rule(REPORT, " failing|failures:", r"^\s+\d+ failing$|^Failures:$", takers.take_numbered, 60),  # mocha, rspec
     _rule(REPORT, "failure:|error:", r"^\s+1\) (?:Failure|Error):$", takers.take_numbered, 60),  # minitest
     _rule(REPORT, "--- fail", r"^\s*--- FAIL: ", takers.take_go_test, 80),
@@ -95,7 +95,7 @@ RULES: tuple[Rule, ...] = (
     # --- package managers and infrastructure
     _span(CRASH, "error: ", r"^(?:│ )?Error: ", then="^│?$", below="", until="^(?:│ )?Error: |^╵"),  # terraform
     _span(CRASH, "failure: build", r"^FAILURE: Build failed", below="", until=r"^\* Try", most=6),  # gradle
-    _span(MESSAGE, "npm err", _NPM + r" (?!code (?:ELIFECYCLE|\d)|errno|Lifecycle|command|path |workspace |A complete)",
+    _span(MESSAGE, "npm err!|npm error", _NPM + r" (?!code (?:ELIFECYCLE|\d)|errno|Lifecycle|command|path |workspace |A complete)",
           below=_NPM, until="A complete log|For a full report|Note that|Clean install", most=9),
     _rule(REPORT, "fatal: [", r"^fatal: \[[^\]]+\]: ", _take_ansible),
     # --- exceptions and panics

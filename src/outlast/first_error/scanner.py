@@ -53,7 +53,7 @@ class Scanner:
         text = self._text = self._text + block
         for start in self._find_candidates():
             line = _clean(text[start : _skip_lines(text, start, 1)])
-            if not (rules := self._select_rules(line)):
+            if not (rules := self._select_rules(_strip_prefix(line))):
                 continue
             below = max(rule.below for rule in rules)
             end = _skip_lines(text, start, 1 + below)
@@ -101,7 +101,7 @@ class Scanner:
         first = _skip_lines_back(self._text, start, LINES_ABOVE)
         shown = _split(self._text[first:end])
         at = self._text.count("\n", first, start)
-        lines = [_PREFIX.sub("", line, count=1) for line in shown] if _PREFIX.match(shown[at]) else shown
+        lines = [_strip_prefix(line) for line in shown] if _PREFIX.match(shown[at]) else shown
         for rule in rules:
             found = rule.take(lines[: at + 1 + rule.below], at)
             if found:
@@ -111,7 +111,7 @@ class Scanner:
     def _read_weak_message(self) -> None:
         first = _skip_lines_back(self._text, len(self._text), LINES_KEPT)
         lines = _split(self._text[first:])
-        if found := find_weak_message(lines):
+        if found := find_weak_message([_strip_prefix(line) for line in lines]):
             self._keep(found, lines, self._number + self._text.count("\n", 0, first))
 
     def _keep(self, found: Found, lines: list[str], number: int) -> None:
@@ -163,6 +163,11 @@ def _skip_lines_back(text: str, start: int, count: int) -> int:
 
 def _split(text: str) -> list[str]:
     return [_clean(line) for line in text.removesuffix("\n").split("\n")]
+
+
+def _strip_prefix(line: str) -> str:
+    match = _PREFIX.match(line)
+    return line[match.end() :] if match else line
 
 
 def _clean(line: str) -> str:

@@ -14,7 +14,7 @@ _AFTERMATH = re.compile(
     r"|^(?:collect2|clang(?:\+\+)?|cc1\w*): |^FAILED: |^FAILED \((?:failures|errors)=|^ERROR: failed to solve"
     r"|^npm (?:ERR!|error)|ELIFECYCLE|^error Command failed|\b(?:FAILED|ERROR|XFAIL)\s+\[ *\d+%\]$|\.\.\. FAILED$"
     r"|^=+ .*(?:failed|error).* in [\d.]+s .*=+$|^Found \d+ errors?\b|^FAIL\b|^FAILURE: Build failed|BUILD FAIL"
-    r"|^\d+ errors?\b|^(?:> Task )?\S+ FAILED$|^\[ERROR\]\s*$|^\[ERROR\] (?:To see|Re-run|For more|-> \[Help|\[Help)"
+    r"|^[1-9]\d* errors?\b|^(?:> Task )?\S+ FAILED$|^\[ERROR\]\s*$|^\[ERROR\] (?:To see|Re-run|For more|-> \[Help|\[Help)"
     r"|^# fail |: Error is not recoverable|^Error: Process completed with"
 )
 # Lines of which no word counts: passed tests, checks of a configure script, echoed commands, source, low log levels.
@@ -34,7 +34,7 @@ _END = r"(?![-/\\_=\w(\"'`]|\.\w)"
 _MESSAGE_START = re.compile(
     r"(?:[\w./@+-]+: )?(?:[\w./-]+: )?\[?(?:fatal|error|panic|Fatal|Error|E)(?: \w+)?\]?: "
     r"|\[error\] |\S+: \d+: .*(?:not found|denied)$|(?:FAILED|ERROR) \S+|fatal|::error|Automatic merge failed"
-    r"|[\w./-]+: .*: (?:No such file or directory|Permission denied)$|[\w.]*[a-z](?:Error|Exception): "
+    r"|[\w./-]+: .*: (?:No such file or directory|Permission denied|not found)$|[\w.]*[a-z](?:Error|Exception): "
     r"|(?:PHP )?(?:Fatal|Parse) error: "
 )
 # Each alternative begins with a letter, so that the engine can skip to it. What must not precede it is checked after.
@@ -42,8 +42,8 @@ _MESSAGE_INSIDE = re.compile(
     "|".join(
         rf"{level}(?<![-./\\_=\w\"'`]{level}){_END}" for level in ("ERROR", "FATAL", "CRITICAL", "SEVERE", "PANIC")
     )
-    + r"|level\"?[=:] ?\"?(?:error|fatal|panic|critical)|line \d+: .*(?:not found|denied|error|fault)"
-    r"|Assertion .* failed\.$|Segmentation fault\b|syntax error\b(?<=: syntax error)"
+    + r"|level\"?[=:] ?\"?(?:error|fatal|panic|critical)|line \d+: .{0,200}(?:not found|denied|error|fault)"
+    r"|Assertion .{1,200} failed\.$|Segmentation fault\b|syntax error\b(?<=: syntax error)"
 )
 _WORDS = re.compile(
     rf"(?i:{_BEGIN}(?:error|fatal|panic|exception|traceback|failed|failure|cannot|can't|couldn't|could not|unable to"
