@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from unittest import mock
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from outlast import first_error
 from outlast.first_error import Excerpt, FirstError
+from outlast.first_error.layout import make_excerpt
 
 OUTPUTS = [path.read_bytes().decode() for path in sorted((Path(__file__).parent / "outputs").glob("*.txt"))]
 MAX_LINES, MAX_CHARS, LINE_CHARS = 12, 1500, 300
@@ -52,6 +54,10 @@ def search(pieces: Iterable[str]) -> Excerpt | None:
         "level=info msg=started errors=0",
         '{"level":"info","msg":"failed: 0"}',
         "errors: 0, failures: 0",
+        "error: none",
+        "error: 0 of 12 checks",
+        "rsync finished without error",
+        "mirror: no error",
         "Tests run: 12, Failures: 0, Errors: 0, Skipped: 1",
         "Downloading error-stack-parser-2.1.4.tgz",
         "if (error) throw error;",
@@ -127,6 +133,23 @@ def test_long_line_is_cut_around_its_error():
     assert len(line) <= LINE_CHARS
 
 
+def test_letters_that_grow_when_made_small_do_not_shift_the_search():
+    excerpt = search(["İ" * 300 + "\nfatal: disk quota exceeded\ndone\n"])
+    assert excerpt is not None
+    assert "fatal: disk quota exceeded" in excerpt.lines
+
+
+def test_lines_far_from_the_error_are_left_out_first():
+    excerpt = make_excerpt([(number, f"line {number}") for number in range(1, 40)], key=20)
+    assert len(excerpt.lines) == MAX_LINES
+    assert "line 20" in excerpt.lines
+    assert excerpt.line_number == int(excerpt.lines[0].removeprefix("line "))
+
+
+def test_lines_between_which_others_were_left_out_are_marked():
+    assert make_excerpt([(3, "a"), (5, "b"), (8, "c")], key=5) == Excerpt(("a", "b", "...", "c"), 3)
+
+
 # --- large outputs -------------------------------------------------------------------------
 
 
@@ -196,7 +219,7 @@ def test_answer_does_not_depend_on_how_the_text_is_cut(text: str, cuts: list[int
     bounds = [0, *sorted(cuts), len(text)]
     # A small block makes the search begin again at many places, as in a large output.
     with mock.patch.object(first_error, "BLOCK", block):
-        in_pieces = search(text[start:end] for start, end in zip(bounds, bounds[1:], strict=False) if start < end)
+        in_pieces = search(text[start:end] for start, end in pairwise(bounds) if start < end)
     assert in_pieces == whole
 
 

@@ -95,7 +95,8 @@ RULES: tuple[Rule, ...] = (
     # --- package managers and infrastructure
     _span(CRASH, "error: ", r"^(?:│ )?Error: ", then="^│?$", below="", until="^(?:│ )?Error: |^╵"),  # terraform
     _span(CRASH, "failure: build", r"^FAILURE: Build failed", below="", until=r"^\* Try", most=6),  # gradle
-    _span(MESSAGE, "npm err!|npm error", _NPM + r" (?!code (?:ELIFECYCLE|\d)|errno|Lifecycle|command|path |workspace |A complete)",
+    _span(MESSAGE, "npm err!|npm error",
+          _NPM + r" (?!code (?:ELIFECYCLE|\d)|errno|Lifecycle|command|path |workspace |A complete)",
           below=_NPM, until="A complete log|For a full report|Note that|Clean install", most=9),
     _rule(REPORT, "fatal: [", r"^fatal: \[[^\]]+\]: ", _take_ansible),
     # --- exceptions and panics

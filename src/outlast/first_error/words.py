@@ -14,7 +14,7 @@ _AFTERMATH = re.compile(
     r"|^(?:collect2|clang(?:\+\+)?|cc1\w*): |^FAILED: |^FAILED \((?:failures|errors)=|^ERROR: failed to solve"
     r"|^npm (?:ERR!|error)|ELIFECYCLE|^error Command failed|\b(?:FAILED|ERROR|XFAIL)\s+\[ *\d+%\]$|\.\.\. FAILED$"
     r"|^=+ .*(?:failed|error).* in [\d.]+s .*=+$|^Found \d+ errors?\b|^FAIL\b|^FAILURE: Build failed|BUILD FAIL"
-    r"|^[1-9]\d* errors?\b|^(?:> Task )?\S+ FAILED$|^\[ERROR\]\s*$|^\[ERROR\] (?:To see|Re-run|For more|-> \[Help|\[Help)"
+    r"|^[1-9]\d* errors?\b|^(?:> Task )?\S+ FAILED$|^\[ERROR\](?: (?:To see|Re-run|For more|-> \[Help|\[Help)|\s*$)"
     r"|^# fail |: Error is not recoverable|^Error: Process completed with"
 )
 # Lines of which no word counts: passed tests, checks of a configure script, echoed commands, source, low log levels.
