@@ -16,14 +16,16 @@ class Rule:
     """How the first line of an error looks, and which lines to take from there on."""
 
     rank: int  # the highest that it can find
-    needles: tuple[bytes, ...]  # in lower case; one of them is in every line that begins an error
+    # In lower case; a line that contains none of them is not tried. Each costs time for all text: a rule without
+    # needles is tried only on the last lines of the output.
+    needles: tuple[bytes, ...]
     matches: Callable[[str], object]
     take: Taker
     below: int  # how many lines below the first one `take` can use
 
 
 def _rule(rank: int, needles: str, head: str, take: Taker, below: int = 30) -> Rule:
-    return Rule(rank, tuple(one.encode() for one in needles.split("|")), re.compile(head).search, take, below)
+    return Rule(rank, tuple(one.encode() for one in needles.split("|") if one), re.compile(head).search, take, below)
 
 
 def _span(rank: int, needles: str, head: str, *, most: int = 8, **patterns: str) -> Rule:
@@ -34,8 +36,9 @@ _LONG = 400  # lines: a test function above its assertion, or a stack
 _PLACE = r"^(?::\w+)?(?:(?=[^\s:]*[./])[^\s:]+|<\w+>):\d+"  # gradle prints ":compileJava" on the same line
 _NEXT = r": (?:fatal )?(?:error|warning|Error|Warning)\b|^(?:error|warning)\b|^\d+ errors?\b"
 _GO = r"^(?:vet: )?[^\s:]+\.go:\d+:\d+: "
-_LINKER = r"undefined reference to|multiple definition of|\bld(?:\.\w+)?: (?:error: |cannot find )|^>>> "
-_LINT = r"^\S+\.\w+:\d+:\d+: [A-Z]+\d+:? "
+_LINKER = r"undefined reference to"
+_LINKER_RARE = r"multiple definition of|\bld(?:\.\w+)?: (?:error: |cannot find )"
+_LINT = r"^\S+\.py:\d+:\d+: [A-Z]+\d+:? "
 _ESLINT = r"^\s+\d+:\d+\s+error\s"
 _NPM = r"^npm (?:ERR!|error)"
 _EXCEPTION = (
@@ -64,7 +67,7 @@ RULES: tuple[Rule, ...] = (
     _rule(REPORT, "failures =|errors =", r"^={3,} (?:FAILURES|ERRORS) ={3,}$", python.take_pytest, _LONG),
     _rule(REPORT, "error: |fail: ", r"^(?:ERROR|FAIL): \S+ \(", python.take_unittest, _LONG),
     _rule(REPORT, "\1", r"^  ● \S", takers.take_jest, 100),
-    _rule(REPORT, "fail ", r"^\s*FAIL\s+\S.*(?: > |\[ \S+ \]$)", takers.take_jest, 100),  # vitest
+    _rule(REPORT, "fail ", r"^\s*FAIL +\S.*(?: > |\[ \S+ \]$)", takers.take_jest, 100),  # vitest
     _rule(REPORT, " failing|failures:", r"^\s+\d+ failing$|^Failures:$", takers.take_numbered, 60),  # mocha, rspec
     _rule(REPORT, "failure:|error:", r"^\s+1\) (?:Failure|Error):$", takers.take_numbered, 60),  # minitest
     _rule(REPORT, "--- fail", r"^\s*--- FAIL: ", takers.take_go_test, 80),
@@ -81,12 +84,12 @@ RULES: tuple[Rule, ...] = (
     _span(REPORT, "error", r"^error(?:\[E\d+\])?: ", then=r"^\s*--> ", below=r"\S", most=9),  # rustc
     _span(REPORT, ".go:", _GO, above="^# ", below=_GO + r"|^\t", most=3),
     _rule(REPORT, "error", _ESLINT, with_title(r"^\S", make_span_taker(REPORT, below=_ESLINT, most=2))),
-    _span(REPORT, "undefined reference|multiple definition of|ld: cannot find|ld: error", _LINKER,
-          above="in function", below=_LINKER, most=3),
+    _span(REPORT, "undefined reference", _LINKER, above="in function", below=_LINKER, most=3),
+    _span(REPORT, "", _LINKER_RARE, above="in function", below=_LINKER_RARE + "|^>>> ", most=3),
     _span(REPORT, "cmake error", r"^CMake Error", below=r"^\s|^$", most=7),
     _span(REPORT, "[error]", r"^\[ERROR\] (?:\S+\.\w+:\[\d+,\d+\]|.*<<< (?:FAILURE|ERROR)!)",  # maven
           below="", until=r"^\[INFO\]|^\[ERROR\] (?:->|For more)", most=7),
-    _rule(REPORT, ".py:", r"^\s*--> \S+:\d+:\d+$", _take_ruff),
+    _rule(REPORT, ".py:", r"^\s*--> \S+\.py:\d+:\d+$", _take_ruff),
     _span(REPORT, ".py:", _LINT, below=_LINT, most=3),  # flake8, pylint, ruff
     _span(REPORT, "(error)", r"\^-* SC\d+ \(error\)", above=r"\S"),  # shellcheck
     _span(REPORT, "error in ", r"^ERROR in \S", below=r"\S", most=7),  # webpack
@@ -95,7 +98,7 @@ RULES: tuple[Rule, ...] = (
     # --- package managers and infrastructure
     _span(CRASH, "error: ", r"^(?:│ )?Error: ", then="^│?$", below="", until="^(?:│ )?Error: |^╵"),  # terraform
     _span(CRASH, "failure: build", r"^FAILURE: Build failed", below="", until=r"^\* Try", most=6),  # gradle
-    _span(MESSAGE, "npm err!|npm error",
+    _span(MESSAGE, "",
           _NPM + r" (?!code (?:ELIFECYCLE|\d)|errno|Lifecycle|command|path |workspace |A complete)",
           below=_NPM, until="A complete log|For a full report|Note that|Clean install", most=9),
     _rule(REPORT, "fatal: [", r"^fatal: \[[^\]]+\]: ", _take_ansible),
@@ -106,10 +109,11 @@ RULES: tuple[Rule, ...] = (
     _rule(CRASH, "panic: |fatal error: ", r"^(?:panic|fatal error): ", takers.take_go_panic, 80),
     _span(CRASH, " panicked at ", r"^thread '.*' .*panicked at ",
           below=r"\S", until="^(?:stack backtrace:|note: |----)"),  # rust
-    _span(CRASH, "error)|exception)", r"^\S+:\d+:in .*\([A-Z][\w:]*\)$", below=r"^\s+(?:\d+: )?from ", most=4),  # ruby
+    _span(CRASH, "", r"^\S+:\d+:in .*\((?:[\w:]*(?:Error|Exception)|Errno::\w+)\)$",  # ruby
+          below=r"^\s+(?:\d+: )?from ", most=4),
     _span(CRASH, "error: ", r"ERROR: \w+Sanitizer|: runtime error: ", below=r"\S", most=4),
     _span(CRASH, "fatal error: ", r"^(?:PHP )?Fatal error: +Uncaught ", below=r"^Stack trace|^#\d|^  thrown", most=5),
-    _span(CRASH, "stack traceback:", r"^stack traceback:$", above=r"^\S", below=r"^\t", most=3),  # lua
+    _span(CRASH, "", r"^stack traceback:$", above=r"^\S", below=r"^\t", most=3),  # lua
     # --- everything else
     Rule(MESSAGE,
          (b"error", b"fatal", b"critical", b"severe", b"panic", b"fail", b"command not found", b"no such file",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 from outlast.first_error import Excerpt
 from outlast.first_error.layout import make_excerpt
@@ -21,6 +20,8 @@ _PREFIX = re.compile(r"#\d+ (?:\d+\.\d+ )?|[\w.-]+ +\| |\d{4}-\d\d-\d\dT[\d:.]+Z
 # In lines that begin no error, whatever else they say. They are many in some outputs, and this is fast.
 _HARMLESS = (" PASSED", "... ok", " INFO ", " DEBUG ", "[INFO]", "WARN")
 
+_RULES_OF_END = [rule for rule in RULES if not rule.needles]
+
 
 class Scanner:
     """Sees the text as blocks of complete lines.
@@ -35,13 +36,17 @@ class Scanner:
         self._text = ""  # the lines that are kept, and those that are not searched yet
         self._number = 1  # of the first line of `_text`
         self._searched = 0  # the offset in `_text` where the search goes on: the start of a line
-        self._use(RULES)
+        self._use_rules_above(0)
 
-    def _use(self, rules: Iterable[Rule]) -> None:
-        self._needles_of_rules = [(needle, rule) for rule in rules for needle in rule.needles]
-        needles = {needle for needle, _ in self._needles_of_rules}
+    def _use_rules_above(self, rank: int) -> None:
+        """Search only for what the rules of a higher rank begin with."""
+        self._rank = rank
+        needles = {needle for rule in RULES if rule.rank > rank for needle in rule.needles}
         # One that contains another one finds nothing that the shorter one does not.
-        self._needles = [one for one in needles if not any(other != one and other in one for other in needles)]
+        shortest = [one for one in needles if not any(other != one and other in one for other in needles)]
+        self._rules_by_needle = {
+            needle: [rule for rule in RULES if any(needle in longer for longer in rule.needles)] for needle in shortest
+        }
 
     @property
     def is_final(self) -> bool:
@@ -51,9 +56,9 @@ class Scanner:
     def scan(self, block: str, is_last: bool) -> None:
         """Search more lines. Only the last block may end without a newline."""
         text = self._text = self._text + block
-        for start in self._find_candidates():
+        for start, candidates in self._find_candidates():
             line = _clean(text[start : _skip_lines(text, start, 1)])
-            if not (rules := self._select_rules(_strip_prefix(line))):
+            if not (rules := self._select_rules(candidates, _strip_prefix(line))):
                 continue
             below = max(rule.below for rule in rules)
             end = _skip_lines(text, start, 1 + below)
@@ -65,37 +70,34 @@ class Scanner:
                 return
         else:
             self._searched = len(text)
-        if is_last and (self._best is None or self._best.rank < MESSAGE):
-            self._read_weak_message()
+        if is_last:
+            self._search_end()
         self._forget()
 
     def excerpt(self) -> Excerpt | None:
         """Return the best that was found."""
         return make_excerpt(self._lines, self._best.key) if self._best else None
 
-    def _find_candidates(self) -> list[int]:
-        """Return where the lines begin that contain a needle."""
+    def _find_candidates(self) -> list[tuple[int, list[Rule]]]:
+        """Return where the lines begin that contain a needle, with the rules that it is of."""
         text, first = self._text, self._searched
         folded = _fold(text[first:])
-        starts = set()
-        for needle in self._needles:
+        candidates: dict[int, list[Rule]] = {}
+        for needle, rules in self._rules_by_needle.items():
             at = folded.find(needle)
             while at >= 0:
-                starts.add(text.rfind("\n", 0, first + at) + 1)
+                start = text.rfind("\n", 0, first + at) + 1
+                candidates[start] = candidates[start] + rules if start in candidates else rules
                 at = folded.find(needle, _skip_lines(text, first + at, 1) - first)
-        return sorted(starts)
+        return sorted(candidates.items())
 
-    def _select_rules(self, line: str) -> list[Rule]:
+    def _select_rules(self, candidates: list[Rule], line: str) -> list[Rule]:
         """Return the rules by which an error can begin with this line."""
         for mark in _HARMLESS:
             if mark in line:
                 return []
-        folded = _fold(line)
-        selected: list[Rule] = []
-        for needle, rule in self._needles_of_rules:
-            if needle in folded and rule not in selected and rule.matches(line):
-                selected.append(rule)
-        return selected
+        matching = [rule for rule in candidates if rule.rank > self._rank and rule.matches(line)]
+        return [rule for rule in RULES if rule in matching] if len(matching) > 1 else matching
 
     def _read(self, rules: list[Rule], start: int, end: int) -> None:
         first = _skip_lines_back(self._text, start, LINES_ABOVE)
@@ -108,10 +110,15 @@ class Scanner:
                 self._keep(found, shown, self._number + self._text.count("\n", 0, first))
                 break
 
-    def _read_weak_message(self) -> None:
-        first = _skip_lines_back(self._text, len(self._text), LINES_KEPT)
+    def _search_end(self) -> None:
+        """Search the last lines for what is too rare, or too vague, to be searched for in the whole text."""
+        first = start = _skip_lines_back(self._text, len(self._text), LINES_KEPT)
         lines = _split(self._text[first:])
-        if found := find_weak_message([_strip_prefix(line) for line in lines]):
+        for line in lines:
+            if rules := self._select_rules(_RULES_OF_END, _strip_prefix(line)):
+                self._read(rules, start, _skip_lines(self._text, start, 1 + max(rule.below for rule in rules)))
+            start = _skip_lines(self._text, start, 1)
+        if self._rank < MESSAGE and (found := find_weak_message([_strip_prefix(line) for line in lines])):
             self._keep(found, lines, self._number + self._text.count("\n", 0, first))
 
     def _keep(self, found: Found, lines: list[str], number: int) -> None:
@@ -119,7 +126,7 @@ class Scanner:
         if self._best is None or found.rank > self._best.rank:
             self._best = Found(found.rank, found.lines, found.key + number)
             self._lines = [(index + number, lines[index]) for index in sorted(set(found.lines))]
-            self._use([rule for rule in RULES if rule.rank > found.rank])
+            self._use_rules_above(found.rank)
 
     def _forget(self) -> None:
         start = _skip_lines_back(self._text, self._searched, LINES_KEPT)
