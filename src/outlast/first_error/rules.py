@@ -68,6 +68,7 @@ RULES: tuple[Rule, ...] = (
     _rule(REPORT, "error: |fail: ", r"^(?:ERROR|FAIL): \S+ \(", python.take_unittest, _LONG),
     _rule(REPORT, "\1", r"^  ● \S", takers.take_jest, 100),
     _rule(REPORT, "fail ", r"^\s*FAIL +\S.*(?: > |\[ \S+ \]$)", takers.take_jest, 100),  # vitest
+    _rule(REPORT, "", r"^  1\) .*─{3,}$", takers.take_jest, 100),  # playwright
     _rule(REPORT, " failing|failures:", r"^\s+\d+ failing$|^Failures:$", takers.take_numbered, 60),  # mocha, rspec
     _rule(REPORT, "failure:|error:", r"^\s+1\) (?:Failure|Error):$", takers.take_numbered, 60),  # minitest
     _rule(REPORT, "--- fail", r"^\s*--- FAIL: ", takers.take_go_test, 80),
@@ -80,7 +81,8 @@ RULES: tuple[Rule, ...] = (
     _span(REPORT, "error", _PLACE + r"(?::\d+)?:? (?:fatal )?error\b",  # gcc, clang, javac, mypy
           above=r": (?:In|At) |^In file|^\s+from |required from", below=r"^\s|: note: ", until=_NEXT, most=7),
     _span(REPORT, "error", r"^\S.*\(\d+(?:,\d+)*\): (?:fatal )?error [A-Z]+\d+", below=r"^\s+\S", most=4),  # tsc
-    _span(REPORT, "error", r"^\S+:\d+:\d+ - error TS\d+", below="", until=r"^\s*\S+:\d+:\d+ - ", most=3),
+    _span(REPORT, "error", r"^\s*\S+:\d+:\d+ - error(?: TS\d+)?: ",  # tsc --pretty, pyright
+          below="", until=r"^\s*\S+:\d+:\d+ - |^\d+ error", most=3),
     _span(REPORT, "error", r"^error(?:\[E\d+\])?: ", then=r"^\s*--> ", below=r"\S", most=9),  # rustc
     _span(REPORT, ".go:", _GO, above="^# ", below=_GO + r"|^\t", most=3),
     _rule(REPORT, "error", _ESLINT, with_title(r"^\S", make_span_taker(REPORT, below=_ESLINT, most=2))),
@@ -95,6 +97,8 @@ RULES: tuple[Rule, ...] = (
     _span(REPORT, "error in ", r"^ERROR in \S", below=r"\S", most=7),  # webpack
     _span(REPORT, "error during build", r"^error during build:", below="", until=r"^\s+at "),  # vite
     _span(REPORT, "[error]", r"^\W+ \[ERROR\] \S", below=r"^\s|^$", most=5),  # esbuild
+    _rule(REPORT, "", r"^  × \S", with_title(r"━{3,}$", make_span_taker(REPORT, then=r"^\s*$", below=r"^\s|^$",
+                                                                    until="^  i ", most=5))),  # biome
     # --- package managers and infrastructure
     _span(CRASH, "error: ", r"^(?:│ )?Error: ", then="^│?$", below="", until="^(?:│ )?Error: |^╵"),  # terraform
     _span(CRASH, "failure: build", r"^FAILURE: Build failed", below="", until=r"^\* Try", most=6),  # gradle

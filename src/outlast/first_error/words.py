@@ -60,9 +60,8 @@ def is_message(line: str) -> bool:
 
 def take_message(lines: list[str], at: int) -> Found:
     """Take a message with a line above it and some below, up to a log line of a low level."""
-    taken = [at]
-    if at and lines[at - 1] and not lines[at].startswith("[ERROR]"):
-        taken.insert(0, at - 1)
+    above = 2 if at > 1 and lines[at - 1].endswith(" ^") else 1  # a caret points to the source above it
+    taken = list(range(max(0, at - above), at + 1)) if not lines[at].startswith("[ERROR]") else [at]
     for index in range(at + 1, len(lines)):
         if _AFTERMATH.search(lines[index]) or index - at > LINES_AFTER:
             break
