@@ -1,0 +1,128 @@
+"""The directory in which an episode takes place, and a look at what runs in it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.episodes.programs import write_programs
+
+MARK = "OUTLAST_EPISODE"
+CLIENT_CUT_S = 60.0  # what most MCP clients wait for a reply
+LOG_BYTES = 50_000_000
+_LINE_BYTES = 71  # of a line of import.py
+_GONE_S = 5.0  # how long a process that was killed may take to disappear
+_SECRETS = ("web", "api", "mock", "cache", "watch", "line", "install", "import", "build", "check", "test")
+_QUESTIONS = (
+    ("config", "Replace the configuration of the last version?"),
+    ("data", "Delete the data of all users?"),
+)
+
+
+@dataclass
+class World:
+    """One episode's directory. `scale` shortens all its times; 1.0 is real time."""
+
+    scale: float
+    log_bytes: int = LOG_BYTES
+    root: Path = field(init=False)
+    secrets: dict[str, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="outlast-episode-", dir=_roomy()))
+        self.secrets = {name: os.urandom(4).hex() for name in _SECRETS}
+        self.questions = random.sample(_QUESTIONS, len(_QUESTIONS))
+        for name in ("work", "home", "tmp", "state"):
+            (self.root / name).mkdir()
+        write_programs(self.work, self.secrets)
+        known = {
+            "scale": self.scale,
+            "secrets": self.secrets,
+            "questions": self.questions,
+            "batches": self.log_bytes // _LINE_BYTES,
+        }
+        (self.work / ".world.json").write_text(json.dumps(known))
+
+    @property
+    def work(self) -> Path:
+        """Where the programs are and the model works."""
+        return self.root / "work"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """All that a contestant gets from the environment: nothing of who runs this, no key, no proxy."""
+        path = ":".join(part for part in os.environ.get("PATH", os.defpath).split(":") if not part.endswith("/shims"))
+        return {
+            "PATH": path,
+            "HOME": str(self.root / "home"),
+            "TMPDIR": str(self.root / "tmp"),
+            "LANG": "C.UTF-8",
+            "SHELL": "/bin/bash",
+            "TERM": "xterm-256color",
+            MARK: str(self.root),
+        }
+
+    @property
+    def cut_s(self) -> float:
+        """How long a client waits for a reply."""
+        return CLIENT_CUT_S * self.scale
+
+    def seconds(self, real: float) -> float:
+        """A time that a strategy names, in the time of this world."""
+        return real * self.scale
+
+    def milliseconds(self, real: float) -> int:
+        return round(self.seconds(real) * 1000)
+
+    def build_of(self, text: str) -> str:
+        """What the watcher prints about a build of that text."""
+        return hashlib.sha256((self.secrets["watch"] + text).encode()).hexdigest()[:10]
+
+    def running(self, name: str) -> list[int]:
+        """The pids of the programs that were started under that name and still run."""
+        return [pid for pid in self.started(name) if _is_running(pid, str(self.root))]
+
+    def started(self, name: str) -> list[int]:
+        """The pids of all programs that were started under that name."""
+        return [int(path.suffix[1:]) for path in (self.work / "running").glob(f"{name}.*")]
+
+    def everything(self) -> list[int]:
+        """Every process that the episode has started, also the contestant itself."""
+        pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+        return [pid for pid in pids if pid != os.getpid() and _is_running(pid, str(self.root))]
+
+    def remove(self) -> list[int]:
+        """End what still runs, remove the directory; the processes that could not be ended."""
+        deadline = time.monotonic() + _GONE_S
+        while (left := self.everything()) and time.monotonic() < deadline:
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            time.sleep(0.02)
+        shutil.rmtree(self.root, ignore_errors=True)
+        return left
+
+
+def _is_running(pid: int, root: str) -> bool:
+    """Whether that process lives and was started in that world; a zombie does not live."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        environ = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False
+    return state not in "ZX" and f"{MARK}={root}".encode() in environ.split(b"\0")
+
+
+def _roomy() -> str | None:
+    # Codex keeps nothing in a home directory below /tmp.
+    return "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
