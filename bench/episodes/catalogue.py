@@ -25,6 +25,8 @@ class Episode:
     parts: tuple[str, ...] = ()
     uncounted: str = ""
     """The part that only brings about what the episode is about."""
+    later_prompt: str = ""
+    """What the user asks for after the contestant was killed."""
     kill_after: str = ""
     """The part after which the contestant is killed with SIGKILL and started again."""
     observer: Observer | None = None
@@ -95,7 +97,7 @@ def _check_two_servers(world: World, read: str) -> str:
 
 
 def _check_killed(world: World, read: str) -> str:
-    again = "it was built again" if len(world.started("build")) > 1 else ""
+    again = "it was built again" if world.repeats() else ""
     return _first(again, _has_read(read, f"artifact {world.secrets['build']}.tar"))
 
 
@@ -103,7 +105,8 @@ EPISODES = (
     Episode(
         "dev_server",
         "Dev server until ready, then use it",
-        "Start the development server with ./serve.py web. When it is ready, ask it for /version and tell me the answer.",
+        "Start the development server with ./serve.py web. When it is ready, ask it for /version and tell me what it "
+        "says.",
         lambda world, read: _first(_there(world, "web"), _has_read(read, f"web version {world.secrets['web']}")),
     ),
     Episode(
@@ -117,16 +120,16 @@ EPISODES = (
     Episode(
         "watcher",
         "Watcher that rebuilds, three rounds",
-        "Start ./watch.py, which builds src/main.txt whenever it changes. I will edit the file three times, each time when "
-        "you have seen what the last build came to. Tell me what each build came to.",
+        "Start ./watch.py, which builds src/main.txt whenever it changes. I will edit the file three times, each time "
+        "when you have seen what the last build came to. Tell me what each build came to.",
         _check_watcher,
         observer=_save_next,
     ),
     Episode(
         "prompts",
         "Program with y/n prompts",
-        "Run ./install.py and answer its questions: the configuration may be replaced, data must not be deleted. Tell me "
-        "under which name it was installed.",
+        "Run ./install.py and answer its questions: the configuration may be replaced, data must not be deleted. Tell "
+        "me under which name it was installed.",
         _check_install,
     ),
     Episode(
@@ -138,17 +141,18 @@ EPISODES = (
     Episode(
         "killed",
         "Agent killed and restarted",
-        "Start ./build.py --core in the background; it takes about 40 s. [The agent is killed and started again; it remembers "
-        "nothing.] A build was started here before the agent was restarted. Find it, and tell me which artifact it built.",
+        "Start ./build.py --core in the background; it takes about 40 s.",
         _check_killed,
+        later_prompt="A build was started here before you were restarted. Find it, do not build again, and tell me "
+        "which artifact it built.",
         parts=("killed", "restarted"),
         kill_after="killed",
     ),
     Episode(
         "two_servers",
         "Two servers, one is ended",
-        "Start ./serve.py web and ./serve.py api side by side. When both are ready end web, then ask api for /version and "
-        "tell me the answer.",
+        "Start ./serve.py web and ./serve.py api side by side. When both are ready end web, then ask api for /version "
+        "and tell me what it says.",
         _check_two_servers,
     ),
     Episode(

@@ -59,10 +59,10 @@ MOST_CALLS = 60
 
 
 def step(strategy: Strategy, reply: str | None) -> Call | None:
-    """The next call of a strategy, None at its end."""
+    """The next call of a strategy; None if it is at its end, or cannot go on."""
     try:
         return next(strategy) if reply is None else strategy.send(reply)
-    except StopIteration:
+    except (StopIteration, GaveUp):
         return None
 
 

@@ -1,6 +1,6 @@
 """The programs that the episodes are about. They are written into a temporary directory and do what they say.
 
-Every program that may be left running writes its pid into `running/`, so a check can look at the process itself.
+Every program writes its pid into `running/`, so a check can look at the process itself and count the starts.
 What a program prints that a model cannot guess (`secret`) comes from `.world.json`, and is new in each episode.
 """
 
@@ -69,6 +69,7 @@ while True:
 
 _INSTALL = """
 # Asks before it does anything; without an answer it does nothing.
+note_pid("install")
 given = {}
 for key, question in WORLD["questions"]:
     print(f"{question} [y/n] ", end="")
@@ -85,12 +86,14 @@ print(f"installed as {secret('install')}")
 
 _IMPORT = """
 # Imports many batches, and says a line about each: 50 MB. One of them is refused.
+note_pid("import")
 print(f"import of {WORLD['batches']} batches begins")
 refused, pieces = WORLD["batches"] * 61 // 100, []
 for number in range(WORLD["batches"]):
     at = f"2026-03-01T04:{number // 60000 % 60:02}:{number // 1000 % 60:02}.{number % 1000:03}Z"
     if number == refused:
-        pieces.append(f"{at} ERROR worker-3 batch {number} refused: checksum mismatch in part-{secret('import')}.parquet")
+        part = f"part-{secret('import')}.parquet"
+        pieces.append(f"{at} ERROR worker-3 batch {number} refused: checksum mismatch in {part}")
         pieces.append(f"{at} ERROR worker-3 expected 5f1d0c9a, found 00000000: the file ends early")
     else:
         pieces.append(f"{at} INFO  worker-{number % 8} batch {number} imported, {number * 7919 % 997} rows")
@@ -137,6 +140,7 @@ echo "cache started"
 _RUN_TESTS = """#!/bin/bash
 # The test suite.
 cd "$(dirname "$0")"
+touch "running/tests.$$"
 exec {python} -m pytest -v -p no:cacheprovider -p no:timeout --rootdir=. -c /dev/null tests
 """
 

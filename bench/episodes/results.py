@@ -23,6 +23,8 @@ class Outcome:
     written: int
     structured: int
     """What the server sent beside the text; it is not in `read`."""
+    repeats: int
+    """How many programs were started again, which the user wanted to be started once."""
     seconds: float
 
     @property
@@ -62,7 +64,7 @@ def from_dict(known: dict[str, Any]) -> Standing:
     return Standing(**{**known, "outcomes": [Outcome(**outcome) for outcome in known["outcomes"]]})
 
 
-def evaluate(episode: str, transcript: Transcript, problem: str, seconds: float) -> Outcome:
+def evaluate(episode: str, transcript: Transcript, problem: str, repeats: int, seconds: float) -> Outcome:
     """Count what was said."""
     replies, calls = transcript.replies, transcript.calls
     texts = [
@@ -79,6 +81,7 @@ def evaluate(episode: str, transcript: Transcript, problem: str, seconds: float)
         read=sum(counts[:split]),
         structured=sum(counts[split : 2 * split]),
         written=sum(counts[2 * split :]),
+        repeats=repeats,
         seconds=round(seconds, 1),
     )
 

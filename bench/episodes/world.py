@@ -16,6 +16,7 @@ from pathlib import Path
 from bench.episodes.programs import write_programs
 
 MARK = "OUTLAST_EPISODE"
+PLACE = "OUTLAST_EPISODES_PLACE"
 CLIENT_CUT_S = 60.0  # what most MCP clients wait for a reply
 LOG_BYTES = 50_000_000
 _LINE_BYTES = 71  # of a line of import.py
@@ -37,7 +38,7 @@ class World:
     secrets: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.root = Path(tempfile.mkdtemp(prefix="outlast-episode-", dir=_roomy()))
+        self.root = Path(tempfile.mkdtemp(prefix="outlast-episode-", dir=os.environ.get(PLACE) or roomy()))
         self.secrets = {name: os.urandom(4).hex() for name in _SECRETS}
         self.questions = random.sample(_QUESTIONS, len(_QUESTIONS))
         for name in ("work", "home", "tmp", "state"):
@@ -94,6 +95,11 @@ class World:
         """The pids of all programs that were started under that name."""
         return [int(path.suffix[1:]) for path in (self.work / "running").glob(f"{name}.*")]
 
+    def repeats(self) -> int:
+        """How many programs were started again that the user wanted to be started once."""
+        names = [path.stem for path in (self.work / "running").iterdir()]
+        return len(names) - len(set(names))
+
     def everything(self) -> list[int]:
         """Every process that the episode has started, also the contestant itself."""
         pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
@@ -123,6 +129,7 @@ def _is_running(pid: int, root: str) -> bool:
     return state not in "ZX" and f"{MARK}={root}".encode() in environ.split(b"\0")
 
 
-def _roomy() -> str | None:
+def roomy() -> str | None:
+    """Where worlds are made, if not in the default place for temporary files."""
     # Codex keeps nothing in a home directory below /tmp.
     return "/var/tmp" if os.access("/var/tmp", os.W_OK) else None

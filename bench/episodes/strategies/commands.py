@@ -18,6 +18,7 @@ from bench.episodes.strategies.common import (
     has,
     newest_build,
     own_processes,
+    wait_for,
 )
 from bench.episodes.world import World
 
@@ -30,9 +31,8 @@ def _start(program: str, log: str) -> Call:
     return _run(f"nohup {program} > {log} 2>&1 & echo $!")
 
 
-def _until(world: World, pattern: str, log: str) -> Call:
-    """Look into the file until the line is there, 30 s at most."""
-    return _run(f"timeout {world.seconds(30):g} bash -c 'until grep -q \"{pattern}\" {log}; do sleep 0.2; done'; cat {log}")
+def _until(world: World, text: str, log: str) -> Call:
+    return _run(wait_for(world, text, log))
 
 
 def dev_server(world: World) -> Strategy:
@@ -57,8 +57,7 @@ def watcher(world: World) -> Strategy:
     for _ in range(3 * MOST_WAITS):
         if seen >= last:
             return
-        wait = f"until grep -q \"build #{seen + 1}\" watch.log; do sleep 0.2; done"
-        reply = yield _run(f"timeout {world.seconds(30):g} bash -c '{wait}'; tail -n 3 watch.log")
+        reply = yield _until(world, f"build #{seen + 1}", "watch.log")
         seen = max(seen, newest_build(reply))
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 
 from bench.episodes.play import GaveUp
+from bench.episodes.world import World
 
 READY = r"ready on (http://[\d.]+:\d+)"
 ARTIFACT = r"artifact \w+\.tar"
 QUESTION = r"\[y/n\]"
 MOST_WAITS = 12
-"""So often a model looks whether something has come before it gives up."""
+"""So often a model waits for something before it gives up."""
+MOST_LOOKS = 3
+"""So often it looks at something that does not wait, before it tries another way."""
 
 
 def find(pattern: str, text: str) -> str:
@@ -36,8 +39,25 @@ def answer_to(text: str) -> str:
     return "y" if "configuration" in question.lower() else "n"
 
 
+def wait_for(world: World, text: str, log: str, seconds: float = 30) -> str:
+    """A command that looks into a file until a text is there, and shows the end of it."""
+    loop = f'until grep -q "{text}" {log}; do sleep 0.2; done'
+    return f"timeout {world.seconds(seconds):g} bash -c '{loop}'; tail -n 6 {log}"
+
+
+def shows_first_failure(reply: str) -> bool:
+    """Whether a reply has the beginning of pytest's failures, and an error behind it (in JSON, too)."""
+    behind = reply.partition("= FAILURES =")[2]
+    return re.search(r"(?:^|\\n)E  ", behind, re.MULTILINE) is not None
+
+
 LIST_NEWEST = "ps -eo pid,etimes,args --sort=etimes | head -n 20"
 """What a shell offers to find out what was started here."""
+
+
+def look_at_output(pid: str) -> str:
+    """A command that shows where a process writes to."""
+    return f"readlink /proc/{pid}/fd/1"
 
 
 def own_processes(listing: str) -> list[str]:

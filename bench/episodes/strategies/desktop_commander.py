@@ -18,8 +18,10 @@ from bench.episodes.strategies.common import (
     answer_to,
     find,
     has,
+    look_at_output,
     newest_build,
     own_processes,
+    shows_first_failure,
 )
 from bench.episodes.world import World
 
@@ -52,12 +54,12 @@ def dev_server(world: World) -> Strategy:
 def failing_test(world: World) -> Strategy:
     """Output is said to be protected, so run it; if the first error is not in the reply, search for it."""
     reply = yield _program(world, "run-tests", 30)
-    if not has(r"(?m)^E  ", reply):
+    if not shows_first_failure(reply):
         yield _start(world, f"{world.work}/run-tests 2>&1 | grep -m1 -B12 -A6 '^E  '", 30)
 
 
 def watcher(world: World) -> Strategy:
-    """read_process_output waits for new output; if that is not yet a build, read again."""
+    """read_process_output waits for new output; if that has no build, look at the last lines."""
     reply = yield _program(world, "watch.py", 10)
     pid, seen = find(_PID, reply), newest_build(reply)
     last = max(seen, 1) + 3
@@ -65,6 +67,8 @@ def watcher(world: World) -> Strategy:
         if seen >= last:
             return
         reply = yield _read(world, pid)
+        if newest_build(reply) <= seen:
+            reply = yield _read(world, pid, offset=-6)
         seen = max(seen, newest_build(reply))
 
 
@@ -76,16 +80,19 @@ def prompts(world: World) -> Strategy:
         if has("installed as|aborted", reply):
             return
         if has(QUESTION, reply):
-            reply = yield Call("interact_with_process", {"pid": int(pid), "input": answer_to(reply)})
+            sent = {"pid": int(pid), "input": answer_to(reply)}
+            # In real time the default of 8 s is right.
+            shorter = {} if world.scale == 1 else {"timeout_ms": world.milliseconds(8)}
+            reply = yield Call("interact_with_process", {**sent, **shorter})
         else:
             reply = yield _read(world, pid)
 
 
 def large_log(world: World) -> Strategy:
-    """Output is said to be protected, so run it; then search for what matters."""
-    reply = yield _program(world, "import.py", 30)
-    if not has("ERROR", reply):
-        yield _start(world, f"{world.work}/import.py | grep -m5 -iE 'error|fatal'", 30)
+    """start_process names no limit of output, so keep it in a file and search that."""
+    log = f"{world.work}/import.log"
+    yield _start(world, f"{world.work}/import.py > {log} 2>&1; echo exit $?; tail -n 20 {log}", 30)
+    yield _start(world, f"grep -n -m5 -iE 'error|fatal' {log}", 30)
 
 
 def killed(world: World) -> Strategy:
@@ -94,13 +101,12 @@ def killed(world: World) -> Strategy:
 
 
 def restarted(world: World) -> Strategy:
-    """list_sessions has what was started; where it has nothing, look at the system, and try to read by the pid."""
+    """list_sessions has what was started; where it has nothing, see in the system where the build writes to."""
     listing = yield Call("list_sessions", {})
     if not has(_PID, listing):
         listing = yield _start(world, LIST_NEWEST, 10)
-        if not (pids := own_processes(listing)):
-            return
-        yield _read(world, pids[0])
+        if pids := own_processes(listing):
+            yield _start(world, look_at_output(pids[0]), 10)
         return
     pid = find(_PID, listing)
     for _ in range(MOST_WAITS):

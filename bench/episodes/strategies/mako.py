@@ -11,19 +11,24 @@ from bench.episodes.play import Call, Strategy
 from bench.episodes.strategies.common import (
     ARTIFACT,
     LIST_NEWEST,
+    MOST_LOOKS,
     MOST_WAITS,
     QUESTION,
     READY,
     answer_to,
     find,
     has,
+    look_at_output,
     newest_build,
     own_processes,
+    shows_first_failure,
+    wait_for,
 )
 from bench.episodes.world import World
 
 _EXECUTION = r'"execution_id":\s*"([^"]+)"'
 _OUTPUT = r'"output_id":\s*"([^"]+)"'
+_PID = r'"process_id":\s*(\d+)'
 _TERMINAL = r'"terminal_id":\s*"([^"]+)"'
 _LONGEST_S = 300  # the cap that the description names
 
@@ -48,8 +53,8 @@ def _read(output: str) -> Call:
     return Call("read_execution_output", {"output_id": output})
 
 
-def _wait(world: World, seconds: float) -> Call:
-    return _execute(world, f"sleep {world.seconds(seconds):g}")
+def _background(world: World, command: str) -> Call:
+    return _execute(world, command, execution_mode="background", timeout_seconds=_LONGEST_S)
 
 
 def dev_server(world: World) -> Strategy:
@@ -66,20 +71,28 @@ def dev_server(world: World) -> Strategy:
 def failing_test(world: World) -> Strategy:
     """Truncated output can be read by its id; if the first error is not in the reply, search for it."""
     reply = yield _execute(world, "./run-tests")
-    if not has(r"\\nE  ", reply):
+    if not shows_first_failure(reply):
         yield _execute(world, "./run-tests 2>&1 | grep -m1 -B12 -A6 '^E  '")
 
 
 def watcher(world: World) -> Strategy:
-    """Adaptive mode gives the id of an output that can be read while it grows; nothing waits for more of it."""
+    """Adaptive mode gives the id of an output that is said to grow; if it does not, start again with a file."""
     reply = yield _long(world, "./watch.py")
-    output, seen = find(_OUTPUT, reply), newest_build(reply)
-    last = max(seen, 1) + 3
+    output, pid, seen = find(_OUTPUT, reply), find(_PID, reply), newest_build(reply)
+    for _ in range(MOST_LOOKS):
+        reply = yield _read(output)
+        if newest_build(reply) > seen:
+            break
+    else:
+        yield _execute(world, f"kill {pid}")
+        yield _background(world, "./watch.py > watch.log 2>&1")
+        seen = 0
+    last = seen + 3
     for _ in range(3 * MOST_WAITS):
+        reply = yield _execute(world, wait_for(world, f"build #{seen + 1}", "watch.log", seconds=14))
+        seen = max(seen, newest_build(reply))
         if seen >= last:
             return
-        reply = yield _read(output)
-        seen = max(seen, newest_build(reply))
 
 
 def prompts(world: World) -> Strategy:
@@ -103,7 +116,7 @@ def large_log(world: World) -> Strategy:
 
 def killed(world: World) -> Strategy:
     """The user wants it in the background, and that is a mode."""
-    yield _execute(world, "./build.py --core", execution_mode="background", timeout_seconds=_LONGEST_S)
+    yield _background(world, "./build.py --core")
 
 
 def restarted(world: World) -> Strategy:
@@ -116,14 +129,16 @@ def restarted(world: World) -> Strategy:
         if has(_OUTPUT, reply):
             yield Call("read_execution_output", {"output_id": find(_OUTPUT, reply)})
         else:
-            yield _execute(world, LIST_NEWEST)
+            reply = yield _execute(world, LIST_NEWEST)
+            if pids := own_processes(reply.replace("\\n", "\n")):
+                yield _execute(world, look_at_output(pids[0]))
 
 
 def two_servers(world: World) -> Strategy:
     """Two in adaptive mode; no tool ends one, so kill does, by the pid in the reply."""
     web = yield _long(world, "./serve.py web")
     reply = yield _long(world, "./serve.py api")
-    output, pid = find(_OUTPUT, reply), find(r'"process_id":\s*(\d+)', web)
+    output, pid = find(_OUTPUT, reply), find(_PID, web)
     for _ in range(MOST_WAITS):
         if has(READY, reply):
             break
@@ -133,14 +148,22 @@ def two_servers(world: World) -> Strategy:
 
 
 def slow_build(world: World) -> Strategy:
-    """Adaptive mode switches to the background by itself; 90 s need a longer limit than the default of 60 s."""
+    """Adaptive mode switches to the background by itself; if its output does not grow, build again with a file."""
     reply = yield _long(world, "./build.py")
-    output = find(_OUTPUT, reply)
+    execution, output = find(_EXECUTION, reply), find(_OUTPUT, reply)
     for _ in range(MOST_WAITS):
+        yield _execute(world, f"sleep {world.seconds(14):g}")
+        reply = yield Call("process_get_execution", {"execution_id": execution})
+        if not has('"status": "running"', reply):
+            break
+    reply = yield _read(output)
+    if has(ARTIFACT, reply):
+        return
+    yield _background(world, "./build.py > build.log 2>&1")
+    for _ in range(MOST_WAITS):
+        reply = yield _execute(world, wait_for(world, "artifact", "build.log", seconds=14))
         if has(ARTIFACT, reply):
             return
-        yield _wait(world, 14)
-        reply = yield _read(output)
 
 
 def child_left(world: World) -> Strategy:

@@ -15,6 +15,7 @@ from bench.episodes.strategies.common import (
     find,
     has,
     newest_build,
+    shows_first_failure,
 )
 from bench.episodes.world import World
 
@@ -42,9 +43,10 @@ def dev_server(world: World) -> Strategy:
 
 
 def failing_test(world: World) -> Strategy:
-    """A failed command's reply leads with the first error; if it is cut off, `filter` finds it in the whole output."""
+    """A failed command's reply leads with the first error; if it does not, `filter` finds it in the whole output."""
     reply = yield _bash("./run-tests")
-    if not has(r"(?m)^E  ", reply):
+    leading = "".join(reply.split("```")[:2])
+    if not has(r"(?m)^E  ", leading) and not shows_first_failure(reply):
         yield _output(find(_TASK, reply), cursor="0", filter="^E  ")
 
 
