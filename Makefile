@@ -7,13 +7,13 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint bench clients fuzz soak clean
+.PHONY: help demo test lint bench episodes clients fuzz soak clean
 
 ARGS ?=
 CODE := $(wildcard src tests bench)
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: ## the main job in half a minute
 	@scripts/setup runtime
@@ -33,6 +33,12 @@ bench: ## the benchmarks, beside other systems where they can be had
 	@scripts/setup dev
 	@scripts/setup peers
 	.venv/bin/python -m bench $(ARGS)
+
+episodes: ## ten pieces of work with the tools of Outlast and others, in tokens and calls; ARGS="--fast --only Outlast"
+	@scripts/setup dev
+	@scripts/setup clients
+	@scripts/setup episodes
+	@.venv/bin/python -m bench.episodes $(ARGS)
 
 clients: ## Claude Code, Codex, the MCP inspector and conformance suite, offline, with figures; ARGS="claude codex"
 	@scripts/setup dev

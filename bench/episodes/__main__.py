@@ -1,75 +1,87 @@
 """`make episodes`: ten episodes, played by a scripted model with the tools of each contestant that is installed.
 
-The table goes to the screen, the figures to `bench/episodes.json`, the page and its picture to `docs`.
+Prints a table, and writes the figures to `build/episodes.json` and the page and its picture to `docs`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import signal
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
 from pathlib import Path
 
 from bench.episodes import alone, picture, report, tokens
 from bench.episodes.catalogue import EPISODES
-from bench.episodes.contestant import CONTESTANTS, SHORT
-from bench.episodes.results import Outcome, Standing, from_dict
-from bench.episodes.world import PLACE, roomy
+from bench.episodes.contestant import CONTESTANTS
+from bench.episodes.places import ROOT
+from bench.episodes.results import Outcome, Standing
+from bench.episodes.run import Run
 
-ROOT = Path(__file__).parent.parent.parent
+FAST = 0.1
+_JOBS = 3  # contestants mostly wait, but two of them may compute at the same time
 
 
-def _arguments(words: list[str]) -> argparse.Namespace:
+def _parse(words: list[str]) -> argparse.Namespace:
     keys = [episode.key for episode in EPISODES]
     parser = argparse.ArgumentParser(prog="make episodes", description="Play ten episodes with several sets of tools.")
-    parser.add_argument("--full", action="store_true", help=f"in real time; otherwise all times are × {SHORT:g}")
+    parser.add_argument("--fast", action="store_true", help=f"multiply all times by {FAST:g}; does not write to docs")
     parser.add_argument("--only", action="append", metavar="NAME", help=f"contestants: {', '.join(CONTESTANTS)}")
     parser.add_argument("--episode", action="append", choices=keys, metavar="KEY", help=f"episodes: {', '.join(keys)}")
-    parser.add_argument("--structured", action="store_true", help="count structured content as read, too")
+    parser.add_argument("--jobs", type=int, default=_JOBS, help=f"contestants at a time (default {_JOBS})")
     parser.add_argument("--transcripts", type=Path, metavar="DIRECTORY", help="write every call and reply there")
     parser.add_argument("--into", type=Path, help="write episodes.json, episodes.md and episodes.svg there")
-    asked = parser.parse_args(words)
-    if unknown := [name for name in asked.only or () if name not in CONTESTANTS]:
+    options = parser.parse_args(words)
+    if unknown := [name for name in options.only or () if name not in CONTESTANTS]:
         parser.error(f"there is no {', '.join(unknown)}; known are {', '.join(CONTESTANTS)}")
-    return asked
+    return options
 
 
 def main(words: list[str]) -> None:
-    asked = _arguments(words)
+    options = _parse(words)
     if lacking := tokens.missing():
         sys.exit(f"episodes: tokens cannot be counted without {lacking}.")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("episodes: ended by a signal"))
-    if asked.transcripts:
-        asked.transcripts.mkdir(parents=True, exist_ok=True)
-    standings: list[Standing] = []
-    missing: dict[str, str] = {}
-    for name, contestant in CONTESTANTS.items():
-        if asked.only and name not in asked.only:
-            continue
-        if why := contestant.missing():
-            missing[name] = why
-            continue
-        print(f"{name}:", flush=True)
-        standing = _played(name, asked)
-        print(report.line(standing), flush=True)
-        standings.append(standing)
+    if options.transcripts:
+        options.transcripts.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
+    standings, missing = _play(options)
     print(f"\n{report.table(standings)}")
     for remark in report.remarks(standings, missing):
         print(remark)
-    _write_all(asked, standings, missing)
+    print(f"It took {time.monotonic() - began:.0f} s.")
+    _write_all(options, standings, missing)
+    if not standings:
+        sys.exit("episodes: no contestant could be played.")
 
 
-def _write_all(asked: argparse.Namespace, standings: list[Standing], missing: dict[str, str]) -> None:
-    scale = 1.0 if asked.full else SHORT
-    _write(asked.into or ROOT / "bench", "episodes.json", report.as_json(standings, missing, scale))
-    # A part of a run is not what the page is about.
-    into = asked.into or (None if asked.only or asked.episode or asked.structured else ROOT / "docs")
+def _play(options: argparse.Namespace) -> tuple[list[Standing], dict[str, str]]:
+    """Play all contestants that were asked for; return what they did, and why others did not take part."""
+    names = [name for name in CONTESTANTS if not options.only or name in options.only]
+    missing = {name: why for name in names if (why := CONTESTANTS[name].missing())}
+    run = Run(
+        keys=options.episode or [episode.key for episode in EPISODES],
+        scale=FAST if options.fast else 1.0,
+        transcripts=str(options.transcripts.resolve()) if options.transcripts else "",
+        on_outcome=_print_outcome,
+    )
+    # Without namespaces the contestants would see each other's processes.
+    jobs = max(1, options.jobs) if alone.is_possible() else 1
+    found = run.play_all([name for name in names if name not in missing], jobs)
+    missing |= {name: str(error) for name, error in found.items() if not isinstance(error, Standing)}
+    return [standing for standing in found.values() if isinstance(standing, Standing)], missing
+
+
+def _print_outcome(name: str, outcome: Outcome) -> None:
+    print(f"{name:<20} {report.outcome_line(outcome)}", flush=True)
+
+
+def _write_all(options: argparse.Namespace, standings: list[Standing], missing: dict[str, str]) -> None:
+    scale = FAST if options.fast else 1.0
+    _write(options.into or ROOT / "build", "episodes.json", report.as_json(standings, missing, scale))
+    # The page in docs shows a complete run in real time, and nothing less.
+    is_part = options.only or options.episode or options.fast
+    into = options.into or (None if is_part else ROOT / "docs")
     if into:
         _write(into, "episodes.md", report.page(standings, missing, scale))
         _write(into, "episodes.svg", picture.draw(standings))
@@ -78,45 +90,6 @@ def _write_all(asked: argparse.Namespace, standings: list[Standing], missing: di
 def _write(into: Path, name: str, text: str) -> None:
     into.mkdir(parents=True, exist_ok=True)
     (into / name).write_text(text)
-
-
-def _played(name: str, asked: argparse.Namespace) -> Standing:
-    """Play one contestant, in namespaces of its own where that is possible."""
-    keys = asked.episode or [episode.key for episode in EPISODES]
-    keep = str(asked.transcripts.resolve()) if asked.transcripts else ""
-    words = [sys.executable, "-m", "bench.episodes.contestant", name, "1" if asked.full else f"{SHORT:g}", keep, *keys]
-    standing: Standing | None = None
-    for line in _lines(alone.in_own_namespaces(words) if alone.is_possible() else words):
-        found = json.loads(line)
-        if "standing" in found:
-            standing = from_dict(found["standing"])
-        elif standing is not None:
-            outcome = Outcome(**found["outcome"])
-            if asked.structured:
-                outcome.read += outcome.structured
-            standing.outcomes.append(outcome)
-            print(report.outcome_line(outcome), flush=True)
-    if standing is None or len(standing.outcomes) != len(keys):
-        sys.exit(f"episodes: {name} was not played to the end; what it said is above.")
-    return standing
-
-
-@contextmanager
-def _place() -> Iterator[str]:
-    """A directory for worlds, of which nothing is left, also if a run is broken off."""
-    with tempfile.TemporaryDirectory(prefix="outlast-episodes-", dir=roomy(), ignore_cleanup_errors=True) as place:
-        yield place
-
-
-def _lines(words: list[str]) -> Iterator[str]:
-    with _place() as place:
-        env = {**os.environ, PLACE: place}
-        with subprocess.Popen(words, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as playing:
-            try:
-                assert playing.stdout is not None
-                yield from playing.stdout
-            finally:
-                playing.terminate()
 
 
 if __name__ == "__main__":

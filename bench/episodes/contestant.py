@@ -1,4 +1,7 @@
-"""Plays one contestant, in the namespaces that `__main__` has made for it; prints one line of JSON after the other."""
+"""Plays all episodes with one contestant, in the namespaces that `run` has made for it.
+
+Prints one JSON object per line: first the contestant with the size of its tools, then the outcome of each episode.
+"""
 
 from __future__ import annotations
 
@@ -18,25 +21,24 @@ CONTESTANTS: dict[str, Server | Agent] = {
     **{server.name: server for server in SERVERS},
     **{agent.name: agent for agent in AGENTS},
 }
-SHORT = 0.1
-"""By this factor the times of a usual run are shortened."""
 
 
 def play(contestant: Server | Agent, episode: Episode, scale: float, keep: Path | None) -> Outcome:
-    """Play one episode in a world of its own, of which nothing stays."""
+    """Play one episode in a world of its own, and remove that world."""
     world, began = World(scale), time.monotonic()
     transcript = Transcript()
     try:
         transcript, problem = contestant.play(episode, world)
     except Exception as error:  # a contestant that breaks down has not solved it
         problem = f"{type(error).__name__}: {error}".splitlines()[0]
+    seconds = time.monotonic() - began
     repeats = world.repeats()
     left = world.remove()
     if left:
         raise RuntimeError(f"processes could not be ended: {left}")
     if keep is not None:
         _write(keep / f"{contestant.name} {episode.key}.txt", transcript, problem)
-    return evaluate(episode.key, transcript, problem, repeats, time.monotonic() - began)
+    return evaluate(episode.key, transcript, problem, repeats, seconds)
 
 
 def _write(path: Path, transcript: Transcript, problem: str) -> None:
@@ -49,7 +51,8 @@ def _write(path: Path, transcript: Transcript, problem: str) -> None:
 
 def main(name: str, scale: str, keep: str, *keys: str) -> None:
     contestant = CONTESTANTS[name]
-    standing = size_tools(name, contestant.version(), contestant.tools())
+    offered = contestant.tools()
+    standing = size_tools(name, contestant.version(), offered, contestant.instructions)
     print(json.dumps({"standing": standing.as_dict()}), flush=True)
     for episode in EPISODES:
         if episode.key in keys:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import select
-import shutil
 import subprocess
 import sys
 import time
@@ -14,12 +13,11 @@ from types import ModuleType
 from typing import Any
 
 from bench.episodes.catalogue import Episode
-from bench.episodes.play import MOST_CALLS, Call, Reply, Strategy, Transcript, step
+from bench.episodes.places import PEERS, node
+from bench.episodes.play import MOST_CALLS, THINKING_S, Call, Reply, Strategy, Transcript, step
 from bench.episodes.strategies import commands, desktop_commander, mako, outlast
 from bench.episodes.world import World
-from bench.peers.base import PEERS
 
-_THINKING_S = 2.0  # between a reply and the model's next call, in the time of the world
 _START_S = 60.0  # how long a server may take to come up
 _LEAVE_S = 2.0
 
@@ -39,7 +37,8 @@ class Connection:
             bufsize=0,
         )
         client = {"name": "episodes", "version": "1"}
-        self._ask("initialize", _START_S, protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
+        answer = self._ask("initialize", _START_S, protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
+        self.instructions: str = answer.get("instructions") or ""
         self._send({"method": "notifications/initialized"})
 
     def list_tools(self) -> list[dict[str, Any]]:
@@ -118,6 +117,8 @@ class Server:
 
     name = ""
     strategies: ModuleType
+    instructions = ""
+    """What the server tells the model about itself, beside the descriptions of its tools."""
 
     def missing(self) -> str:
         raise NotImplementedError
@@ -136,6 +137,7 @@ class Server:
 
     def connect(self, world: World) -> Connection:
         connection = Connection(self.words(), {**world.env, **self.variables(world)}, world)
+        self.instructions = connection.instructions
         self.prepare(connection)
         return connection
 
@@ -175,7 +177,7 @@ class Server:
             transcript.replies.append(reply)
             if episode.observer:
                 episode.observer(world, reply.text)
-            time.sleep(world.seconds(_THINKING_S))
+            time.sleep(world.seconds(THINKING_S))
             call = step(strategy, reply.text)
 
 
@@ -211,15 +213,17 @@ class _NodeServer(Server):
         return PEERS / "npm" / self.package.rsplit("/", 1)[-1] / "node_modules" / self.package
 
     def missing(self) -> str:
-        if not shutil.which("node"):
+        if not node():
             return "node is not installed"
-        return "" if (self._place / self.program).exists() else f"{self.package} is not installed (scripts/setup peers)"
+        return (
+            "" if (self._place / self.program).exists() else f"{self.package} is not installed (scripts/setup episodes)"
+        )
 
     def version(self) -> str:
         return str(json.loads((self._place / "package.json").read_text())["version"])
 
     def words(self) -> list[str]:
-        return ["node", str(self._place / self.program)]
+        return [node(), str(self._place / self.program)]
 
 
 class DesktopCommander(_NodeServer):

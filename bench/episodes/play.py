@@ -54,6 +54,8 @@ class GaveUp(Exception):
     """A strategy did not find in a reply what it needs to go on."""
 
 
+THINKING_S = 2.0
+"""How long the model takes between a reply and its next call, in the time of the world."""
 MOST_CALLS = 60
 """A model that needs more than this in one episode is taken to be lost."""
 

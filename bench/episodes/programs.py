@@ -141,7 +141,7 @@ _RUN_TESTS = """#!/bin/bash
 # The test suite.
 cd "$(dirname "$0")"
 touch "running/tests.$$"
-exec {python} -m pytest -v -p no:cacheprovider -p no:timeout --rootdir=. -c /dev/null tests
+PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 exec {python} -m pytest -v -p no:cacheprovider --rootdir=. -c /dev/null tests
 """
 
 _TESTS = """

@@ -26,6 +26,7 @@ class Outcome:
     repeats: int
     """How many programs were started again, which the user wanted to be started once."""
     seconds: float
+    """Wall time, from the start of the server or agent to the end of the check."""
 
     @property
     def is_solved(self) -> bool:
@@ -43,7 +44,9 @@ class Standing:
     tool_tokens: int
     """Their names, descriptions and schemas."""
     listed_tokens: int
-    """The tools with everything that the server lists about them."""
+    """The whole answer to tools/list, with annotations, output schemas and what else the server says of its tools."""
+    instruction_tokens: int
+    """The instructions that the server sends when a client connects."""
     outcomes: list[Outcome] = field(default_factory=list)
 
     @property
@@ -51,7 +54,8 @@ class Standing:
         return sum(outcome.is_solved for outcome in self.outcomes)
 
     def sum_of(self, what: str) -> int:
-        return sum(getattr(outcome, what) for outcome in self.outcomes)
+        total: float = sum(getattr(outcome, what) for outcome in self.outcomes)
+        return round(total)
 
     def outcome(self, episode: str) -> Outcome | None:
         return next((outcome for outcome in self.outcomes if outcome.episode == episode), None)
@@ -86,8 +90,8 @@ def evaluate(episode: str, transcript: Transcript, problem: str, repeats: int, s
     )
 
 
-def size_tools(name: str, version: str, offered: Sequence[dict[str, Any]]) -> Standing:
-    """A contestant before its first episode."""
+def size_tools(name: str, version: str, offered: Sequence[dict[str, Any]], instructions: str) -> Standing:
+    """Return the standing of a contestant before its first episode."""
     shown = [
         {
             "name": tool.get("name"),
@@ -97,5 +101,5 @@ def size_tools(name: str, version: str, offered: Sequence[dict[str, Any]]) -> St
         for tool in offered
     ]
     compact = [json.dumps(one, separators=(",", ":"), ensure_ascii=False) for one in (shown, list(offered))]
-    tool_tokens, listed_tokens = tokens.count(compact)
-    return Standing(name, version, len(offered), tool_tokens, listed_tokens)
+    tool_tokens, listed_tokens, instruction_tokens = tokens.count([*compact, instructions])
+    return Standing(name, version, len(offered), tool_tokens, listed_tokens, instruction_tokens)

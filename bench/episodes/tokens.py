@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Sequence
 
-from bench.peers.base import PEERS
+from bench.episodes.places import PEERS, node
 
 NAME = "o200k_base (gpt-tokenizer)"
 _PLACE = PEERS / "npm" / "gpt-tokenizer" / "node_modules" / "gpt-tokenizer" / "cjs" / "encoding" / "o200k_base.js"
@@ -22,15 +21,15 @@ _PATIENCE_S = 60.0
 
 def missing() -> str:
     """What has to be installed before tokens can be counted; empty if nothing."""
-    if not shutil.which("node"):
+    if not node():
         return "node"
-    return "" if _PLACE.exists() else "gpt-tokenizer (scripts/setup tokens)"
+    return "" if _PLACE.exists() else "gpt-tokenizer (scripts/setup episodes)"
 
 
 def count(texts: Sequence[str]) -> list[int]:
     """The number of tokens of each text."""
     ran = subprocess.run(
-        ["node", "-e", _PROGRAM, str(_PLACE)],
+        [node(), "-e", _PROGRAM, str(_PLACE)],
         input=json.dumps(list(texts)),
         stdout=subprocess.PIPE,
         text=True,

@@ -20,7 +20,7 @@ PLACE = "OUTLAST_EPISODES_PLACE"
 CLIENT_CUT_S = 60.0  # what most MCP clients wait for a reply
 LOG_BYTES = 50_000_000
 _LINE_BYTES = 71  # of a line of import.py
-_GONE_S = 5.0  # how long a process that was killed may take to disappear
+_GONE_S = 10.0  # how long a process that was killed may take to disappear
 _SECRETS = ("web", "api", "mock", "cache", "watch", "line", "install", "import", "build", "check", "test")
 _QUESTIONS = (
     ("config", "Replace the configuration of the last version?"),
@@ -38,7 +38,7 @@ class World:
     secrets: dict[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.root = Path(tempfile.mkdtemp(prefix="outlast-episode-", dir=os.environ.get(PLACE) or roomy()))
+        self.root = _make_root()
         self.secrets = {name: os.urandom(4).hex() for name in _SECRETS}
         self.questions = random.sample(_QUESTIONS, len(_QUESTIONS))
         for name in ("work", "home", "tmp", "state"):
@@ -59,7 +59,7 @@ class World:
 
     @property
     def env(self) -> dict[str, str]:
-        """All that a contestant gets from the environment: nothing of who runs this, no key, no proxy."""
+        """The whole environment of a contestant: no key, no proxy, no variable of the user who runs this."""
         path = ":".join(part for part in os.environ.get("PATH", os.defpath).split(":") if not part.endswith("/shims"))
         return {
             "PATH": path,
@@ -100,33 +100,57 @@ class World:
         names = [path.stem for path in (self.work / "running").iterdir()]
         return len(names) - len(set(names))
 
-    def everything(self) -> list[int]:
-        """Every process that the episode has started, also the contestant itself."""
-        pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
-        return [pid for pid in pids if pid != os.getpid() and _is_running(pid, str(self.root))]
-
     def remove(self) -> list[int]:
-        """End what still runs, remove the directory; the processes that could not be ended."""
-        deadline = time.monotonic() + _GONE_S
-        while (left := self.everything()) and time.monotonic() < deadline:
-            for pid in left:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    continue
-            time.sleep(0.02)
+        """Kill every process of the episode, remove its directory, and return the pids that could not be killed."""
+        left = kill_processes(str(self.root))
         shutil.rmtree(self.root, ignore_errors=True)
         return left
 
 
-def _is_running(pid: int, root: str) -> bool:
-    """Whether that process lives and was started in that world; a zombie does not live."""
+def _make_root() -> Path:
+    """Make a directory with a short path: models read and write paths, and pay for their length."""
+    if not (place := os.environ.get(PLACE)):
+        return Path(tempfile.mkdtemp(prefix="ep-", dir=roomy()))
+    root = Path(place, str(1 + len(os.listdir(place))))
+    while True:
+        try:
+            root.mkdir()
+        except FileExistsError:
+            root = root.with_name(str(int(root.name) + 1))
+        else:
+            return root
+
+
+def processes_below(place: str) -> list[int]:
+    """Return the pids of all processes that were started in a world at or below that directory."""
+    pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
+    return [pid for pid in pids if pid != os.getpid() and _is_running(pid, place)]
+
+
+def kill_processes(place: str) -> list[int]:
+    """Kill these processes, wait until they are gone, and return those that are not."""
+    deadline = time.monotonic() + _GONE_S
+    # Repeated: a process may fork between the look and the signal.
+    while (left := processes_below(place)) and time.monotonic() < deadline:
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        time.sleep(0.02)
+    return left
+
+
+def _is_running(pid: int, place: str) -> bool:
+    """Return whether that process is alive (a zombie is not) and was started in a world at or below `place`."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         environ = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return False
-    return state not in "ZX" and f"{MARK}={root}".encode() in environ.split(b"\0")
+    # Compare as f"{MARK}=/a/" so that the world /a/1 does not match a process of /a/12.
+    marks = (entry + b"/" for entry in environ.split(b"\0") if entry.startswith(f"{MARK}=".encode()))
+    return state not in "ZX" and any(mark.startswith(f"{MARK}={place}/".encode()) for mark in marks)
 
 
 def roomy() -> str | None:

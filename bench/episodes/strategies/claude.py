@@ -1,7 +1,8 @@
-"""Claude Code's own tools: Bash (also in the background), Read, Monitor, TaskStop.
+"""Claude Code's own tools: Bash (also in the background), Read; Monitor and TaskStop after ToolSearch has fetched them.
 
-A background command's output goes into a file that the reply names; TaskStop ends it by its id. A wait for a line is
-a loop over that file.
+A background command's output goes into a file that the reply names. A wait for a line is a foreground command that
+looks into that file in a loop: that is one call, where Monitor would have to be fetched first. TaskStop ends a
+background command by its id.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def _until(world: World, text: str, file: str) -> Call:
 
 
 def dev_server(world: World) -> Strategy:
-    """Started in the background, awaited by a loop over its file, as the description of Monitor shows it."""
+    """Started in the background, awaited by a loop over its file."""
     reply = yield _start("./serve.py web", "Start the development server")
     reply = yield _until(world, "ready on", find(_FILE, reply))
     yield _bash(f"curl -s {find(READY, reply)}/version", "Ask the server for its version")
@@ -108,17 +109,21 @@ def restarted(world: World) -> Strategy:
 
 
 def two_servers(world: World) -> Strategy:
-    """Two in the background; TaskStop ends one by its id."""
+    """Two in the background; TaskStop, which has to be fetched first, ends one by its id."""
     web = yield _start("./serve.py web", "Start the web server")
     api = yield _start("./serve.py api", "Start the api server")
     yield _until(world, "ready on", find(_FILE, web))
     reply = yield _until(world, "ready on", find(_FILE, api))
+    yield Call("ToolSearch", {"query": "select:TaskStop", "max_results": 1})
     yield Call("TaskStop", {"task_id": find(_ID, web)})
     yield _bash(f"curl -s {find(READY, reply)}/version", "Ask api for its version")
 
 
 def slow_build(world: World) -> Strategy:
-    """Within the default limit as far as the description goes; if it is cut, look at what the reply names."""
+    """Run as the user has named it; at the limit of 60 s, go on with the file that the reply names.
+
+    If the reply names none, start again in the background.
+    """
     reply = yield _bash("./build.py", "Build")
     if has(ARTIFACT, reply):
         return

@@ -1,13 +1,17 @@
-"""Outlast's default tools: bash, bash_output, bash_input, bash_kill, bash_list."""
+"""Outlast's default tools: bash, bash_output, bash_input, bash_kill, bash_list.
+
+A reply that says that the command still runs is followed by a bash_output that waits for its end, with the longest wait
+that the description allows; a call returns earlier if the client would not wait so long.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 from typing import Any
 
 from bench.episodes.play import Call, Strategy
 from bench.episodes.strategies.common import (
-    ARTIFACT,
     MOST_WAITS,
     QUESTION,
     READY,
@@ -20,8 +24,9 @@ from bench.episodes.strategies.common import (
 from bench.episodes.world import World
 
 _TASK = r"\b(?:bash|task)-[0-9a-z-]+\b"
+_RUNNING = rf"\A{_TASK}:? (?:is )?(?:still )?running"
 _SHORT_S = 1  # for a program that answers at once
-_WAIT_S = 600  # the longest that the tools take; a call returns earlier if the client would not wait so long
+_WAIT_S = 600
 
 
 def _bash(command: str, **options: Any) -> Call:
@@ -36,16 +41,38 @@ def _kill(task: str) -> Call:
     return Call("bash_kill", {"task_id": task})
 
 
+def _finish(reply: str) -> Generator[Call, str, str]:
+    """Wait for the end of a command that still runs; return all that was shown of it."""
+    shown = reply
+    for _ in range(MOST_WAITS):
+        if not has(_RUNNING, reply):
+            break
+        reply = yield _output(find(_TASK, reply), wait=_WAIT_S)
+        shown += reply
+    return shown
+
+
+def _serve(name: str) -> Generator[Call, str, str]:
+    """`ready` waits for the line with the address; if the line is not complete yet, look at the last lines."""
+    reply = yield _bash(f"./serve.py {name}", ready="ready on")
+    task = find(_TASK, reply)
+    for _ in range(MOST_WAITS):
+        if has(READY, reply):
+            break
+        reply = yield _output(task, tail=2)
+    return f"{task} {find(READY, reply)}"
+
+
 def dev_server(world: World) -> Strategy:
     """`ready` waits for the line with the address; what comes next is an ordinary command."""
-    reply = yield _bash("./serve.py web", ready="ready on")
-    yield _bash(f"curl -s {find(READY, reply)}/version")
+    _, address = (yield from _serve("web")).split()
+    yield _bash(f"curl -s {address}/version")
 
 
 def failing_test(world: World) -> Strategy:
     """A failed command's reply leads with the first error; if it does not, `filter` finds it in the whole output."""
-    reply = yield _bash("./run-tests")
-    leading = "".join(reply.split("```")[:2])
+    reply = yield from _finish((yield _bash("./run-tests")))
+    leading = "\n".join(reply.splitlines()[:40])
     if not has(r"(?m)^E  ", leading) and not shows_first_failure(reply):
         yield _output(find(_TASK, reply), cursor="0", filter="^E  ")
 
@@ -63,25 +90,25 @@ def watcher(world: World) -> Strategy:
 
 
 def prompts(world: World) -> Strategy:
-    """`stdin_open` keeps the input open; bash_input returns what the program prints next."""
+    """`stdin_open` keeps the input open; bash_input returns what the program prints next, here up to a known text.
+
+    If it returns earlier, read on.
+    """
     reply = yield _bash("./install.py", stdin_open=True, ready="y/n")
-    task, until = find(_TASK, reply), {"until": "y/n|installed"}
+    task = find(_TASK, reply)
     for _ in range(MOST_WAITS):
         if has("installed as|aborted", reply):
             return
         if has(QUESTION, reply):
-            sent = {"task_id": task, "text": answer_to(reply)}
-            reply = yield Call("bash_input", {**sent, **until})
-            if has("'until' is no parameter", reply):
-                until = {}
-                reply = yield Call("bash_input", sent)
+            sent = {"task_id": task, "text": answer_to(reply), "until": "y/n|installed"}
+            reply = yield Call("bash_input", sent)
         else:
             reply = yield _output(task, wait=_SHORT_S)
 
 
 def large_log(world: World) -> Strategy:
     """As with the tests: the reply leads with the first error, and `filter` is there if it does not."""
-    reply = yield _bash("./import.py")
+    reply = yield from _finish((yield _bash("./import.py")))
     if not has("ERROR", reply):
         yield _output(find(_TASK, reply), cursor="0", filter="ERROR|FATAL")
 
@@ -94,34 +121,26 @@ def killed(world: World) -> Strategy:
 def restarted(world: World) -> Strategy:
     """The server says that bash_list finds tasks again; `wait` waits for the end of the one found."""
     listing = yield Call("bash_list", {})
-    [line, *_] = [line for line in listing.splitlines() if "build.py" in line]
-    reply = yield _output(task := find(_TASK, line), wait=_WAIT_S)
-    for _ in range(MOST_WAITS):
-        if has(ARTIFACT, reply):
-            return
-        reply = yield _output(task, wait=_WAIT_S)
+    line = next((line for line in listing.splitlines() if "build.py" in line), "")
+    yield from _finish((yield _output(find(_TASK, line), wait=_WAIT_S)))
 
 
 def two_servers(world: World) -> Strategy:
     """Two starts that wait for their line, one end by id, one ordinary command."""
-    web = yield _bash("./serve.py web", ready="ready on")
-    api = yield _bash("./serve.py api", ready="ready on")
-    yield _kill(find(_TASK, web))
-    yield _bash(f"curl -s {find(READY, api)}/version")
+    web, _ = (yield from _serve("web")).split()
+    _, address = (yield from _serve("api")).split()
+    yield _kill(web)
+    yield _bash(f"curl -s {address}/version")
 
 
 def slow_build(world: World) -> Strategy:
     """Within the limit of 120 s, so an ordinary command; if the reply says that it still runs, wait for it."""
-    reply = yield _bash("./build.py")
-    for _ in range(MOST_WAITS):
-        if has(ARTIFACT, reply):
-            return
-        reply = yield _output(find(_TASK, reply), wait=_WAIT_S)
+    yield from _finish((yield _bash("./build.py")))
 
 
 def child_left(world: World) -> Strategy:
     """The reply names what was left running; bash_kill ends a task and every process that it started."""
-    reply = yield _bash("./check.sh")
+    reply = yield from _finish((yield _bash("./check.sh")))
     if has("left running|still run", reply):
         yield _kill(find(_TASK, reply))
 
