@@ -30,6 +30,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--episode", action="append", choices=keys, metavar="KEY", help=f"episodes: {', '.join(keys)}")
     parser.add_argument("--jobs", type=int, default=_JOBS, help=f"contestants at a time (default {_JOBS})")
     parser.add_argument("--transcripts", type=Path, metavar="DIRECTORY", help="write every call and reply there")
+    parser.add_argument("--from", dest="source", type=Path, metavar="FILE", help="play nothing, read an episodes.json")
     parser.add_argument("--into", type=Path, help="write episodes.json, episodes.md and episodes.svg there")
     options = parser.parse_args(words)
     if unknown := [name for name in options.only or () if name not in CONTESTANTS]:
@@ -39,6 +40,9 @@ def _parse(words: list[str]) -> argparse.Namespace:
 
 def main(words: list[str]) -> None:
     options = _parse(words)
+    if options.source:
+        _write_pages(options.into or ROOT / "docs", *report.from_json(options.source.read_text()))
+        return
     if lacking := tokens.missing():
         sys.exit(f"episodes: tokens cannot be counted without {lacking}.")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("episodes: ended by a signal"))
@@ -83,8 +87,12 @@ def _write_all(options: argparse.Namespace, standings: list[Standing], missing: 
     is_part = options.only or options.episode or options.fast
     into = options.into or (None if is_part else ROOT / "docs")
     if into:
-        _write(into, "episodes.md", report.page(standings, missing, scale))
-        _write(into, "episodes.svg", picture.draw(standings))
+        _write_pages(into, standings, missing, scale)
+
+
+def _write_pages(into: Path, standings: list[Standing], missing: dict[str, str], scale: float) -> None:
+    _write(into, "episodes.md", report.page(standings, missing, scale))
+    _write(into, "episodes.svg", picture.draw(standings))
 
 
 def _write(into: Path, name: str, text: str) -> None:

@@ -41,7 +41,10 @@ def _has_read(read: str, *expected: str) -> str:
     return f"no reply has shown {', '.join(missing)}" if missing else ""
 
 
-def _gone(world: World, *names: str) -> str:
+def _ended(world: World, *names: str) -> str:
+    """Check that these programs ran, and no longer do."""
+    if never := [name for name in names if not world.started(name)]:
+        return f"never started: {', '.join(never)}"
     deadline = time.monotonic() + _SETTLE_S
     while (left := [name for name in names if world.running(name)]) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -93,7 +96,7 @@ def _check_install(world: World, read: str) -> str:
 
 
 def _check_two_servers(world: World, read: str) -> str:
-    return _first(_gone(world, "web"), _there(world, "api"), _has_read(read, f"api version {world.secrets['api']}"))
+    return _first(_ended(world, "web"), _there(world, "api"), _has_read(read, f"api version {world.secrets['api']}"))
 
 
 def _check_killed(world: World, read: str) -> str:
@@ -165,13 +168,13 @@ EPISODES = (
         "child_left",
         "Command leaves a child behind",
         "Run ./check.sh and tell me the number of its report. See to it that nothing keeps running afterwards.",
-        lambda world, read: _first(_has_read(read, f"report {world.secrets['check']}"), _gone(world, "mock")),
+        lambda world, read: _first(_has_read(read, f"report {world.secrets['check']}"), _ended(world, "mock")),
     ),
     Episode(
         "clean_up",
         "Clean-up: nothing survives",
         "End everything that still runs here from what was done before; nothing may survive.",
-        lambda world, read: _gone(world, "web", "cache"),
+        lambda world, read: _ended(world, "web", "cache"),
         parts=("leave_running", "clean_up"),
         uncounted="leave_running",
     ),

@@ -1,4 +1,4 @@
-"""How a run is told: lines and a table for the terminal, the figures as JSON, and the page for the documentation."""
+"""Presents a run: lines and a table for the terminal, the figures as JSON, and the page for the documentation."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import platform
 
 from bench.episodes import tokens
 from bench.episodes.catalogue import EPISODES
-from bench.episodes.results import Outcome, Standing
+from bench.episodes.play import THINKING_S
+from bench.episodes.results import Outcome, Standing, from_dict
 
 OURS = "Outlast"
 GOALS = {"solved": 10, "calls": 26, "read": 9_000, "written": 1_000, "tool_tokens": 900}
-"""What Outlast is to reach: all solved, at most so much of the others."""
+"""The goals for Outlast: at least so many episodes solved, at most so much of everything else."""
 _NAMES = {
     "solved": "episodes solved",
     "calls": "calls",
@@ -23,7 +24,7 @@ _NAMES = {
 
 
 def figures(standing: Standing) -> dict[str, int]:
-    """What the goals are about."""
+    """Return the figures that there are goals for."""
     return {
         "solved": standing.solved,
         "calls": standing.sum_of("calls"),
@@ -38,7 +39,7 @@ def is_reached(what: str, found: int) -> bool:
 
 
 def outcome_line(outcome: Outcome) -> str:
-    """One episode, as soon as it is played."""
+    """Return one line about one episode."""
     how = "solved" if outcome.is_solved else f"not solved: {outcome.problem}"
     return (
         f"  {outcome.episode:<13} {outcome.calls:>3} calls {outcome.read:>7,} read {outcome.written:>5,} written "
@@ -46,26 +47,19 @@ def outcome_line(outcome: Outcome) -> str:
     )
 
 
-def line(standing: Standing) -> str:
-    found = figures(standing)
-    return (
-        f"  {'sum':<13} {found['calls']:>3} calls {found['read']:>7,} read {found['written']:>5,} written "
-        f"          {standing.solved} of {len(standing.outcomes)} solved"
-    )
-
-
 def table(standings: list[Standing]) -> str:
-    head = f"{'':<22} solved  calls     read  written  structured  repeated    tools"
+    head = f"{'':<22} solved  calls     read  written  structured  repeated    tools  seconds"
     body = [
         f"{one.name:<22} {one.solved:>6} {one.sum_of('calls'):>6} {one.sum_of('read'):>8,} "
-        f"{one.sum_of('written'):>8,} {one.sum_of('structured'):>11,} {one.sum_of('repeats'):>9} {one.tool_tokens:>8,}"
+        f"{one.sum_of('written'):>8,} {one.sum_of('structured'):>11,} {one.sum_of('repeats'):>9} {one.tool_tokens:>8,} "
+        f"{one.sum_of('seconds'):>8,}"
         for one in standings
     ]
     return "\n".join([head, *body])
 
 
 def remarks(standings: list[Standing], missing: dict[str, str]) -> list[str]:
-    """The goals that are missed, and who took no part."""
+    """Return the goals that are missed, and the contestants that took no part."""
     said = []
     for standing in standings:
         if standing.name != OURS or len(standing.outcomes) < len(EPISODES):
@@ -89,49 +83,60 @@ def as_json(standings: list[Standing], missing: dict[str, str], scale: float) ->
     return json.dumps(known, indent=1) + "\n"
 
 
+def from_json(text: str) -> tuple[list[Standing], dict[str, str], float]:
+    """Return what `as_json` was given."""
+    known = json.loads(text)
+    return [from_dict(one) for one in known["contestants"]], known["missing"], known["scale"]
+
+
 # --- the page ------------------------------------------------------------------------------
 
 _PAGE = """# Ten episodes
 
-What does an agent pay for a shell? Ten pieces of everyday work, played with the tools of several servers and agents by
-a scripted model, which reads the replies and decides from them what to call next. An episode is solved if the world is
-as it should be (files, processes) and if the replies have shown what the model has to tell its user.
+What does a shell cost an agent? Ten pieces of everyday work are done with the tools of several MCP servers and agents.
+A scripted model makes the calls: it reads the replies and decides from them what to call next. An episode is solved if
+the files and processes are as the user wanted, and if the replies showed what the model has to tell the user.
 
 ![solved episodes, calls and tokens](episodes.svg)
 
 {summary}
 
-- *calls*, *read* and *written* are sums over the ten episodes, also of those that were not solved; *read* is the text
-  of the replies, *written* the name and arguments of the calls, both in tokens of {tokenizer}. The schemas
-  are in neither.
-- *structured* is what a server sends beside the text. It is not in *read*: few clients show it to the model.
-- *repeated* counts the programs that had to be started again, though the user wanted them to be started once.
-- *tools* is what the tools themselves cost in each request: names, descriptions and schemas.
-
+- *calls*, *read*, *written* and *seconds* are sums over the ten episodes, including those that were not solved.
+- *read* is the text of the tool replies, *written* the name and arguments of the tool calls, both in tokens of
+  {tokenizer}. Tool definitions are in neither.
+- *tools* is the size of the tool definitions in each request, in tokens: names, descriptions and input schemas; in
+  brackets, how many tools there are. Of an agent, only the tools that have to do with the shell count.
+- *structured* is what a server sends beside the text. It is not part of *read*, because few clients show it to the
+  model.
+- *repeated* counts programs that the model had to start again although the user wanted one start.
+- *seconds* is wall time, with {thinking:g} s between a reply and the next call.
+{instructions}
 ## Episode by episode
 
-Calls, and tokens read. A cross: not solved.
+Calls, tokens read and tokens written. A cross means: not solved.
 
 {episodes}
 
 {problems}
-## Outlast's goals
+## Goals of Outlast
 
 {goals}
 
-## How it is played
+## How the episodes are played
 
-- Every contestant is the real program: MCP servers are spoken to over their standard input and output, Claude Code and
-  Codex run with their own shell tools against a model's API on loopback. Each runs in process and network namespaces
-  of its own, so nothing can leave the machine and nothing is left at the end.
-- A strategy says what a sensible model does with a set of tools, as far as their descriptions tell. It is written down,
-  the same in every run, may look at what replies say, and does not know what a program will print or what will happen.
-  Where a first run showed that a set of tools has a way that the strategy had not tried, it was added, to the
-  contestant's favour. All of them are in `bench/episodes/strategies`, each with the reason in a sentence.
-- A client waits 60 s for a reply. {scale} `make episodes ARGS=--full` plays in real time.
+- Every contestant is the real program. MCP servers are called over their standard input and output. Claude Code and
+  Codex run with their own shell tools; a server on the loopback address answers in place of the model's API. Each
+  contestant runs in process and network namespaces of its own, so it reaches no network, and the kernel kills whatever
+  it leaves behind.
+- A strategy says what a sensible model does with a set of tools, judging by their descriptions. It may look at
+  replies; it does not know what a program will print or that the agent will be killed. It is the same in every run.
+  All strategies are in `bench/episodes/strategies`, each with its reason.
+- After first runs, strategies were corrected where they had misread a description or had not tried a way that the
+  tools offer.
+- A client waits 60 s for a reply. Claude Code's limit for a foreground command is set to the same 60 s.{scale}
 - After the agent was killed, the model remembers nothing of the conversation before.
-- `make episodes` plays again and writes this page; `ARGS="--only Outlast --transcripts DIRECTORY"` plays one contestant
-  and keeps every call and reply.
+- `make episodes` plays everything and writes this page. `ARGS="--fast --only Outlast --transcripts DIRECTORY"` plays
+  one contestant in a tenth of the time and keeps every call and reply.
 
 {machine}.
 """
@@ -144,22 +149,25 @@ def _markdown(head: list[str], body: list[list[str]]) -> str:
 
 
 def page(standings: list[Standing], missing: dict[str, str], scale: float) -> str:
-    """`docs/episodes.md`."""
-    head = ["", "solved", "calls", "read", "written", "structured", "repeated", "tools"]
+    """Return the text of `docs/episodes.md`."""
+    head = ["", "solved", "calls", "read", "written", "tools", "structured", "repeated", "seconds"]
     summary = [
         [
             f"{one.name} {one.version}",
             f"{one.solved} of {len(one.outcomes)}",
-            *(f"{one.sum_of(what):,}" for what in ("calls", "read", "written", "structured", "repeats")),
+            *(f"{one.sum_of(what):,}" for what in ("calls", "read", "written")),
             f"{one.tool_tokens:,} ({one.tools})",
+            *(f"{one.sum_of(what):,}" for what in ("structured", "repeats", "seconds")),
         ]
         for one in standings
     ]
     body = [[episode.title, *(_cell(one.outcome(episode.key)) for one in standings)] for episode in EPISODES]
-    shortened = "" if scale == 1 else f"All times are shortened to {scale:.0%} of real ones here, this one too."
+    shortened = "" if scale == 1 else f" In this run all times, this one too, were multiplied by {scale:g}."
     return _PAGE.format(
         summary=_markdown(head, summary),
         tokenizer=tokens.NAME,
+        thinking=THINKING_S * scale,
+        instructions=_instructions(standings),
         episodes=_markdown(["", *(one.name for one in standings)], body),
         problems=_problems(standings, missing),
         goals=_goals(standings),
@@ -171,7 +179,14 @@ def page(standings: list[Standing], missing: dict[str, str], scale: float) -> st
 def _cell(outcome: Outcome | None) -> str:
     if outcome is None:
         return "-"
-    return f"{outcome.calls} / {outcome.read:,}" + ("" if outcome.is_solved else " ✗")
+    return f"{outcome.calls} / {outcome.read:,} / {outcome.written:,}" + ("" if outcome.is_solved else " ✗")
+
+
+def _instructions(standings: list[Standing]) -> str:
+    sizes = [f"{one.name} {one.instruction_tokens:,}" for one in standings if one.instruction_tokens]
+    if not sizes:
+        return ""
+    return f"- A server may also send instructions when a client connects; in tokens: {', '.join(sizes)}.\n"
 
 
 def _problems(standings: list[Standing], missing: dict[str, str]) -> str:
@@ -187,8 +202,8 @@ def _problems(standings: list[Standing], missing: dict[str, str]) -> str:
 
 
 def _without_secrets(problem: str) -> str:
-    """What no reply has shown is a random text, so it says nothing to a reader."""
-    return "no reply has shown what was asked for" if problem.startswith("no reply has shown") else problem
+    """Leave out the text that no reply has shown: it is random, so it means nothing to a reader."""
+    return "no reply showed what the user asked for" if problem.startswith("no reply has shown") else problem
 
 
 def _goals(standings: list[Standing]) -> str:
