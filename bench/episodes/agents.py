@@ -19,12 +19,12 @@ from bench.episodes.strategies import claude, codex
 from bench.episodes.stub import Model, serve
 from bench.episodes.world import World
 
-_LONGEST_S = 300.0  # for a whole episode, beyond its own times
-_KILLED_S = 30.0
+_LONGEST_S = 300.0  # for one conversation; the longest needs about 120 s
+_KILLED_S = 30.0  # for the runner to kill the agent, while the model's answer is held back
 
 
 class _Conversation:
-    """Plays the parts of an episode one after the other, as far as one process of the agent goes."""
+    """Plays the parts of an episode in order, over one or two processes of the agent."""
 
     def __init__(self, agent: Agent, episode: Episode, world: World, counted: Transcript) -> None:
         self._agent, self._episode, self._world, self._counted = agent, episode, world, counted
@@ -37,7 +37,7 @@ class _Conversation:
         self.problem = "the agent ended before the model was done"
 
     def turn(self, new: str | None) -> Call | None:
-        """What the model says next."""
+        """Return the model's next call, or None if it makes no more."""
         if self.finished.is_set():
             return None
         if self._strategy is None:
@@ -150,7 +150,7 @@ class Agent:
 
 
 def _wait_for(process: subprocess.Popen[bytes], talk: _Conversation) -> None:
-    """Until the strategy is at its end, or the agent, or the time."""
+    """Wait until the strategy or the agent has ended, for a limited time."""
     waits = int(_LONGEST_S / 0.1)
     for _ in range(waits):
         if talk.finished.is_set() or talk.to_be_killed.is_set() or process.poll() is not None:
@@ -216,7 +216,7 @@ class Codex(Agent):
 
 
 def _toml(values: Mapping[str, object]) -> str:
-    # JSON is TOML as far as texts and booleans go.
+    # JSON strings and booleans are also TOML.
     return "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
 
 

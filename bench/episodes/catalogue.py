@@ -60,7 +60,7 @@ def _first(*findings: str) -> str:
     return next((finding for finding in findings if finding), "")
 
 
-# --- the watcher, and the person who edits meanwhile ------------------------------------------
+# --- the watcher, and the user who edits its file ----------------------------------------------
 
 SAVES = ("version 2\n", "version 3 with a syntax error\n", "version 4\n")
 
@@ -73,7 +73,7 @@ def _signs(world: World) -> list[str]:
 
 
 def _save_next(world: World, reply: str) -> None:
-    """The person who edits saves the next version once the model has seen what the last one came to."""
+    """Save the user's next version once the model has seen the build of the last one."""
     for sign, text in zip(_signs(world), SAVES, strict=False):
         if sign in reply:
             (world.work / "src" / "main.txt").write_text(text)

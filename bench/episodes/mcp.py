@@ -1,4 +1,4 @@
-"""Contestants that are MCP servers: each is started in the world and spoken to as a client does, over its stdio."""
+"""Contestants that are MCP servers: each runs in the world's directory and gets a client's requests over its stdio."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Connection:
         return tools
 
     def call(self, call: Call) -> Reply:
-        """The reply as a model gets it, also if it is an error or does not come in time."""
+        """Return the reply as a model gets it, also if it is an error or does not come in time."""
         try:
             result = self._ask("tools/call", self._cut_s, name=call.tool, arguments=call.arguments)
         except TimeoutError:
@@ -154,7 +154,7 @@ class Server:
             world.remove()
 
     def play(self, episode: Episode, world: World) -> tuple[Transcript, str]:
-        """Play it to its end; what was said, and what is wrong at the end."""
+        """Play it to its end; return the calls and replies, and what is wrong then (nothing if it is solved)."""
         counted, connection = Transcript(), self.connect(world)
         try:
             for part in episode.all_parts:

@@ -1,4 +1,4 @@
-"""How an episode is played: a strategy asks for calls, a contestant carries them out, and all of it is counted."""
+"""The types that connect a strategy, which yields calls, with a contestant, which carries them out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Strategy = Generator[Call, str, None]
 
 @dataclass
 class Transcript:
-    """The calls and replies of an episode, as far as they count."""
+    """The calls and replies that count."""
 
     calls: list[Call] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
@@ -69,4 +69,4 @@ def step(strategy: Strategy, reply: str | None) -> Call | None:
 
 
 Observer = Callable[["World", str], None]
-"""What the world does when the model has read a reply: a person who edits a file, for example."""
+"""Called after each reply; acts for the user, who for example edits a file once the model has seen a build."""

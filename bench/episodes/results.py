@@ -1,4 +1,4 @@
-"""What came of the episodes, as numbers."""
+"""The figures of a run: what each contestant did in each episode."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Outcome:
 
 @dataclass
 class Standing:
-    """All that one contestant has done."""
+    """One contestant, with the outcomes of all its episodes."""
 
     name: str
     version: str
@@ -69,7 +69,7 @@ def from_dict(known: dict[str, Any]) -> Standing:
 
 
 def evaluate(episode: str, transcript: Transcript, problem: str, repeats: int, seconds: float) -> Outcome:
-    """Count what was said."""
+    """Count the calls and tokens of a transcript."""
     replies, calls = transcript.replies, transcript.calls
     texts = [
         *(reply.text for reply in replies),

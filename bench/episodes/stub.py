@@ -1,7 +1,8 @@
-"""A model's API on loopback, as far as two agents need it: Anthropic's Messages and OpenAI's Responses.
+"""A server on the loopback address that answers like a model's API: Anthropic's Messages and OpenAI's Responses.
 
-What the model says comes from a function. It is asked once for each new turn of the main conversation; agents also
-ask for titles and the like, without offering their shell, and get a short text.
+It implements what two agents use of these APIs. A function supplies the model's answers; it is called once for each
+turn of the main conversation. Agents also send requests for titles and the like, which do not offer the shell tool;
+these get a short text.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class Model:
 
 
 def _new_in_messages(body: dict[str, Any]) -> tuple[str, int]:
-    """The text behind the model's last words, and how often it has spoken."""
+    """Return the text after the model's last message, and the number of messages of the model."""
     messages = body["messages"]
     spoken = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
     new = messages[spoken[-1] + 1 :] if spoken else messages
@@ -83,7 +84,7 @@ def serve(model: Model) -> Iterator[Model]:
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """An agent that is ended leaves its connection open; that is no error here."""
+        """Ignore connections that end early: that is how a killed agent leaves them."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 

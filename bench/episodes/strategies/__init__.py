@@ -1,4 +1,4 @@
-"""What a sensible model does with each set of tools, as far as the descriptions of the tools say how.
+"""What a sensible model does with each set of tools, judging by the descriptions of these tools.
 
 A module has one function for each part of an episode. A function may look at the replies it gets, and knows nothing
 else: neither what a program will print nor what will happen to the agent. All follow the same habits:

@@ -36,7 +36,7 @@ def _until(world: World, text: str, log: str) -> Call:
 
 
 def dev_server(world: World) -> Strategy:
-    """Start it behind the shell's back, wait for the line in the file, use the address."""
+    """Start it in the shell's background, wait for the line in the file, use the address."""
     yield _start("./serve.py web", "web.log")
     reply = yield _until(world, "ready on", "web.log")
     yield _run(f"curl -s {find(READY, reply)}/version")
