@@ -19,7 +19,7 @@ from bench.episodes.results import Outcome, Standing
 from bench.episodes.run import Run
 
 FAST = 0.1
-_JOBS = 3  # contestants mostly wait, but two of them may compute at the same time
+_JOBS = len(CONTESTANTS)  # all of them: they wait for most of the time
 
 
 def _parse(words: list[str]) -> argparse.Namespace:

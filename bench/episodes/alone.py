@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -18,13 +19,15 @@ _SET_FLAGS, _UP = 0x8914, 0x1
 
 
 def in_own_namespaces(words: Sequence[str]) -> list[str]:
-    """How to run that in namespaces of its own."""
-    return [*_unshare(), sys.executable, "-m", __name__, *words]
+    """Return the command that runs `words` in namespaces of its own."""
+    # unshare has to die with the process that starts it, also if that is killed: --kill-child then ends the rest.
+    bound = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
+    return [*bound, *_unshare(), sys.executable, "-m", __name__, *words]
 
 
 @cache
 def is_possible() -> bool:
-    """Whether this user may make such namespaces here."""
+    """Return whether this user may make such namespaces here."""
     try:
         return subprocess.run([*_unshare(), "true"], capture_output=True, timeout=20).returncode == 0
     except (OSError, subprocess.SubprocessError):
@@ -37,7 +40,7 @@ def _unshare() -> list[str]:
 
 
 def main() -> None:
-    """Be the first process of the namespaces: start the command, and reap what others leave to us."""
+    """Start the command as the first process of the namespaces, and reap orphans until it ends."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
     command = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)

@@ -18,7 +18,7 @@ from bench.episodes.places import ROOT
 from bench.episodes.results import Outcome, Standing, from_dict
 from bench.episodes.world import PLACE, kill_processes, roomy
 
-_LONGEST_S = 1800.0  # for all episodes of a contestant; the slowest one needs about ten minutes in real time
+_LONGEST_S = 1800.0  # for all episodes of a contestant; the slowest needs about seven minutes
 
 
 class BrokeDown(Exception):
