@@ -9,7 +9,7 @@ from bench.episodes.report import OURS
 from bench.episodes.results import Standing
 
 _WIDTH = 860
-_LEFT, _RIGHT, _GAP = 170, 60, 24
+_LEFT, _RIGHT, _GAP = 180, 64, 24
 _BAR, _STEP = 15, 22
 _TOP = 62
 _STYLE = """

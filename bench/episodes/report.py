@@ -105,7 +105,8 @@ the files and processes are as the user wanted, and if the replies showed what t
 - *read* is the text of the tool replies, *written* the name and arguments of the tool calls, both in tokens of
   {tokenizer}. Tool definitions are in neither.
 - *tools* is the size of the tool definitions in each request, in tokens: names, descriptions and input schemas; in
-  brackets, how many tools there are. Of an agent, only the tools that have to do with the shell count.
+  brackets, how many tools there are. Of an agent, only the tools that an episode needs count: for Claude Code Bash,
+  Read and ToolSearch, for Codex exec_command and write_stdin.
 - *structured* is what a server sends beside the text. It is not part of *read*, because few clients show it to the
   model.
 - *repeated* counts programs that the model had to start again although the user wanted one start.
