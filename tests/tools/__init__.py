@@ -19,7 +19,7 @@ _VARYING = (
     (re.compile(r'("pid":|\bpid|\bPID:|\bPGID:) \d+'), r"\1 {pid}"),
     (re.compile(r"\bended \d+ process(?:es)? \([\d, ]+\)"), "ended {pids}"),
     (re.compile(r"kill by process \d+ of user \d+"), "kill by {whom}"),
-    (re.compile(r"(Background PIDs:|still running:|left running:|processes running:) [\d, ]+\d"), r"\1 {pids}"),
+    (re.compile(r"(Background PIDs:|still running:|left running:|still run:) [\d, ]+\d"), r"\1 {pids}"),
     (re.compile(rf"(no output for|usually takes) (?:{_TIME})"), r"\1 {time}"),
     (re.compile(r"\bended: \d+ process(?:es)?"), "ended: {pids}"),
     (re.compile(r", (busy|sleeping|waiting for [a-z ]+)(?=,|\.|\))"), ""),  # between two of them it may be none

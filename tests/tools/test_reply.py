@@ -84,7 +84,7 @@ def test_what_was_left_behind_and_hidden_is_said() -> None:
     assert tell(task, Facts(), "A remark.", "").text.splitlines() == [
         "bash-00000001: exit code 0 (1m 30s).",
         "A remark.",
-        "It left processes running: 8, 9. bash_kill ends them.",
+        "Processes that it started still run: 8, 9. bash_kill ends them.",
         "Lines that do not match: 3.",
     ]
 

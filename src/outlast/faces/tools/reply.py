@@ -157,7 +157,7 @@ def _remarks(result: Result) -> list[str]:
     said = []
     if result.finished and result.children:
         pids = ", ".join(map(str, result.children))
-        said.append(f"It left processes running: {pids}. bash_kill ends them.")
+        said.append(f"Processes that it started still run: {pids}. bash_kill ends them.")
     if result.hidden_lines:
         said.append(f"Lines that do not match: {result.hidden_lines}.")
     return said
