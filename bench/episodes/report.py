@@ -130,7 +130,8 @@ Calls, tokens read and tokens written. A cross means: not solved.
   contestant runs in process and network namespaces of its own, so it reaches no network, and the kernel kills whatever
   it leaves behind.
 - A strategy says what a sensible model does with a set of tools, judging by their descriptions. It may look at
-  replies; it does not know what a program will print or that the agent will be killed. It is the same in every run.
+  replies, and in all sets of tools it expects the same words from the programs ("ready on", "build #", "y/n"); it does
+  not know that the agent will be killed. It is the same in every run.
   All strategies are in `bench/episodes/strategies`, each with its reason.
 - After first runs, strategies were corrected where they had misread a description or had not tried a way that the
   tools offer.

@@ -24,7 +24,6 @@ from bench.episodes.strategies.common import (
 from bench.episodes.world import World
 
 _TASK = r"\b(?:bash|task)-[0-9a-z-]+\b"
-_RUNNING = rf"\A{_TASK}:? (?:is )?(?:still )?running"
 _SHORT_S = 1  # for a program that answers at once
 _WAIT_S = 600
 
@@ -41,11 +40,17 @@ def _kill(task: str) -> Call:
     return Call("bash_kill", {"task_id": task})
 
 
+def _is_running(reply: str) -> bool:
+    """Return whether the first line of a reply says that the command still runs; children left behind do not count."""
+    first = reply.partition("\n")[0]
+    return has(r"\brunning\b", first.lower()) and not has("completed|failed|killed|exit code|left", first.lower())
+
+
 def _finish(reply: str) -> Generator[Call, str, str]:
     """Wait for the end of a command that still runs; return all that was shown of it."""
     shown = reply
     for _ in range(MOST_WAITS):
-        if not has(_RUNNING, reply):
+        if not _is_running(reply):
             break
         reply = yield _output(find(_TASK, reply), wait=_WAIT_S)
         shown += reply
@@ -141,7 +146,7 @@ def slow_build(world: World) -> Strategy:
 def child_left(world: World) -> Strategy:
     """The reply names what was left running; bash_kill ends a task and every process that it started."""
     reply = yield from _finish((yield _bash("./check.sh")))
-    if has("left running|still run", reply):
+    if has(r"(?i)left .*running|still run", reply):
         yield _kill(find(_TASK, reply))
 
 
