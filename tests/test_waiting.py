@@ -339,3 +339,11 @@ def test_what_was_read_is_not_waited_for_again(shell: Shell) -> None:
     assert shell.wait(task.task_id, timeout=0, until="build", new=True, cursor="0").met
     shell.send(task.task_id, "\n")
     assert shell.wait(task.task_id, timeout=30, until="build", new=True).matched == "build 2"
+
+
+def test_a_line_that_is_written_in_two_parts_is_whole(shell: Shell) -> None:
+    task = shell.start("printf 'ready on '; sleep 0.05; echo http://127.0.0.1:8000; exec sleep 60")
+    assert shell.wait(task.task_id, timeout=30, until="ready on").matched == "ready on http://127.0.0.1:8000"
+    task = shell.start("printf 'name? '; exec sleep 60")  # a prompt has no end
+    assert shell.wait(task.task_id, timeout=30, until="name").matched == "name? "
+    assert shell.wait(task.task_id, timeout=0, until="name").met

@@ -84,7 +84,10 @@ def chosen(
 
 
 class Line(Condition):
-    """A line of the output matches; also one that has no end yet, such as a prompt."""
+    """A line of the output matches; also one that has no end yet, such as a prompt.
+
+    A program may write the end of a line separately (`python -u` does), so an unfinished line counts after a pause.
+    """
 
     by_output = True
 
@@ -95,6 +98,8 @@ class Line(Condition):
             raise BadPattern("The pattern is empty, so every line would match; say what to wait for.")
         self._pattern, self._start = pattern, start
         self._streams: list[_Matching] = []
+        self._prompt = ""  # the unfinished line that matches
+        self._prompt_since = 0.0
         Sieve(pattern, None)  # a wrong pattern is told before anything is started
 
     def begin(self, streams: Mapping[str, Source]) -> None:
@@ -103,9 +108,21 @@ class Line(Condition):
         ]
 
     def look(self, over: bool, left: float | None = None) -> bool:
-        found = next((line for one in self._streams if (line := one.look(over)) is not None), None)
+        found = next((line for one in self._streams if (line := one.look()) is not None), None)
+        if found is None:
+            found = self._look_at_prompt(over or (left is not None and left <= 0))
         self.matched = None if found is None else found[:LONGEST_MATCH]
         return found is not None
+
+    def _look_at_prompt(self, at_once: bool) -> str | None:
+        """The unfinished line that matches, if it has not changed for a while or nothing more can be waited for."""
+        prompt = next((line for one in self._streams if (line := one.unfinished(at_once)) is not None), "")
+        if prompt != self._prompt:
+            self._prompt, self._prompt_since = prompt, time.monotonic()
+        return prompt if prompt and (at_once or not self.patience()) else None
+
+    def patience(self) -> float | None:
+        return max(0.0, self._prompt_since + PAUSE_S - time.monotonic()) if self._prompt else None
 
 
 class _Matching:
@@ -115,15 +132,19 @@ class _Matching:
         self._source, self._place, self._sieve = source, place, sieve
         self._cleaner = Cleaner()
 
-    def look(self, over: bool) -> str | None:
-        """The first line that matches in what is new."""
+    def look(self) -> str | None:
+        """The first whole line that matches in what is new."""
         for piece in self._source.chunks(self._place, self._source.end()):
             self._place = piece.next
             text = self._cleaner.finish() + "\n" if piece.dropped else ""
             passed = self._sieve.feed(text + self._cleaner.feed(piece.data))
             if passed:
                 return passed.partition("\n")[0]
-        line = self._cleaner.unfinished(None if over else LONGEST_PROMPT)
+        return None
+
+    def unfinished(self, is_last: bool) -> str | None:
+        """The line that has no end yet, if it matches."""
+        line = self._cleaner.unfinished(None if is_last else LONGEST_PROMPT)
         return line if line and self._sieve.matches(line) else None
 
 
