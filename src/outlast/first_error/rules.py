@@ -22,14 +22,16 @@ class Rule:
     matches: Callable[[str], object]
     take: Taker
     below: int  # how many lines below the first one `take` can use
+    soon: re.Pattern[str] | None = None  # is found in the next lines; saves reading them all for many lines in vain
 
 
-def _rule(rank: int, needles: str, head: str, take: Taker, below: int = 30) -> Rule:
-    return Rule(rank, tuple(one.encode() for one in needles.split("|") if one), re.compile(head).search, take, below)
+def _rule(rank: int, needles: str, head: str, take: Taker, below: int = 30, soon: str = "") -> Rule:
+    encoded = tuple(one.encode() for one in needles.split("|") if one)
+    return Rule(rank, encoded, re.compile(head).search, take, below, re.compile(soon) if soon else None)
 
 
-def _span(rank: int, needles: str, head: str, *, most: int = 8, **patterns: str) -> Rule:
-    return _rule(rank, needles, head, make_span_taker(rank, most=most, **patterns))
+def _span(rank: int, needles: str, head: str, *, most: int = 8, soon: str = "", **patterns: str) -> Rule:
+    return _rule(rank, needles, head, make_span_taker(rank, most=most, **patterns), soon=soon)
 
 
 _LONG = 400  # lines: a test function above its assertion, or a stack
@@ -65,7 +67,7 @@ def _take_ansible(lines: list[str], at: int) -> Found | None:
 RULES: tuple[Rule, ...] = (
     # --- test runners
     _rule(REPORT, "failures =|errors =", r"^={3,} (?:FAILURES|ERRORS) ={3,}$", python.take_pytest, _LONG),
-    _rule(REPORT, "error: |fail: ", r"^(?:ERROR|FAIL): \S+ \(", python.take_unittest, _LONG),
+    _rule(REPORT, "error: |fail: ", r"^(?:ERROR|FAIL): \S+ \(", python.take_unittest, _LONG, r"Traceback \("),
     _rule(REPORT, "\1", r"^  ● \S", takers.take_jest, 100),
     _rule(REPORT, "fail ", r"^\s*FAIL +\S.*(?: > |\[ \S+ \]$)", takers.take_jest, 100),  # vitest
     _rule(REPORT, "", r"^  1\) .*─{3,}$", takers.take_jest, 100),  # playwright
@@ -83,7 +85,7 @@ RULES: tuple[Rule, ...] = (
     _span(REPORT, "error", r"^\S.*\(\d+(?:,\d+)*\): (?:fatal )?error [A-Z]+\d+", below=r"^\s+\S", most=4),  # tsc
     _span(REPORT, "error", r"^\s*\S+:\d+:\d+ - error(?: TS\d+)?: ",  # tsc --pretty, pyright
           below="", until=r"^\s*\S+:\d+:\d+ - |^\d+ error", most=3),
-    _span(REPORT, "error", r"^error(?:\[E\d+\])?: ", then=r"^\s*--> ", below=r"\S", most=9),  # rustc
+    _span(REPORT, "error", r"^error(?:\[E\d+\])?: ", then=r"^\s*--> ", below=r"\S", most=9, soon=r"--> "),  # rustc
     _span(REPORT, ".go:", _GO, above="^# ", below=_GO + r"|^\t", most=3),
     _rule(REPORT, "error", _ESLINT, with_title(r"^\S", make_span_taker(REPORT, below=_ESLINT, most=2))),
     _span(REPORT, "undefined reference", _LINKER, above="in function", below=_LINKER, most=3),
@@ -100,7 +102,8 @@ RULES: tuple[Rule, ...] = (
     _rule(REPORT, "", r"^  × \S", with_title(r"━{3,}$", make_span_taker(REPORT, then=r"^\s*$", below=r"^\s|^$",
                                                                     until="^  i ", most=5))),  # biome
     # --- package managers and infrastructure
-    _span(CRASH, "error: ", r"^(?:│ )?Error: ", then="^│?$", below="", until="^(?:│ )?Error: |^╵"),  # terraform
+    _span(CRASH, "error: ", r"^(?:│ )?Error: ",  # terraform
+          then="^│?$", below="", until="^(?:│ )?Error: |^╵", soon=r"\n│?\s*\n"),
     _span(CRASH, "failure: build", r"^FAILURE: Build failed", below="", until=r"^\* Try", most=6),  # gradle
     _span(MESSAGE, "",
           _NPM + r" (?!code (?:ELIFECYCLE|\d)|errno|Lifecycle|command|path |workspace |A complete)",
@@ -108,9 +111,9 @@ RULES: tuple[Rule, ...] = (
     _rule(REPORT, "fatal: [", r"^fatal: \[[^\]]+\]: ", _take_ansible),
     # --- exceptions and panics
     _rule(CRASH, "traceback (most", r"^[\s|]*Traceback \(most recent call last\):", python.take_traceback, _LONG),
-    _rule(CRASH, "error|exception", _EXCEPTION, takers.take_stack, _LONG),
+    _rule(CRASH, "error|exception", _EXCEPTION, takers.take_stack, _LONG, r"\s+at "),
     _span(CRASH, "error: ", r"^(?:Syntax|Indentation|Tab)Error: ", above="^  "),
-    _rule(CRASH, "panic: |fatal error: ", r"^(?:panic|fatal error): ", takers.take_go_panic, 80),
+    _rule(CRASH, "panic: |fatal error: ", r"^(?:panic|fatal error): ", takers.take_go_panic, 80, "goroutine "),
     _span(CRASH, " panicked at ", r"^thread '.*' .*panicked at ",
           below=r"\S", until="^(?:stack backtrace:|note: |----)"),  # rust
     _span(CRASH, "", r"^\S+:\d+:in .*\((?:[\w:]*(?:Error|Exception)|Errno::\w+)\)$",  # ruby

@@ -13,6 +13,7 @@ from outlast.first_error.words import find_weak_message
 LONGEST_LINE = 4000  # characters; the rest of a longer line is dropped
 LINES_KEPT = 300  # of what was searched: the end of the output is searched once more, for weak messages
 LINES_ABOVE = 60  # that a rule can look back at
+LINES_SOON = 12  # in which the second part of an error has to begin, for some rules
 
 # What container tools and CI systems write before each line. It hides the format of the line.
 _PREFIX = re.compile(r"#\d+ (?:\d+\.\d+ )?|[\w.-]+ +\| |\d{4}-\d\d-\d\dT[\d:.]+Z ")
@@ -58,14 +59,14 @@ class Scanner:
         text = self._text = self._text + block
         for start, candidates in self._find_candidates():
             line = _clean(text[start : _skip_lines(text, start, 1)])
-            if not (rules := self._select_rules(candidates, _strip_prefix(line))):
-                continue
-            below = max(rule.below for rule in rules)
-            end = _skip_lines(text, start, 1 + below)
-            if end == len(text) and not is_last and text.count("\n", start) <= below:
+            rules = self._select_rules(candidates, _strip_prefix(line))
+            if rules and (is_last or not _lacks_lines(text, start, LINES_SOON)):
+                soon = _skip_lines(text, start, 1 + LINES_SOON)
+                rules = [rule for rule in rules if not rule.soon or rule.soon.search(text, start, soon)]
+            if not is_last and any(_lacks_lines(text, start, rule.below) for rule in rules):
                 self._searched = start  # wait for the lines that the rules may read
                 break
-            self._read(rules, start, end)
+            self._read(rules, start)
             if self.is_final:
                 return
         else:
@@ -99,15 +100,20 @@ class Scanner:
         matching = [rule for rule in candidates if rule.rank > self._rank and rule.matches(line)]
         return [rule for rule in RULES if rule in matching] if len(matching) > 1 else matching
 
-    def _read(self, rules: list[Rule], start: int, end: int) -> None:
-        first = _skip_lines_back(self._text, start, LINES_ABOVE)
-        shown = _split(self._text[first:end])
-        at = self._text.count("\n", first, start)
+    def _read(self, rules: list[Rule], start: int) -> None:
+        """Let the rules read the line at `start` and those around it."""
+        if not rules:
+            return
+        text = self._text
+        first = _skip_lines_back(text, start, LINES_ABOVE)
+        end = _skip_lines(text, start, 1 + max(rule.below for rule in rules))
+        shown = _split(text[first:end])
+        at = text.count("\n", first, start)
         lines = [_strip_prefix(line) for line in shown] if _PREFIX.match(shown[at]) else shown
         for rule in rules:
             found = rule.take(lines[: at + 1 + rule.below], at)
             if found:
-                self._keep(found, shown, self._number + self._text.count("\n", 0, first))
+                self._keep(found, shown, self._number + text.count("\n", 0, first))
                 break
 
     def _search_end(self) -> None:
@@ -115,8 +121,7 @@ class Scanner:
         first = start = _skip_lines_back(self._text, len(self._text), LINES_KEPT)
         lines = _split(self._text[first:])
         for line in lines:
-            if rules := self._select_rules(_RULES_OF_END, _strip_prefix(line)):
-                self._read(rules, start, _skip_lines(self._text, start, 1 + max(rule.below for rule in rules)))
+            self._read(self._select_rules(_RULES_OF_END, _strip_prefix(line)), start)
             start = _skip_lines(self._text, start, 1)
         if self._rank < MESSAGE and (found := find_weak_message([_strip_prefix(line) for line in lines])):
             self._keep(found, lines, self._number + self._text.count("\n", 0, first))
@@ -166,6 +171,11 @@ def _skip_lines_back(text: str, start: int, count: int) -> int:
             return 0
         start = text.rfind("\n", 0, start - 1) + 1
     return start
+
+
+def _lacks_lines(text: str, start: int, count: int) -> bool:
+    """Whether fewer than `count` complete lines follow the one at `start`."""
+    return _skip_lines(text, start, 1 + count) == len(text) and text.count("\n", start) <= count
 
 
 def _split(text: str) -> list[str]:

@@ -154,10 +154,8 @@ def take_go_frames(lines: list[str], at: int) -> list[int]:
     return taken
 
 
-def take_go_panic(lines: list[str], at: int) -> Found | None:
+def take_go_panic(lines: list[str], at: int) -> Found:
     """Take the message and the first own frames of a goroutine."""
-    if not any(line.startswith("goroutine ") for line in lines[at : at + 12]):
-        return None
     return Found(CRASH, [at, *take_go_frames(lines, at)], at)
 
 

@@ -34,7 +34,7 @@ _END = r"(?![-/\\_=\w(\"'`]|\.\w)"
 _MESSAGE_START = re.compile(
     r"(?:[\w./@+-]+: )?(?:[\w./-]+: )?\[?(?:fatal|error|panic|Fatal|Error|E)(?: \w+)?\]?: "
     r"|\[error\] |\S+: \d+: .*(?:not found|denied)$|(?:FAILED|ERROR) \S+|fatal|::error|Automatic merge failed"
-    r"|[\w./-]+: .*: (?:No such file or directory|Permission denied|not found)$|[\w.]*[a-z](?:Error|Exception): "
+    r"|[\w./-]+: .*: (?:No such file or directory|Permission denied|not found)$|[\w.$]*\w(?:Error|Exception): "
     r"|(?:PHP )?(?:Fatal|Parse) error: "
 )
 # Each alternative begins with a letter, so that the engine can skip to it. What must not precede it is checked after.
