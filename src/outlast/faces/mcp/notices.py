@@ -11,7 +11,6 @@ from contextlib import aclosing, suppress
 import mcp_types as wire
 
 from outlast.errors import OutlastError
-from outlast.faces.tools.messages import for_model
 from outlast.notices.words import HEADER
 
 TYPE_CHECKING = False
@@ -27,7 +26,7 @@ _LATEST = 50
 async def read(desk: Desk) -> wire.ReadResourceResult:
     """The latest notices, each with its number and its code."""
     latest = await desk.shell.latest_notices(_LATEST)
-    text = "\n".join([for_model(HEADER, ""), *map(str, latest)]) if latest else "No notices."
+    text = "\n".join([HEADER, *map(str, latest)]) if latest else "No notices."
     return wire.ReadResourceResult(
         contents=[wire.TextResourceContents(uri=URI, mime_type="text/plain", text=f"{text}\n")]
     )
