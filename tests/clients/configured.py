@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from bench.model_api import Call, Say
 from tests.clients import scripted
 from tests.clients.alone import in_own_network
 from tests.clients.claude import _env as claude_env
 from tests.clients.claude import _words as claude_words
 from tests.clients.place import ROOT, Place, binary, place
-from tests.clients.scripted import Call, Line, Model, Say, model
+from tests.clients.scripted import Line, Model, model
 from tests.conftest import eventually
 
 PATIENCE_S = 90.0

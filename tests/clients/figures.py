@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tests.clients.scripted import Call, Model
+from bench.model_api import Call
+from tests.clients.scripted import Model
 
 _SHOWN = 400
 

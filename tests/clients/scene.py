@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 
+from bench.model_api import Call, Say
 from tests.clients.figures import Figures
 from tests.clients.place import Place, task_in
-from tests.clients.scripted import Call, Line, Model, Request, Say
+from tests.clients.scripted import Line, Model, Request
 
 PATIENCE_S = 60.0
 PROMPT = "please build it"

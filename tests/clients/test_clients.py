@@ -69,7 +69,7 @@ def test_codex_runs_starts_and_waits() -> None:
     figures = figures_of("codex")
     _ran_and_failed(figures)
     began, told = figures.heard[TOLD - 1 :]
-    assert "running since" in began
+    assert "is running (" in began
     assert "the build is done" in told
     assert figures.woken_ms is not None
     assert figures.woken_ms < 5000

@@ -275,6 +275,8 @@ class Looking(Opened):
                 source = self.executor.registry.source(task.task_id, stream, task.closed)
                 for text in reading.texts(source, self.mask_for(task)):
                     finder.feed(text)
+                    if finder.is_final:
+                        break
         except OSError as error:
             raise self.executor.trouble(task.task_id, error) from None
         return finder.finish()
