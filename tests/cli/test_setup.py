@@ -300,7 +300,7 @@ def test_claude_code_as_it_is_set_up() -> None:
     assert f"outlast: {PROGRAM} mcp - ✔ Connected" in found["listed"]
     assert "mcp__outlast__bash" in found["offered"]
     assert not {"Bash", "Monitor"} & set(found["offered"])  # both run commands
-    assert "completed: exit code 0" in found["heard"][1]
+    assert "Exit code 0" in found["heard"][1]
     assert "No MCP servers configured" in found["again"]
     assert (found["left"], found["settings"]) == (None, False)
 
@@ -311,7 +311,7 @@ def test_codex_as_it_is_set_up() -> None:
     assert (server["name"], server["enabled"], server["transport"]["command"]) == ("outlast", True, PROGRAM)
     assert "mcp__outlast" in found["offered"]
     assert not {"shell", "local_shell", "shell_command", "exec_command", "write_stdin"} & set(found["offered"])
-    assert "completed: exit code 0" in found["heard"][1]
+    assert "Exit code 0" in found["heard"][1]
     assert (found["again"], found["kept"]) == ([], True)
 
 
