@@ -1,0 +1,166 @@
+/* outlast-guard: two small processes, the supervisor and the keeper, that stay with one command until nothing of it is
+ * left. docs/guard.md describes the launch description, the messages, the files and the states. */
+#ifndef OUTLAST_GUARD_H
+#define OUTLAST_GUARD_H
+#define _GNU_SOURCE
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <stdnoreturn.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "launch.h"
+
+#define GUARD_VERSION 1
+#define SECOND 1000000000LL
+#define MILLISECOND 1000000LL
+#define NEVER INT64_MAX
+
+enum { STREAMS = 2, RELAY_BYTES = 4096 };
+
+/* The life of a task. Only the supervisor moves it on, except that the keeper, as parent of the command, may set EXITED. */
+enum state {
+    STARTING, /* there is no task yet: nothing is published, the command has not begun */
+    RUNNING,  /* the task is published and the command may begin */
+    EXITED,   /* the command ended, and the record says how (or it can never be known) */
+    DRAINED,  /* all that it printed before is in the files, and the record has its outcome */
+    CLOSED,   /* the pipes are at their end and no process is left: the guards exit */
+};
+
+/* What both processes must know. The kernel writes each pid while it forks (CLONE_PARENT_SETTID), so there is no
+ * moment at which a process exists that only a dead one knew. */
+struct shared {
+    _Atomic int state;
+    _Atomic int supervisor, keeper, child, on_end; /* pids */
+    _Atomic int command;                           /* the child, or the first process inside of its sandbox */
+    _Atomic uint64_t supervisor_tick, keeper_tick, command_tick;
+    _Atomic int begun;                /* the terms are known and only publication is left to do */
+    _Atomic int released;             /* the command was allowed to begin */
+    _Atomic int announced;            /* the caller got the message that the command ended */
+    _Atomic int keeper_has_children;  /* processes of the command are below the keeper */
+    _Atomic int keeper_closed_pipes;  /* the keeper closed its write ends */
+    _Atomic int recoveries;           /* how often a guard was replaced */
+    _Atomic int limit_reached;        /* while the command ran */
+    _Atomic int status_known;         /* `status` is the wait status of the command */
+    _Atomic int wrapper_known;        /* `wrapper_status` is that of bubblewrap */
+    _Atomic int spawn_errno;          /* why the command could not be started, and what could not be done */
+    char spawn_what[160];
+    int status, wrapper_status;
+    int64_t started, monotonic; /* when the command was released, by both clocks */
+    int64_t ended, elapsed;     /* when it ended */
+    struct terms terms;
+    _Atomic uint64_t dropped_up_to[STREAMS]; /* where each stream stood when bytes were last dropped */
+    /* Bytes on their way from the relay into a file: of which stream, where in it, how many. */
+    _Atomic int relay_stream, loaded;
+    _Atomic uint64_t loaded_at;
+    char relay_buffer[RELAY_BYTES];
+    _Atomic int last_stream; /* of a split task: which stream moved last, and how far */
+    _Atomic uint64_t last_offset;
+};
+
+/* What one guard process holds. A fork inherits all of it; its descriptors are the same as its parent's. */
+struct guard {
+    struct shared *page;
+    struct launch *launch;
+    int lock, record, caller, go_read, go_write;
+    int wake_supervisor, wake_keeper, signals; /* eventfds, signalfd */
+    int peer, command;                         /* pidfds */
+    int stdin_read, stdin_write, wake_fifo;
+    int streams;
+    bool owns_directory; /* its lock is held: what is in there may be removed */
+    uint64_t pid_namespace;
+    dev_t exe_device; /* this program: how guards of other tasks are recognised */
+    ino_t exe_inode;
+    char boot[40];
+};
+extern struct guard guard;
+
+/* process.c: processes as the kernel knows them */
+struct proc_stat {
+    char state;
+    int exit_code;
+    uint64_t tick, cpu_ticks;
+    bool dead;
+};
+int64_t now(clockid_t clock);
+void close_fd(int *fd);
+bool is_ready(int fd, short events);
+void wake(int eventfd);
+void drain_fd(int fd);
+ssize_t read_file(const char *path, char *into, size_t size);
+bool read_stat(int pid, struct proc_stat *into);
+uint64_t read_own_tick(void);
+int open_pidfd(int pid);
+bool signal_pidfd(int fd, int number);
+bool is_unreaped(int pidfd);
+int fork_process(_Atomic int *pid, int flags);
+void close_all_but(const int *kept, size_t count);
+bool note_exit(void);
+bool reap_children(void);
+
+/* record.c: the record page, the bells, and messages to the caller */
+enum slot { GUARDS, CODE, ENDING, POSITION, OUTCOME };
+bool open_record(void);
+void write_slot(enum slot slot, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void write_guards(void);
+void write_code(int status, int64_t cpu_us);
+void write_spawn_failure(void);
+bool make_bells(void);
+void open_bell(void);
+void ring_bell(void);
+void release_bell(void);
+void ring_directory(void);
+void send_to_caller(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#define SECONDS(t) (long long)((t) / SECOND), (long long)((t) % SECOND / 1000)
+
+/* output.c: from the pipes to the files */
+bool make_pipes(void);
+bool open_outputs(void);
+void apply_bounds(void);
+void resume_outputs(void);
+void poll_outputs(struct pollfd *fds);
+bool move_outputs(void);
+void drain_outputs(void);
+void close_write_ends(void);
+void close_output_files(void);
+bool outputs_are_closed(void);
+int write_end(int stream);
+
+/* spawn.c: from the launch to a child that waits for its go */
+bool open_stdin(void);
+bool spawn_child(void);
+bool await_child(void);
+
+/* tree.c: everything that the command started */
+void enforce_limit(void);
+int64_t next_limit_check(void);
+bool has_descendants(void);
+void kill_everything(void);
+int count_oom_kills(void);
+void remove_cgroups(void);
+
+/* supervisor.c and keeper.c */
+noreturn void start_task(void);
+noreturn void resume_task(void);
+noreturn void keep_task(void);
+noreturn void abandon_task(void);
+noreturn void refuse(int number, const char *what);
+bool is_published(void);
+void continue_peer(void);
+void run_on_end(void);
+
+/* main.c: free what only the start needed, such as the environment of the command */
+void drop_launch(void);
+
+#endif

@@ -1,0 +1,127 @@
+/* The keeper: the parent of the supervisor. It holds the same descriptors and sleeps. If the supervisor dies, the command
+ * and its orphans become the keeper's children, and it forks another supervisor. */
+#include "guard.h"
+
+#include <sched.h>
+#include <sys/prctl.h>
+
+enum {
+    SHORT_LIFE_MS = 1000,
+    SHORT_LIVES = 100, /* so many in a row are a fault that stays, which must not take a whole core */
+    RETRY_MS = 1000,
+};
+
+extern char **environ;
+
+/* Execute the program that starts the next task of a queue. Only the guard whose parent is not a guard can start a process
+ * that is not below this task: as its own sibling (CLONE_PARENT). The kernel writes the pid of the new process into the
+ * shared page while it forks, so the program is started once even if one guard is killed. */
+void run_on_end(void) {
+    static const int STANDARD[] = {0, 1, 2};
+    struct shared *page = guard.page;
+    const struct strings *words = &guard.launch->on_end;
+    int parent = getppid();
+    if (!words->count || page->on_end || page->state < DRAINED || parent == page->keeper || parent == page->supervisor) return;
+    int pid = fork_process(&page->on_end, CLONE_PARENT);
+    if (pid < 0) page->on_end = -1; /* the next caller that opens the state directory does what this program would do */
+    if (pid != 0) return;
+    sigset_t none;
+    setsid();
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    close_all_but(STANDARD, 3);
+    execve(words->items[0], words->items, environ);
+    _exit(127);
+}
+
+/* A supervisor that this keeper forks inherits the pidfd: it need not be the parent of the command. */
+static void open_command(void) {
+    struct shared *page = guard.page;
+    struct proc_stat stat;
+    if (guard.command >= 0 || page->command <= 0 || page->state >= EXITED) return;
+    guard.command = open_pidfd(page->command);
+    if (guard.command >= 0 && (!read_stat(page->command, &stat) || stat.tick != page->command_tick)) close_fd(&guard.command);
+}
+
+static void slow_down(void) {
+    static int64_t last;
+    static int short_lives;
+    int64_t at = now(CLOCK_MONOTONIC);
+    short_lives = at - last < SHORT_LIFE_MS * MILLISECOND ? short_lives + 1 : 0;
+    last = at;
+    if (short_lives > SHORT_LIVES) poll(NULL, 0, RETRY_MS);
+}
+
+static void replace_supervisor(void) {
+    struct shared *page = guard.page;
+    slow_down();
+    open_command();
+    page->keeper_has_children = has_descendants();
+    page->recoveries++;
+    for (;;) {
+        int me = open_pidfd(getpid());
+        int pid = me >= 0 ? fork_process(&page->supervisor, 0) : -1;
+        if (pid == 0) {
+            guard.peer = me;
+            resume_task();
+        }
+        close_fd(&me);
+        if (pid > 0) {
+            guard.peer = open_pidfd(pid);
+            return;
+        }
+        poll(NULL, 0, RETRY_MS); /* fork failed, and no other process can do this */
+    }
+}
+
+/* The supervisor is gone: because all is done, before there was a task, or in the middle of it. */
+static void handle_death(void) {
+    struct shared *page = guard.page;
+    siginfo_t seen;
+    waitid(P_PIDFD, (id_t)guard.peer, &seen, WEXITED | WNOHANG | __WALL);
+    close_fd(&guard.peer);
+    if (page->state == CLOSED) _exit(0);
+    bool is_task = page->state >= RUNNING || (guard.launch->publish ? is_published() : page->begun);
+    if (!is_task) refuse(ECHILD, "the supervisor was killed");
+    replace_supervisor();
+}
+
+/* Do the keeper's part of what changed. */
+static void catch_up(void) {
+    struct shared *page = guard.page;
+    enum state before = (enum state)page->state;
+    bool has_children = has_descendants(); /* as the parent of the command this records its end */
+    bool changed = has_children != (bool)page->keeper_has_children || (before < EXITED && page->state >= EXITED);
+    page->keeper_has_children = has_children;
+    if (guard.stdin_write >= 0 && (page->state >= EXITED || access("stdin.eof", F_OK) == 0)) close_fd(&guard.stdin_write);
+    if (page->state >= EXITED) {
+        close_write_ends();
+        page->keeper_closed_pipes = 1;
+    }
+    if (page->state >= DRAINED && guard.launch->on_end.count && !page->on_end) {
+        run_on_end();
+        changed = true;
+    }
+    if (changed) wake(guard.wake_supervisor);
+}
+
+noreturn void keep_task(void) {
+    struct shared *page = guard.page;
+    prctl(PR_SET_NAME, "outlast-keeper");
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    page->keeper_tick = read_own_tick();
+    if (page->begun) write_guards();
+    for (;;) {
+        catch_up();
+        struct pollfd all[] = {{.fd = guard.peer, .events = POLLIN},
+                               {.fd = guard.wake_keeper, .events = POLLIN},
+                               {.fd = guard.signals, .events = POLLIN}};
+        if (poll(all, 3, guard.peer < 0 ? 0 : -1) < 0) continue;
+        if (all[1].revents) drain_fd(guard.wake_keeper);
+        if (all[2].revents) {
+            drain_fd(guard.signals);
+            continue_peer();
+        }
+        if (all[0].revents || guard.peer < 0) handle_death();
+    }
+}

@@ -1,0 +1,276 @@
+/* Starts the command: a child that has its descriptors, limits and sandbox, and waits for its go before it begins.
+ *
+ * All that can fail is done before the task is published, so a refusal leaves nothing behind; only `execve` itself comes
+ * later, unless the program waits by itself. */
+#include "guard.h"
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+
+#ifndef SYS_landlock_restrict_self
+#define SYS_landlock_restrict_self 446
+#endif
+
+enum {
+    READY_MS = 30000, /* a sandbox that is not made by then will not be */
+    CAPABILITIES = 64,
+};
+
+/* Pipes from the child: that it is set up, that its program is ready, and what bubblewrap says about its sandbox. */
+static int report[2] = {-1, -1}, ready[2] = {-1, -1}, status[2] = {-1, -1};
+static int errors = -1; /* a memfd: what the program prints until it is ready */
+
+/* --- input --- */
+
+static int make_memfd(const struct bytes *bytes) {
+    int fd = (int)syscall(SYS_memfd_create, "outlast-input", 1u /* MFD_CLOEXEC */);
+    for (size_t at = 0; fd >= 0 && at < bytes->size;) {
+        ssize_t n = write(fd, bytes->data + at, bytes->size - at);
+        if (n <= 0) {
+            close(fd);
+            return -1;
+        }
+        at += (size_t)n;
+    }
+    if (fd >= 0) lseek(fd, 0, SEEK_SET);
+    return fd;
+}
+
+/* A named pipe that other processes write to. The guards hold its write end, so that it stays open between writers. */
+static bool open_input_pipe(void) {
+    if ((mkfifo("stdin", 0600) && errno != EEXIST) || (mkfifo("wake", 0600) && errno != EEXIST)) return false;
+    guard.wake_fifo = open("wake", O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    guard.stdin_read = open("stdin", O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    guard.stdin_write = open("stdin", O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    return guard.wake_fifo >= 0 && guard.stdin_read >= 0 && guard.stdin_write >= 0 &&
+           fcntl(guard.stdin_read, F_SETFL, 0) == 0;
+}
+
+bool open_stdin(void) {
+    const struct launch *launch = guard.launch;
+    switch (launch->stdin_kind) {
+    case STDIN_OPEN: return open_input_pipe();
+    case STDIN_TEXT: guard.stdin_read = make_memfd(&launch->stdin_text); break;
+    case STDIN_INHERIT: guard.stdin_read = launch->stdin_fd; break;
+    case STDIN_FILE:
+        guard.stdin_read = open(launch->stdin_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        if (guard.stdin_read >= 0) fcntl(guard.stdin_read, F_SETFL, 0); /* O_NONBLOCK: only so that opening cannot block */
+        break;
+    case STDIN_EMPTY: guard.stdin_read = open("/dev/null", O_RDONLY | O_CLOEXEC); break;
+    }
+    return guard.stdin_read >= 0;
+}
+
+/* --- in the child --- */
+
+static noreturn void give_up(const char *what, int number) {
+    snprintf(guard.page->spawn_what, sizeof guard.page->spawn_what, "%s", what);
+    guard.page->spawn_errno = number ? number : EINVAL;
+    _exit(127);
+}
+
+static void set_limits(void) {
+    const struct launch *launch = guard.launch;
+    for (size_t i = 0; i < launch->rlimit_count; i++) {
+        uint64_t wanted[2] = {launch->rlimits[i].soft, launch->rlimits[i].hard}, held[2];
+        int which = launch->rlimits[i].which;
+        if (syscall(SYS_prlimit64, 0, which, wanted, NULL) == 0 || syscall(SYS_prlimit64, 0, which, NULL, held)) continue;
+        held[0] = wanted[0] < held[1] ? wanted[0] : held[1]; /* only root raises a hard limit: come as near as possible */
+        syscall(SYS_prlimit64, 0, which, held, NULL);
+    }
+    if (launch->has_nice) setpriority(PRIO_PROCESS, 0, launch->nice); /* only root is nicer to itself */
+}
+
+static void drop_capabilities(void) {
+    struct { uint32_t version; int pid; } header = {0x20080522, 0};
+    uint32_t none[6] = {0};
+    for (int i = 0; i < CAPABILITIES; i++) prctl(PR_CAPBSET_DROP, i, 0, 0, 0); /* refused to all but root */
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+    if (syscall(SYS_capset, &header, none)) give_up("capabilities", errno);
+}
+
+static void confine(void) {
+    const struct launch *launch = guard.launch;
+    int ruleset = launch->landlock_fd;
+    if (launch->drop_capabilities) drop_capabilities();
+    if ((ruleset >= 0 || launch->seccomp.size || launch->no_new_privileges) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        give_up("no new privileges", errno);
+    if (ruleset >= 0 && syscall(SYS_landlock_restrict_self, ruleset, 0)) give_up("Landlock", errno);
+    if (!launch->seccomp.size) return;
+    struct sock_filter *steps = malloc(launch->seccomp.size); /* the bytes of the description may be unaligned */
+    if (!steps) give_up("seccomp", ENOMEM);
+    memcpy(steps, launch->seccomp.data, launch->seccomp.size);
+    struct sock_fprog program = {.len = (unsigned short)(launch->seccomp.size / sizeof *steps), .filter = steps};
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0)) give_up("seccomp", errno);
+    free(steps);
+}
+
+static int find_source(enum fd_source source, int number) {
+    switch (source) {
+    case FD_STDIN: return guard.stdin_read;
+    case FD_STDOUT: return write_end(0);
+    case FD_STDERR: return write_end(1);
+    case FD_GO: return guard.go_read;
+    case FD_READY: return ready[1];
+    case FD_STATUS: return status[1];
+    case FD_ERRORS: return errors;
+    case FD_INHERIT: return number;
+    }
+    return -1;
+}
+
+static void join_cgroup(const char *group) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/cgroup.procs", group);
+    int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || write(fd, "0", 1) != 1) give_up(group, errno);
+    close(fd);
+}
+
+static int duplicate_above(int fd, int least) {
+    int copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, least);
+    if (copy < 0) give_up("descriptors", fd < 0 ? EBADF : errno == EINVAL ? EMFILE : errno); /* EINVAL: above the rlimit */
+    return copy;
+}
+
+/* Give the command its descriptors and close all others, also the lock. `*go` and `*tell` stay ours. */
+static void arrange_fds(int *go, int *tell) {
+    struct launch *launch = guard.launch;
+    int copies[LAUNCH_MOST_FDS], kept[LAUNCH_MOST_FDS + 3], least = 3;
+    for (size_t i = 0; i < launch->fd_count; i++)
+        if (launch->fds[i].target >= least) least = launch->fds[i].target + 1;
+    /* First copies above every target, so that no source is overwritten before its turn comes. */
+    for (size_t i = 0; i < launch->fd_count; i++)
+        copies[i] = duplicate_above(find_source(launch->fds[i].source, launch->fds[i].number), least);
+    *go = duplicate_above(guard.go_read, least);
+    *tell = duplicate_above(report[1], least);
+    if (launch->landlock_fd >= 0) launch->landlock_fd = duplicate_above(launch->landlock_fd, least);
+    for (size_t i = 0; i < launch->fd_count; i++) {
+        kept[i] = launch->fds[i].target;
+        if (dup2(copies[i], kept[i]) < 0) give_up("descriptors", errno);
+    }
+    size_t count = launch->fd_count;
+    kept[count++] = *go, kept[count++] = *tell, kept[count++] = launch->landlock_fd;
+    close_all_but(kept, count);
+}
+
+static void reset_signals(void) {
+    struct sigaction usual = {.sa_handler = SIG_DFL};
+    for (int i = 1; i < NSIG; i++) sigaction(i, &usual, NULL);
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static noreturn void become_command(void) {
+    const struct launch *launch = guard.launch;
+    int go, tell;
+    char byte = 'r';
+    if (setsid() < 0) give_up("session", errno);
+    guard.page->command_tick = read_own_tick();
+    reset_signals();
+    for (size_t i = 0; i < launch->cgroups.count; i++) join_cgroup(launch->cgroups.items[i]);
+    arrange_fds(&go, &tell);
+    if (chdir(launch->cwd)) give_up(launch->cwd, errno);
+    umask((mode_t)launch->umask);
+    if (!launch->program_waits && access(launch->program, X_OK)) give_up(launch->program, errno);
+    confine();
+    set_limits();
+    if (!launch->program_waits) {
+        /* If both guards die before the go, the read sees the end of the pipe. */
+        if (write(tell, &byte, 1) != 1 || read(go, &byte, 1) != 1) _exit(127);
+    }
+    execve(launch->program, launch->args.items, launch->env.items);
+    give_up(launch->program, errno);
+}
+
+/* --- in the supervisor --- */
+
+bool spawn_child(void) {
+    const struct launch *launch = guard.launch;
+    static const struct bytes NOTHING = {"", 0};
+    if (pipe2(report, O_CLOEXEC)) return false;
+    if (gives_fd(launch, FD_READY) && pipe2(ready, O_CLOEXEC)) return false;
+    if (gives_fd(launch, FD_STATUS) && pipe2(status, O_CLOEXEC)) return false;
+    if (gives_fd(launch, FD_ERRORS) && (errors = make_memfd(&NOTHING)) < 0) return false;
+    int pid = fork_process(&guard.page->child, SIGCHLD);
+    if (pid == 0) become_command();
+    int why = errno;
+    close_fd(&report[1]);
+    close_fd(&ready[1]);
+    close_fd(&status[1]);
+    close_fd(&guard.stdin_read); /* so that a writer gets EPIPE when the command closes its input */
+    close_fd(&guard.go_read);
+    errno = why;
+    return pid > 0;
+}
+
+/* bubblewrap says in JSON which process it started; that is the init of the sandbox, and the command is its child. */
+static int find_inner(void) {
+    char text[1024], path[64];
+    if (!is_ready(status[0], POLLIN)) return 0;
+    ssize_t n = read(status[0], text, sizeof text - 1);
+    text[n > 0 ? n : 0] = 0;
+    char *at = strstr(text, "\"child-pid\":");
+    int init = at ? (int)strtol(at + 12, NULL, 10) : 0;
+    if (init <= 1) return 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", init, init);
+    return read_file(path, text, sizeof text) > 0 ? (int)strtol(text, NULL, 10) : 0;
+}
+
+/* The refusal quotes what the program printed before it ended, such as an error of bubblewrap. */
+static void read_errors(void) {
+    char *what = guard.page->spawn_what;
+    ssize_t n = errors >= 0 ? pread(errors, what, sizeof guard.page->spawn_what - 1, 0) : 0;
+    if (n <= 0) n = snprintf(what, sizeof guard.page->spawn_what, "%.150s", "the program ended before it was ready");
+    what[n] = 0;
+    for (char *at = what; *at; at++)
+        if (*at < ' ') *at = ' ';
+    while (n > 0 && what[n - 1] == ' ') what[--n] = 0;
+    guard.page->spawn_errno = ENOEXEC;
+}
+
+/* Wait for a byte or the end on `fd`. */
+static ssize_t await_byte(int fd) {
+    char byte;
+    struct pollfd one = {.fd = fd, .events = POLLIN};
+    int64_t until = now(CLOCK_MONOTONIC) + READY_MS * MILLISECOND;
+    for (;;) {
+        int64_t left = (until - now(CLOCK_MONOTONIC)) / MILLISECOND;
+        int found = poll(&one, 1, left > 0 ? (int)left : 0);
+        if (found > 0) return read(fd, &byte, 1);
+        if (found == 0) return errno = ETIMEDOUT, -1;
+    }
+}
+
+/* Wait until the child is set up. False: `spawn_errno` and `spawn_what` say why it is not. */
+bool await_child(void) {
+    struct shared *page = guard.page;
+    ssize_t said = await_byte(report[0]); /* a byte, or the end at `execve` */
+    if (said < 0) page->spawn_errno = errno;
+    page->command = page->child;
+    if (!page->spawn_errno && said == 0 && !guard.launch->program_waits) {
+        snprintf(page->spawn_what, sizeof page->spawn_what, "the command was killed before it began");
+        page->spawn_errno = ECHILD;
+    }
+    if (!page->spawn_errno && ready[0] >= 0 && await_byte(ready[0]) != 1) read_errors();
+    if (!page->spawn_errno && status[0] >= 0) {
+        struct proc_stat stat;
+        int inner = find_inner();
+        if (inner > 0 && read_stat(inner, &stat) && !stat.dead) {
+            page->command_tick = stat.tick;
+            page->command = inner;
+        } else
+            read_errors();
+    }
+    close_fd(&report[0]);
+    close_fd(&ready[0]);
+    close_fd(&status[0]);
+    close_fd(&errors);
+    if (!page->spawn_errno && (guard.command = open_pidfd(page->command)) < 0) page->spawn_errno = errno;
+    return !page->spawn_errno;
+}

@@ -1,0 +1,260 @@
+/* Everything that the command started, also what left its process group or its session: finds it and ends it.
+ *
+ * Both guards are subreapers, so whatever the command forked is below one of them. At the limit every process gets TERM
+ * (and CONT, if it is stopped). After the grace all are stopped until no new one turns up, then killed: a process that
+ * forks faster than we look would otherwise always be one child ahead. Signals go by pidfd to a process whose start tick
+ * was compared after the pidfd was opened. */
+#include "guard.h"
+
+#include <dirent.h>
+
+enum {
+    FIRST_LOOK_MS = 10, /* after the first TERM, see `would_end_by_term` */
+    LOOK_MS = 250,      /* while a tree is ending: look for new processes this often */
+    KILL_LOOK_MS = 20,
+    KILL_MS = 5000,     /* what survives KILL for so long hangs in the kernel */
+    FREEZE_ROUNDS = 50,
+};
+
+struct member {
+    int pid;
+    uint64_t tick;
+    char state;
+    bool got_term;
+};
+
+struct members {
+    struct member *items;
+    size_t count, size;
+};
+
+static struct members known; /* at the last look */
+static int64_t next_look = NEVER, stage_ends, look_after;
+static enum { IDLE, TERMINATING, KILLING, GIVEN_UP } stage;
+
+static struct member *find_member(const struct members *list, int pid) {
+    for (size_t i = 0; i < list->count; i++)
+        if (list->items[i].pid == pid) return &list->items[i];
+    return NULL;
+}
+
+/* --- which processes belong to the task --- */
+
+/* A task that was started from inside of this one is below our guards, because orphans come to them, but it is not a part
+ * of this task. Its guards run the same program as we do. So does our own child until its `execve`. */
+static bool is_guard(int pid) {
+    char path[40];
+    struct stat exe;
+    snprintf(path, sizeof path, "/proc/%d/exe", pid);
+    return pid != guard.page->child && stat(path, &exe) == 0 && exe.st_ino == guard.exe_inode && exe.st_dev == guard.exe_device;
+}
+
+static void add_member(struct members *list, int pid) {
+    struct proc_stat who;
+    if (find_member(list, pid) || !read_stat(pid, &who) || who.dead || is_guard(pid)) return;
+    if (list->count == list->size) {
+        size_t size = list->size * 2 + 64;
+        struct member *more = realloc(list->items, size * sizeof *more);
+        if (!more) return; /* it is found at the next look */
+        list->items = more, list->size = size;
+    }
+    list->items[list->count++] = (struct member){.pid = pid, .tick = who.tick, .state = who.state};
+}
+
+/* Children belong to the thread that forked them. Returns whether this kernel lists them (CONFIG_PROC_CHILDREN). */
+static bool add_children(struct members *list, int pid) {
+    char path[64], text[8192];
+    bool listed = false;
+    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    DIR *threads = opendir(path);
+    for (struct dirent *entry; threads && (entry = readdir(threads));) {
+        if (entry->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "/proc/%d/task/%.12s/children", pid, entry->d_name);
+        ssize_t n = read_file(path, text, sizeof text);
+        listed |= n >= 0;
+        char *at = text, *end;
+        for (int child; n > 0 && (child = (int)strtol(at, &end, 10)) > 0; at = end) add_member(list, child);
+    }
+    if (threads) closedir(threads);
+    return listed;
+}
+
+/* When both guards have been replaced, processes of the task may be children of init. The `mark`, a variable that the
+ * command was started with, still tells them. */
+static void add_marked(struct members *list) {
+    char path[40], text[1 << 16];
+    const char *mark = guard.launch->mark;
+    DIR *table = mark ? opendir("/proc") : NULL;
+    for (struct dirent *entry; table && (entry = readdir(table));) {
+        int pid = (int)strtol(entry->d_name, NULL, 10);
+        snprintf(path, sizeof path, "/proc/%d/environ", pid);
+        ssize_t n = pid > 1 ? read_file(path, text, sizeof text) : 0;
+        for (char *at = text; n > 0 && at < text + n; at += strlen(at) + 1)
+            if (!strcmp(at, mark)) add_member(list, pid);
+    }
+    if (table) closedir(table);
+}
+
+static struct members find_tree(void) {
+    struct members list = {0};
+    struct proc_stat who;
+    int command = guard.page->command;
+    bool listed = add_children(&list, guard.page->supervisor);
+    listed |= add_children(&list, guard.page->keeper);
+    if (command > 0 && read_stat(command, &who) && who.tick == guard.page->command_tick) add_member(&list, command);
+    if (!listed || guard.page->recoveries > 1) add_marked(&list);
+    for (size_t i = 0; i < list.count; i++) add_children(&list, list.items[i].pid);
+    return list;
+}
+
+/* Whether processes of the task are below this one. */
+bool has_descendants(void) {
+    struct members list = {0};
+    if (!reap_children()) return false;
+    bool found = !add_children(&list, getpid()) || list.count > 0;
+    free(list.items);
+    return found || is_ready(guard.signals, POLLIN); /* one that ended meanwhile may have left us a child */
+}
+
+/* --- signals --- */
+
+static bool send_signal(const struct member *member, int number) {
+    struct proc_stat after;
+    int fd = open_pidfd(member->pid);
+    /* Compared after the pidfd was opened: the signal goes to the process that was below us and to no other. */
+    bool sent = fd >= 0 && read_stat(member->pid, &after) && after.tick == member->tick && signal_pidfd(fd, number);
+    close_fd(&fd);
+    return sent;
+}
+
+/* Whether TERM ends the process. One that got TERM and is still there lost the signal: bash resets its handlers between
+ * fork and exec. A process that catches TERM must not get it twice. */
+static bool would_end_by_term(int pid) {
+    static const char *const FIELDS[] = {"\nSigBlk:\t", "\nSigIgn:\t", "\nSigCgt:\t"};
+    char path[40], text[4096];
+    snprintf(path, sizeof path, "/proc/%d/status", pid);
+    if (read_file(path, text, sizeof text) <= 0) return false;
+    for (size_t i = 0; i < 3; i++) {
+        char *at = strstr(text, FIELDS[i]);
+        if (!at || strtoull(at + 9, NULL, 16) & 1ULL << (SIGTERM - 1)) return false;
+    }
+    return true;
+}
+
+/* bubblewrap exits by itself when its command does, and on older kernels only its exit code says how that ended. */
+static bool is_wrapper(const struct member *member) {
+    return guard.page->command != guard.page->child && member->pid == guard.page->child;
+}
+
+static void terminate_all(struct members *list) {
+    for (size_t i = 0; i < list->count; i++) {
+        struct member *member = &list->items[i], *before = find_member(&known, member->pid);
+        member->got_term = before && before->tick == member->tick && before->got_term;
+        if (is_wrapper(member)) continue;
+        if (!member->got_term || would_end_by_term(member->pid)) member->got_term = send_signal(member, SIGTERM);
+        if (member->state == 'T' || member->state == 't') send_signal(member, SIGCONT);
+    }
+}
+
+static void kill_all(struct members *list) {
+    for (size_t i = 0; i < guard.launch->cgroups.count; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s/cgroup.kill", guard.launch->cgroups.items[i]);
+        int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd >= 0 && write(fd, "1", 1) < 0) errno = 0; /* the walk below does it */
+        close_fd(&fd);
+    }
+    for (int round = 0; round < FREEZE_ROUNDS; round++) {
+        bool fresh = false;
+        for (size_t i = 0; i < list->count; i++) {
+            struct member *before = find_member(&known, list->items[i].pid);
+            fresh |= round > 0 && (!before || before->tick != list->items[i].tick);
+            if (!is_wrapper(&list->items[i])) send_signal(&list->items[i], SIGSTOP);
+        }
+        free(known.items);
+        known = *list;
+        *list = find_tree();
+        if (round > 0 && !fresh && list->count <= known.count) break;
+    }
+    for (size_t i = 0; i < list->count; i++)
+        if (!is_wrapper(&list->items[i]) || list->count == 1) send_signal(&list->items[i], SIGKILL);
+}
+
+/* --- the limit --- */
+
+static void begin_limit(void) {
+    struct shared *page = guard.page;
+    if (!page->limit_reached) {
+        char rule[48];
+        int n = snprintf(rule, sizeof rule, "limit of %.3f", (double)page->terms.limit / (double)SECOND);
+        while (rule[n - 1] == '0') rule[--n] = 0;
+        if (rule[n - 1] == '.') rule[--n] = 0;
+        write_slot(ENDING, "{\"by\":\"limit\",\"rule\":\"%s s\",\"at\":%lld.%06lld}", rule, SECONDS(now(CLOCK_REALTIME)));
+    }
+    page->limit_reached = 1;
+    stage = TERMINATING;
+    stage_ends = now(CLOCK_MONOTONIC) + page->terms.grace;
+    look_after = FIRST_LOOK_MS * MILLISECOND;
+}
+
+/* When to call `enforce_limit` next. A supervisor that replaces one begins with TERM again. */
+int64_t next_limit_check(void) {
+    const struct shared *page = guard.page;
+    if (page->terms.limit == NEVER || stage == GIVEN_UP) return NEVER;
+    if (stage == IDLE) return page->state < EXITED || page->limit_reached ? page->monotonic + page->terms.limit : NEVER;
+    return next_look;
+}
+
+void enforce_limit(void) {
+    int64_t at = now(CLOCK_MONOTONIC);
+    if (stage == IDLE) begin_limit();
+    if (stage == TERMINATING && at >= stage_ends) stage = KILLING, stage_ends = at + KILL_MS * MILLISECOND;
+    struct members list = find_tree();
+    if (stage == TERMINATING) {
+        terminate_all(&list);
+        next_look = at + look_after < stage_ends ? at + look_after : stage_ends;
+        look_after = look_after * 2 < LOOK_MS * MILLISECOND ? look_after * 2 : LOOK_MS * MILLISECOND;
+    } else {
+        kill_all(&list);
+        next_look = at + KILL_LOOK_MS * MILLISECOND;
+        if (at >= stage_ends) stage = GIVEN_UP;
+    }
+    if (!list.count) next_look = at + LOOK_MS * MILLISECOND;
+    free(known.items);
+    known = list;
+}
+
+/* There will be no task: kill the child and all that it started. */
+void kill_everything(void) {
+    int64_t until = now(CLOCK_MONOTONIC) + KILL_MS * MILLISECOND;
+    siginfo_t seen = {0};
+    int child = guard.page->child;
+    guard.page->command = 0; /* nothing is recorded about it, so it may be reaped */
+    if (child > 0 && waitid(P_PID, (id_t)child, &seen, WEXITED | WNOHANG | WNOWAIT) == 0) kill(child, SIGKILL); /* not reaped */
+    while (has_descendants() && now(CLOCK_MONOTONIC) < until) {
+        struct members list = find_tree();
+        kill_all(&list);
+        free(list.items);
+        struct pollfd one = {.fd = guard.signals, .events = POLLIN};
+        if (poll(&one, 1, KILL_LOOK_MS) > 0) drain_fd(guard.signals);
+    }
+}
+
+/* --- control groups, which the caller makes --- */
+
+/* When no process is left in them. */
+void remove_cgroups(void) {
+    for (size_t i = 0; i < guard.launch->cgroups.count; i++) rmdir(guard.launch->cgroups.items[i]);
+}
+
+/* How many processes of the task the kernel killed because the group had no memory left. */
+int count_oom_kills(void) {
+    static const char *const FILES[] = {"memory.events", "memory.oom_control"}; /* of version 2 and 1 */
+    int found = 0;
+    for (size_t i = 0; i < guard.launch->cgroups.count * 2; i++) {
+        char path[PATH_MAX], text[1024], *at;
+        snprintf(path, sizeof path, "%s/%s", guard.launch->cgroups.items[i / 2], FILES[i % 2]);
+        if (read_file(path, text, sizeof text) > 0 && (at = strstr(text, "oom_kill "))) found += atoi(at + 9);
+    }
+    return found;
+}
