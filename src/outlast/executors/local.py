@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 INPUT_PATIENCE_S = 2.0  # how long a command may take to start reading what it was sent
 RECORD_PATIENCE_S = 5.0  # between the death of a tree and the record of it; milliseconds, unless the disk is stuck
+_WAKE = "wake"  # the named pipe on which a guard listens for the end of the input
 _TREES_AT_ONCE = 100  # each process of a tree takes a descriptor while it is being ended
 
 
@@ -88,11 +89,11 @@ class LocalExecutor(Starting):
         return found
 
     def _let_go(self, task_id: str) -> None:
-        """It has ended: of this one its supervisor has said all that it ever will."""
-        begun = self._begun.pop(task_id, None)
-        following = begun.next() if begun is not None else None
-        if following is not None:
-            self._warm.put(following)
+        """The command ended; close the connection to its guard."""
+        self._foreground.discard(task_id)
+        connection = self._begun.pop(task_id, None)
+        if connection is not None:
+            connection.leave()
 
     def read(self, task_id: str, stream: str, cursor: int, most: int) -> Slice:
         return self.source(task_id, stream).read(cursor, most)
@@ -171,13 +172,19 @@ class LocalExecutor(Starting):
             os.close(fd)
 
     def _end_input(self, directory: str) -> None:
-        # The guards keep the input open. A file tells them to let go, also those who come later.
+        # The guards keep the input open. The file tells them to close it, also those that come later.
         path = os.path.join(directory, status.END_OF_INPUT)
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-        guards = status.guards_of(directory)
-        for guard in (guards.supervisor, guards.keeper):
-            if guard:
-                process.send(guard, signal.SIGUSR1)
+        try:
+            fd = os.open(os.path.join(directory, _WAKE), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return  # no guard listens: the one that comes next looks for the file
+        try:
+            os.write(fd, b"\0")
+        except OSError:
+            pass  # it is full of bytes that wake the guard
+        finally:
+            os.close(fd)
 
     def release(self, task_id: str) -> None:
         """Nobody waits for it any more: what it changes stays its own."""

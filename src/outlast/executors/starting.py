@@ -1,4 +1,4 @@
-"""How tasks on this machine begin: prepared in a directory of their own, watched by guards from a nursery."""
+"""How tasks on this machine begin: the caller writes the task's directory, and a guard publishes and watches it."""
 
 from __future__ import annotations
 
@@ -7,24 +7,25 @@ import os
 import time
 
 from outlast.errors import BadInput, OutlastError, StartFailed, named
-from outlast.executors.warm import Warm
+from outlast.executors.description import describe, describe_prepared, terms_items
+from outlast.executors.prepared import Prepared, PreparedShells
 from outlast.frozen import frozen
+from outlast.guard.client import GONE, Refused, Started, start_guard
 from outlast.lean import sqlite
 from outlast.model import REGISTERED, surroundings, terms
-from outlast.store import launchfile
+from outlast.store import launchfile, sessionfile
 from outlast.store.home import open_home
 from outlast.store.queue import Queue
 from outlast.store.registry import Registry
 from outlast.store.staging import stage
 from outlast.store.view import announced
-from outlast.supervise import EXISTS, invoke
+from outlast.supervise import invoke
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
-    from outlast.executors.nursery import Nursery, Prepared
+    from outlast.guard.client import Connection
     from outlast.model import Launch, Surroundings, Task
     from outlast.settings import Settings
     from outlast.store.hold import Hold
@@ -35,7 +36,7 @@ _ID_TRIES = 5
 _NO_ID = "No free task id was found; `outlast clean` removes finished tasks."
 _TIDY_EVERY_S = 0.1
 _TO_LOOK = 8  # descriptors that waiting for a task and reading it take at most
-_LINES = 32  # to so many supervisors we keep a line; waiting for a task without one takes a little longer
+_CONNECTIONS = 32  # to guards of background tasks that are kept; waiting for a task without one takes a little longer
 
 
 @frozen
@@ -45,7 +46,6 @@ class _Start:
     launch: Launch
     hold: Hold | None
     give_name_to: Callable[[str], None] | None = None
-    again: str = ""
 
 
 def _spare(fd: int) -> None:
@@ -69,31 +69,26 @@ class Starting:
     def __init__(self, home: str, settings: Settings) -> None:
         self._settings = settings
         self.registry = Registry(open_home(home))
-        self._nursery: Nursery | None = None
         self._queue = Queue(home)
-        self._begun: dict[str, Prepared] = {}  # the latest tasks that we started: we have lines to their supervisors
+        self._begun: dict[str, Connection] = {}  # tasks that this process started: foreground ones, the latest others
+        self._foreground: set[str] = set()  # a guard whose caller closes the connection believes that nobody waits
         self._tidy_at = 0.0
-        self._warm = Warm()
+        self._prepared = PreparedShells()
 
     def close(self) -> None:
-        self._warm.close()
-        if self._nursery is not None:
-            self._nursery.close()
+        self._prepared.close()
         while self._begun:
-            self._begun.popitem()[1].hang_up()
+            self._begun.popitem()[1].leave()
         self.registry.close()
 
     def start(self, launch: Launch) -> Task:
         return self.start_or_find(launch)[0]
 
-    def start_or_find(self, launch: Launch, hold: Hold | None = None, again: str = "") -> tuple[Task, bool]:
-        """Start it, or find the task that has its name already; whether it is new. Not removed while `hold` is open.
-
-        With `again` (`HERE` or `FOLLOW` its session) another one like it is likely to come after it.
-        """
+    def start_or_find(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
+        """Start it, or find the task that has its name already; whether it is new. Not removed while `hold` is open."""
         try:
             if not launch.name:
-                return self._start(_Start(launch, hold, again=again)), True
+                return self._start(_Start(launch, hold)), True
             with self._queue.naming(launch.session, launch.name) as naming:
                 found = self._named(launch, naming.task_id)
                 if found is None:
@@ -142,48 +137,77 @@ class Starting:
 
     def _run(self, start: _Start, place: int = -1) -> Task:
         around = surroundings(start.launch)
-        warm = self._warm.take(around)
+        prepared = self._prepared.take(around) if place < 0 else None
         for _ in range(_ID_TRIES):
-            prepared = warm or self._prepare(start.launch.kind, around)
-            try:
-                answer = self._begin(prepared, start, place)
-            except FileNotFoundError:
-                if prepared is not warm:
-                    raise
-                answer = {"error": "somebody removed it while it waited"}
-            if "error" not in answer:
-                return self._announced(start.launch, prepared, answer)
-            if prepared is warm:
-                warm = None  # no harm was done
-            elif answer["error"] != EXISTS:
-                raise StartFailed(f"The command could not be started: {answer['error']}.")
+            if prepared is not None:
+                staged, published = prepared.staged, prepared.published
+            else:
+                staged, published = stage(self.registry.home, start.launch.kind, around)
+            answer, connection = self._begin(staged, published, start, place, prepared)
+            if isinstance(answer, Started) and connection is not None:
+                return self._announced(start.launch, published, answer, connection)
+            prepared, was_prepared = None, prepared is not None
+            if isinstance(answer, Refused) and not answer.is_taken and not was_prepared:
+                raise StartFailed(f"The command could not be started: {answer.reason}.")
         raise StartFailed(_NO_ID)
 
-    def _begin(self, prepared: Prepared, start: _Start, place: int) -> dict[str, Any]:
-        """Have a prepared task run: what its supervisor answers, with `error` if there is no task."""
-        staged, published = prepared.staged, prepared.published
+    def _begin(
+        self, staged: str, published: str, start: _Start, place: int, prepared: Prepared | None
+    ) -> tuple[Started | Refused, Connection | None]:
+        """Write down what is to run, and have a guard run it."""
         entry: Entry | None = None
-        answer: dict[str, Any] | None = {"error": EXISTS}
+        connection: Connection | None = prepared.connection if prepared else None
+        answer: Started | Refused = Refused(errno.EEXIST, "its id is taken")
         try:
             entered = self._enter(staged, published, start)
             if entered is not None:
                 entry, launch = entered
                 if place >= 0:
                     self._queue.sign(place, launch.session, os.path.basename(published))
-                _spare(prepared.fileno())
-                answer = prepared.begin(terms(launch), place, start.again)
+                connection = self._start_guard(staged, published, launch, place, connection)
+                answer = self._answer(connection, published)
+        except FileNotFoundError:
+            if prepared is None:
+                raise
+            answer = GONE  # its guard removed it meanwhile
         except BaseException:
-            prepared.close()
+            if connection is not None:
+                connection.close()
             self.registry.discard(staged, published)
             raise
-        if answer is None:
-            # The supervisor died before it could answer. What counts is what is on disk.
-            answer = {} if os.path.isdir(published) else {"error": "its supervisor died at the start"}
-        if "error" in answer:
-            prepared.close()
-            self.registry.discard(staged, published, entered=entry is not None)
-        else:
+        if isinstance(answer, Started):
             self.registry.confirm(os.path.basename(published), entry)
+        else:
+            if connection is not None:
+                connection.close()
+            self.registry.discard(staged, published, entered=entry is not None)
+        return answer, connection
+
+    def _start_guard(
+        self, staged: str, published: str, launch: Launch, place: int, prepared: Connection | None
+    ) -> Connection:
+        around, said = surroundings(launch), terms(launch)
+        forgets = around.state and not said.keeps
+        if prepared is not None:
+            if forgets:
+                sessionfile.need_not_dump(staged)
+            _spare(prepared.fileno())
+            prepared.begin(terms_items(said, around.split))
+            return prepared
+        with describe(staged, published, launch, around, said) as description:
+            if place >= 0:
+                description.hold(place)
+            if forgets:
+                sessionfile.need_not_dump(staged)  # the shell reads it through the descriptor that it inherits
+            connection = start_guard(description.encode(), description.inherited)
+        _spare(connection.fileno())
+        return connection
+
+    def _answer(self, connection: Connection, published: str) -> Started | Refused:
+        answer = connection.wait_started()
+        if answer is None or answer == GONE:
+            # What counts is what is on disk: the task may have been published before both guards were killed.
+            return Started(0, time.time()) if os.path.isdir(published) else GONE
         return answer
 
     def _enter(self, staged: str, published: str, start: _Start) -> tuple[Entry, Launch] | None:
@@ -242,12 +266,20 @@ class Starting:
         try:
             launch = launchfile.read_all(turn.directory)
             around = surroundings(launch)
-            prepared = self._nursery_of_ours().prepare(turn.directory, turn.directory, around, turn.lock)
-            answer = prepared.begin(terms(launch), turn.place)
-            prepared.close()
+            with describe(turn.directory, turn.directory, launch, around, terms(launch)) as description:
+                description.take_lock(turn.lock)
+                if turn.place >= 0:
+                    description.hold(turn.place)
+                for path in self._queue.files_of_pending(turn.directory):
+                    description.add("remove", path)
+                connection = start_guard(description.encode(), description.inherited)
+            answer = connection.wait_started()
+            connection.leave()
         finally:
             turn.close()
-        return answer is not None and "error" not in answer
+        if isinstance(answer, Refused) and answer != GONE:
+            self._queue.end_unrun(turn.directory, answer.reason)
+        return isinstance(answer, Started)
 
     def forget_names(self) -> None:
         """Names whose tasks were removed are free."""
@@ -261,46 +293,39 @@ class Starting:
             self.registry.sweep()
             self.registry.prune(self._settings.retention_hours * 3600)
 
-    def _prepare(self, kind: str, around: Surroundings) -> Prepared:
-        staged, published = stage(self.registry.home, kind, around)
+    def prepare_shell(self, launch: Launch) -> None:
+        """Start a shell that restores the state of its session and then waits for a command."""
+        around = surroundings(launch)
+        if not can_wait(around):
+            return
+        staged, published = stage(self.registry.home, launch.kind, around)
         try:
-            return self._nursery_of_ours().prepare(staged, published, around)
+            with describe_prepared(staged, published, around) as description:
+                connection = start_guard(description.encode(), description.inherited)
         except BaseException:
             self.registry.discard(staged, published, entered=False)
             raise
+        self._prepared.put(Prepared(staged, published, around, connection))
 
-    def warm_up(self, launch: Launch) -> None:
-        """Prepare a task that is to run in these surroundings."""
-        around = surroundings(launch)
-        if around.stdin.text is None:
-            # Staged by its supervisor: we have somebody to answer.
-            self._warm.put(self._nursery_of_ours().prepare(self.registry.home.path, "", around))
+    def count_prepared(self, launch: Launch) -> int:
+        """How many shells wait for a command like this one."""
+        return self._prepared.count(surroundings(launch))
 
-    def warmth(self, launch: Launch) -> int:
-        """How many tasks are prepared for such a launch, or will be as soon as their session's state is known."""
-        return self._warm.count(surroundings(launch))
-
-    def _announced(self, launch: Launch, prepared: Prepared, answer: dict[str, Any]) -> Task:
+    def _announced(self, launch: Launch, published: str, answer: Started, connection: Connection) -> Task:
         """What is known of a task that just began. It runs, whatever keeps us from looking at it."""
-        task_id = os.path.basename(prepared.published)
-        self._begun[task_id] = prepared
-        while len(self._begun) > _LINES:
-            self._begun.pop(next(iter(self._begun))).hang_up()
-        return announced(prepared.published, launch, answer.get("pid"), answer.get("started", time.time()))
+        task_id = os.path.basename(published)
+        self._begun[task_id] = connection
+        if launch.background:
+            others = [one for one in self._begun if one not in self._foreground]
+            for one in others[:-_CONNECTIONS]:
+                self._begun.pop(one).leave()
+        else:
+            self._foreground.add(task_id)
+        return announced(published, launch, answer.pid or None, answer.time)
 
-    def get_ready(self) -> None:
-        """Start what the first task will need."""
-        from outlast.executors.nursery import Nursery
 
-        self.adopt(Nursery.early())
-
-    def adopt(self, nursery: Nursery) -> None:
-        """Use a nursery that was started before us."""
-        self._nursery = nursery
-
-    def _nursery_of_ours(self) -> Nursery:
-        from outlast.executors.nursery import Nursery  # looking at tasks needs none
-
-        if self._nursery is None:
-            self._nursery = Nursery()
-        return self._nursery
+def can_wait(around: Surroundings) -> bool:
+    """Whether its shell can be started before its command is known."""
+    if around.sandbox or around.groups or around.stdin.text is not None:
+        return False
+    return os.path.basename(around.shell) == "bash"

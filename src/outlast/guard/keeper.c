@@ -2,6 +2,7 @@
  * and its orphans become the keeper's children, and it forks another supervisor. */
 #include "guard.h"
 
+#include <dirent.h>
 #include <sched.h>
 #include <sys/prctl.h>
 
@@ -13,6 +14,14 @@ enum {
 
 extern char **environ;
 
+static bool is_empty(const char *path) {
+    DIR *directory = opendir(path);
+    int entries = 0;
+    while (directory && entries < 3 && readdir(directory)) entries++; /* "." and ".." are always there */
+    if (directory) closedir(directory);
+    return entries < 3;
+}
+
 /* Execute the program that starts the next task of a queue. Only the guard whose parent is not a guard can start a process
  * that is not below this task: as its own sibling (CLONE_PARENT). The kernel writes the pid of the new process into the
  * shared page while it forks, so the program is started once even if one guard is killed. */
@@ -22,6 +31,10 @@ void run_on_end(void) {
     const struct strings *words = &guard.launch->on_end;
     int parent = getppid();
     if (!words->count || page->on_end || page->state < DRAINED || parent == page->keeper || parent == page->supervisor) return;
+    if (guard.launch->on_end_if && is_empty(guard.launch->on_end_if)) {
+        page->on_end = -1;
+        return;
+    }
     int pid = fork_process(&page->on_end, CLONE_PARENT);
     if (pid < 0) page->on_end = -1; /* the next caller that opens the state directory does what this program would do */
     if (pid != 0) return;

@@ -149,6 +149,7 @@ static const struct key {
     {"arg", LIST, 0, FIELD(args)},
     {"env", LIST, 0, FIELD(env)},
     {"on-end", LIST, KEPT, FIELD(on_end)},
+    {"on-end-if", PATH, KEPT, FIELD(on_end_if)},
     {"remove", LIST, KEPT, FIELD(remove)},
     {"cgroup", PATHS, KEPT, FIELD(cgroups)},
     {"stdin-text", BYTES, 0, FIELD(stdin_text)},

@@ -39,7 +39,7 @@ struct terms {
 };
 
 struct launch {
-    const char *directory, *publish, *program, *cwd, *bells, *mark;
+    const char *directory, *publish, *program, *cwd, *bells, *mark, *on_end_if;
     struct strings args, env, on_end, remove, cgroups;
     struct { int target, number; enum fd_source source; } fds[LAUNCH_MOST_FDS]; /* `number` of FD_INHERIT */
     struct { int which; uint64_t soft, hard; } rlimits[LAUNCH_MOST_RLIMITS];

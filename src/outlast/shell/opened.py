@@ -96,7 +96,6 @@ class Opened:
         self._preparing = Preparing(self.settings, self.executor.registry.home.path, self.cwd)
         self._asked: tuple[Grant, Launch] | None = None  # the last launch, and
         self._asked_before: tuple[Grant, Launch] | None = None
-        self._calm = 0  # how many in a row found their session as the one before did
 
     @classmethod
     def open(
@@ -126,10 +125,7 @@ class Opened:
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
         path = os.path.abspath(os.fspath(home)) if home is not None else default_home(os.environ)
         how: dict[str, Any] = {"operator": operator, "sandbox": sandbox, "defaults": defaults, "cwd": cwd}
-        shell = cls(path, session, policy, mode=mode, ask=ask, **how)
-        if early:
-            shell.executor.get_ready()
-        return shell
+        return cls(path, session, policy, mode=mode, ask=ask, **how)
 
     def __enter__(self) -> Self:
         return self

@@ -26,7 +26,6 @@ from outlast.settings import development_commands
 from outlast.shell.acting import Acting
 from outlast.shell.opened import telling
 from outlast.store.hold import Hold
-from outlast.supervise.request import FOLLOW, HERE
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from outlast.shell.agents import Agents
 
 
-_CALM = 3  # so many commands in a row that changed nothing in their session: the next one will not either
 _MOVES = 100  # a session may change so often while one command of it is prepared
 
 
@@ -249,7 +247,7 @@ class Running(Acting):
         for _ in range(_MOVES):
             grant, launch = self._granted(request, keeps)
             try:
-                task, new = self.executor.start_or_find(launch, hold, self._another(grant, launch))
+                task, new = self.executor.start_or_find(launch, hold)
             except SessionMoved:
                 continue  # it was judged and prepared in a state that is gone
             self._note_asked(grant, launch)
@@ -262,8 +260,6 @@ class Running(Acting):
     def _note_asked(self, grant: Grant, launch: Launch) -> None:
         before = self._asked
         self._asked, self._asked_before = (grant, launch), before
-        same = launch.keeps and before is not None and before[1].snapshot == launch.snapshot
-        self._calm = self._calm + 1 if same else 0
 
     def _granted(self, request: Request, keeps: bool) -> tuple[Grant, Launch]:
         """Whether it may run, and exactly what does."""
@@ -302,15 +298,6 @@ class Running(Acting):
                 self.sessions.sweep()
                 self._state = self.sessions.private()
 
-    def _another(self, grant: Grant, launch: Launch) -> str:
-        """Whether its guards should be ready for another one like it, and where that will be."""
-        before = self._asked
-        if not launch.keeps or launch.background or before is None or _how_asked(*before) != _how_asked(grant, launch):
-            return ""
-        if launch.sandbox or launch.groups or launch.stdin.text is not None:
-            return ""  # what such a one begins with is not only what its session has
-        return HERE if grant.request.cwd else FOLLOW
-
     def _all_found(self, ids: Sequence[str]) -> Sequence[str]:
         if not ids or isinstance(ids, str):
             return ids
@@ -343,8 +330,7 @@ class Running(Acting):
         asked, before = self._asked, self._asked_before
         if asked is None or before is None or _how_asked(*asked) != _how_asked(*before):
             return False
-        # While the state stays as it is, a second one can be ready before the guards of the first are free again.
-        return self.executor.warmth(asked[1]) < (2 if self._calm >= _CALM else 1)
+        return not self.executor.count_prepared(asked[1])
 
     def warm_up(self) -> None:
         """Have the next task prepared, if the last two were asked for alike: it then only has to be let go.
@@ -358,7 +344,7 @@ class Running(Acting):
         try:
             if launch.state and self.sessions.read(launch.state).mark != launch.snapshot:
                 launch = self._prepared(grant, launch.keeps)
-            self.executor.warm_up(launch)
+            self.executor.prepare_shell(launch)
         except (OSError, ValueError, OutlastError):
             pass  # then the next one begins cold
 

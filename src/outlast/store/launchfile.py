@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME = _LAUNCH = LAUNCH
 _COMMAND = "command"
-_ENVIRON, _INPUT = "environ", "input"
+SECRETS = _ENVIRON, _INPUT = "environ", "input"
 _APART = ("command", "env", "stdin")
 _READ_BYTES = 1 << 16
 

@@ -213,6 +213,12 @@ class Queue:
         with open(os.path.join(directory, status.QUEUED), "rb") as file:
             self._remove(os.path.basename(file.read(512).decode()))
 
+    def files_of_pending(self, directory: str) -> list[str]:
+        """What the guard of a pending task removes once its command was released: until then others may start it."""
+        with open(os.path.join(directory, status.QUEUED), "rb") as file:
+            entry = os.path.basename(file.read(512).decode())
+        return [*launchfile.SECRETS, os.path.join(self._entries, entry)]
+
     def end_pending(self, directory: str, by: str, rule: str) -> bool:
         """End a pending task unrun; False if it is not pending, or about to begin."""
         with self._locked():

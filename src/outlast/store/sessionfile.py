@@ -252,10 +252,10 @@ class Settling:
             self._lock = None
 
 
-def need_not_dump() -> None:
-    """In a task's directory: nothing that its command changes is kept, so its shell need not tell."""
+def need_not_dump(directory: str) -> None:
+    """Nothing that the command of this task changes is kept, so its shell need not dump its state."""
     try:
-        os.unlink(BEFORE)
+        os.unlink(f"{directory}/{BEFORE}")
     except OSError:
         pass  # then it tells, and nobody listens
 

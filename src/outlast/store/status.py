@@ -73,11 +73,11 @@ def status_of(directory: str) -> tuple[Status, Guards | None, bool]:
         found = record.read(directory)
     guards = _guards(directory, found)
     if "outcome" in found:
-        return _ended(guards.started, found), guards, not is_watched(directory)
+        return _ended(directory, guards.started, found), guards, not is_watched(directory)
     if watched:
         return Running(guards.started), guards, False
     if "code" in found:  # recorded, but both guards died before they could say when
-        return _ended(guards.started, found, _last_change(directory)), guards, True
+        return _ended(directory, guards.started, found, _last_change(directory)), guards, True
     return Lost(guards.started), guards, True
 
 
@@ -89,7 +89,7 @@ def has_outcome(directory: str) -> bool:
 def _unrun(directory: str, found: dict[str, Any]) -> tuple[Status, None]:
     """A task without guards waits in the queue, or left it without having run."""
     since = os.stat(os.path.join(directory, QUEUED)).st_mtime
-    return (_ended(since, found) if "outcome" in found else Pending(since)), None
+    return (_ended(directory, since, found) if "outcome" in found else Pending(since)), None
 
 
 def is_pending(directory: str) -> bool:
@@ -112,10 +112,10 @@ def is_watched(directory: str) -> bool:
         os.close(fd)
 
 
-def _ended(since: float, found: dict[str, Any], fallback: float = 0.0) -> Ended:
+def _ended(directory: str, since: float, found: dict[str, Any], fallback: float = 0.0) -> Ended:
     outcome = found.get("outcome", {})
     until = float(outcome.get("ended", fallback))
-    pipes = outcome.get("pipes")
+    pipes = outcome["pipes"] if "pipes" in outcome else _stages(directory, found)
     ending = found.get("ending")
     return Ended(
         since=since,
@@ -129,6 +129,14 @@ def _ended(since: float, found: dict[str, Any], fallback: float = 0.0) -> Ended:
         unheard=bool(outcome.get("unheard", "ended" not in outcome)),
         alone=bool(outcome.get("alone")),
     )
+
+
+def _stages(directory: str, found: dict[str, Any]) -> tuple[int, ...] | None:
+    """The status of each stage of the last pipeline, as the command's own shell wrote it beside its output."""
+    from outlast.supervise.invoke import read_stages, stages
+
+    code = found["code"].get("exit")
+    return None if code is None else stages(code, read_stages(directory))
 
 
 def _last_change(directory: str) -> float:

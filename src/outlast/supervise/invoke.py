@@ -18,18 +18,12 @@ from __future__ import annotations
 
 import os
 
-from outlast.model import AGENT, BRIDGE, NO_SHELL
-from outlast.store.sessionfile import TOLD
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import select
-    from collections.abc import Mapping, Sequence
-    from typing import NoReturn
+    from collections.abc import Sequence
 
 PIPES = "pipes"
 READY = 3  # the descriptor on which bash waits for its command
-_MOST_TOLD = 16
 MOST_STAGES = 500  # what a record has room for; the list of a longer pipeline is not kept
 
 # One line each, so that line numbers in messages are the text's own. What is ours goes on
@@ -122,20 +116,6 @@ def _bash(directory: str, state: str, wait: str) -> list[str]:
     return ["bash", "-c", _BEGIN + wait + _EVAL, "bash", directory]
 
 
-def execute(shell: str, directory: str, state: str, env: Mapping[str, str]) -> NoReturn:
-    """Turn into the command."""
-    if shell in (AGENT, BRIDGE):
-        words = runner(shell, directory)
-        os.execve(words[0], words, env)
-    if shell != NO_SHELL:
-        os.execve(shell, arguments(shell, directory, state), env)
-    from shlex import split
-
-    with open(os.path.join(directory, "command"), encoding="utf-8", errors="surrogateescape") as file:
-        words = split(file.read())
-    os.execvpe(words[0], words, env)
-
-
 def runner(shell: str, directory: str) -> list[str]:
     """The argument list of what runs an agent, or stands for one that runs elsewhere; its path first."""
     import sys
@@ -149,34 +129,6 @@ def needed_by_runner() -> list[str]:
     import sys
 
     return [_PACKAGE, os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))]
-
-
-class Told:
-    """Where a session's shell says how its command ended, before it tells what the command changed."""
-
-    def __init__(self) -> None:
-        try:
-            os.mkfifo(TOLD, 0o600)
-        except FileExistsError:
-            pass  # made by the supervisor before us
-        self.fd = os.open(TOLD, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-    def listen(self, poll: select.poll) -> None:
-        """Wake when the shell has let go of it; not when it writes.
-
-        Who is woken by a write to a pipe is put behind the writer on its core, as that one is expected to wait for an
-        answer. The shell does not: it goes on telling its state, while another core may have nothing to do.
-        """
-        poll.register(self.fd, 0)
-
-    def code(self) -> int | None:
-        """The exit code that was told, if one was."""
-        try:
-            said = os.read(self.fd, _MOST_TOLD)
-        except OSError:
-            return None
-        words = [said[:-1].decode("latin-1")]
-        return int(words[0]) if said.endswith(b"\n") and _are_codes(words) else None
 
 
 def wants_pipes(command: str) -> bool:
@@ -196,11 +148,13 @@ def make_room(command: str, directory: str) -> None:
         )
 
 
-def written_stages() -> str:
-    """In a task's directory: what its shell wrote about its last pipeline."""
+def read_stages(directory: str) -> str | None:
+    """What the shell of a task wrote about its last pipeline; None if it was not asked to: it is one command."""
     try:
-        with open(PIPES) as file:
+        with open(os.path.join(directory, PIPES)) as file:
             return file.read(4096)
+    except FileNotFoundError:
+        return None
     except OSError:
         return ""
 

@@ -125,25 +125,10 @@ def _dispatch(words: list[str]) -> int:
         raise BadInput(f"There is no verb {named(verb)}{_near(verb)}; `outlast --help` lists them.")
     from importlib import import_module
 
-    if verb == "run":
-        return _run(words[1:])
     module = import_module(f"outlast.faces.cli.{VERBS[verb][0]}")
     gc.enable()
     code: int = getattr(module, verb)(words[1:])
     return code
-
-
-def _run(words: list[str]) -> int:
-    from outlast.executors.nursery import Nursery
-
-    nursery = Nursery.early()  # before the imports below: both then load at the same time
-    try:
-        from outlast.faces.cli.run import run
-
-        gc.enable()
-        return run(words, nursery)
-    finally:
-        nursery.close()
 
 
 def overview() -> str:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.conditions import UnderWay
-    from outlast.executors.nursery import Nursery
     from outlast.model import Slice, Task
     from outlast.settings import Settings
     from outlast.shell import Shell
@@ -85,7 +84,7 @@ def parser() -> Parser:
     return made
 
 
-def run(words: Sequence[str], nursery: Nursery) -> int:
+def run(words: Sequence[str]) -> int:
     # The words stand in our own argument list; a `pkill -f` in the command must not find them there.
     process.rename_self("outlast", "outlast run")
     asked = parse(parser(), words)
@@ -113,7 +112,6 @@ def run(words: Sequence[str], nursery: Nursery) -> int:
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
         raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
     with open_shell(asked.session, asked.policy) as shell:
-        shell.executor.adopt(nursery)
         shell.settings = _as_a_person_says(shell.settings, asked)
         if asked.bg:
             return _background(shell, command, how, asked)

@@ -1,0 +1,182 @@
+"""From a launch to the description that `outlast-guard` reads: docs/guard.md says what each key means."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+
+from outlast.guard.protocol import encode_launch
+from outlast.model import AGENT, BRIDGE, NO_SHELL
+from outlast.store import output, sessionfile
+from outlast.supervise import invoke
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from outlast.guard.protocol import Item
+    from outlast.model import Launch, Surroundings, Terms
+
+_GO_FD = invoke.READY
+_TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ADVANCE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "advance.py")
+
+
+class Description:
+    """One launch description, and the descriptors that belong to it. Close it when the guard has been started."""
+
+    def __init__(self, directory: str, published: str, around: Surroundings) -> None:
+        self.inherited: list[int] = []
+        self._own: list[int] = []
+        self._items: list[Item] = [("directory", directory)]
+        if directory != published:
+            self._items.append(("publish", published))
+        self._directory, self._published, self._around = directory, published, around
+
+    def __enter__(self) -> Description:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in self._own:
+            os.close(fd)
+
+    def encode(self) -> bytes:
+        return encode_launch(self._items)
+
+    def add(self, key: str, value: str | bytes | float) -> None:
+        self._items.append((key, value))
+
+    def hold(self, fd: int) -> None:
+        """Let the guard hold a lock of the caller's while the command runs."""
+        self.add("hold", fd)
+        self.inherited.append(fd)
+
+    def take_lock(self, fd: int) -> None:
+        """Give the guard the lock of a task that was pending."""
+        self.add("lock", fd)
+        self.inherited.append(fd)
+
+    def add_shell(self, command: str | None) -> None:
+        """The program to run. Without a `command` it must be a bash, which waits for it."""
+        around = self._around
+        if os.path.basename(around.shell) == "bash":
+            self._add_words(around.shell, invoke.waiting(self._published, around.state))
+            self.add("program-waits", 1)
+            self._add_fds()
+            return
+        assert command is not None
+        if around.shell in (AGENT, BRIDGE):
+            words = invoke.runner(around.shell, self._published)
+        elif around.shell == NO_SHELL:
+            words = _split(command)
+            self._add_words(_find_program(words[0], around), words)
+            return
+        else:
+            words = invoke.arguments(around.shell, self._published)
+        self._add_words(words[0], words)
+
+    def _add_words(self, program: str, words: list[str]) -> None:
+        self.add("program", program)
+        for word in words:
+            self.add("arg", word)
+
+    def _add_fds(self) -> None:
+        for number, source in ((0, "stdin"), (1, "stdout"), (2, "stderr"), (_GO_FD, "go")):
+            self.add("fd", f"{number} {source}")
+        if self._around.state:
+            files = ((sessionfile.BEFORE, _TO_READ, invoke.BEFORE), (sessionfile.START, os.O_RDWR, invoke.START))
+            for name, flags, number in files:
+                fd = os.open(f"{self._directory}/{name}", flags | os.O_NOFOLLOW | os.O_CLOEXEC)
+                self._own.append(fd)
+                self.inherited.append(fd)
+                self.add("fd", f"{number} inherit {fd}")
+
+    def add_surroundings(self) -> None:
+        """Variables, directory, input, limits: all that is known before the command is."""
+        around = self._around
+        task_id = os.path.basename(self._published)
+        for name, value in {**around.env, "OUTLAST_TASK_ID": task_id, "PWD": around.cwd}.items():
+            self.add("env", f"{name}={value}")
+        self.add("mark", f"OUTLAST_TASK_ID={task_id}")
+        self.add("cwd", around.cwd)
+        self.add("umask", f"{around.umask:o}")
+        self.add("split", int(around.split))
+        for item in _input(around):
+            self.add(*item)
+        if around.nice is not None:
+            self.add("nice", around.nice)
+        for name, (soft, hard) in around.rlimits.items():
+            if (which := getattr(resource, name, None)) is not None:
+                self.add("rlimit", f"{which} {_unsigned(soft)} {_unsigned(hard)}")
+        home = os.path.dirname(os.path.dirname(self._published))
+        self.add("bells", f"{home}/outbox")
+        for word in (sys.executable, "-I", "-S", _ADVANCE, home):
+            self.add("on-end", word)
+        self.add("on-end-if", f"{home}/queue/entries")
+
+
+def terms_items(terms: Terms, split: bool) -> Iterator[Item]:
+    """What is decided at the last moment: how long it may run, how much of its output is kept."""
+    bound = output.bound_of(terms.output_limit, split)
+    yield from (("head", bound.head), ("segment", bound.segment), ("floor", terms.free_floor), ("grace", terms.grace))
+    if terms.limit is not None:
+        yield "limit", terms.limit
+
+
+def describe(directory: str, published: str, launch: Launch, around: Surroundings, terms: Terms) -> Description:
+    """A task whose command is known; it begins at once."""
+    made = Description(directory, published, around)
+    try:
+        made.add_shell(launch.command)
+        made.add_surroundings()
+        for item in terms_items(terms, around.split):
+            made.add(*item)
+    except BaseException:
+        made.__exit__()
+        raise
+    return made
+
+
+def describe_prepared(directory: str, published: str, around: Surroundings) -> Description:
+    """A bash that restores its session's state and then waits for its command."""
+    made = Description(directory, published, around)
+    try:
+        made.add_shell(None)
+        made.add_surroundings()
+        made.add("prepare", 1)
+    except BaseException:
+        made.__exit__()
+        raise
+    return made
+
+
+def _input(around: Surroundings) -> Iterator[Item]:
+    stdin = around.stdin
+    if stdin.text is not None:
+        yield from (("stdin", "text"), ("stdin-text", stdin.text))
+    elif stdin.open:
+        yield "stdin", "open"
+    elif stdin.file is not None:
+        yield "stdin", f"file {os.path.join(around.cwd, stdin.file)}"
+
+
+def _split(command: str) -> list[str]:
+    from shlex import split
+
+    return split(command)
+
+
+def _find_program(name: str, around: Surroundings) -> str:
+    """The absolute path of a program as `execvp` finds it; if there is none, one that cannot be executed either."""
+    if "/" in name:
+        return os.path.join(around.cwd, name)
+    for place in around.env.get("PATH", os.defpath).split(":"):
+        path = os.path.join(around.cwd, place, name)
+        if os.access(path, os.X_OK) and not os.path.isdir(path):
+            return path
+    return os.path.join("/", name)
+
+
+def _unsigned(limit: int) -> int:
+    return limit if limit >= 0 else 2**64 - 1  # RLIM_INFINITY is -1 in Python
