@@ -516,14 +516,6 @@ def test_a_shell_is_shared_by_threads(shell):
     assert sorted(task.exit_code for task in shell.list()) == list(range(16))
 
 
-def test_a_nursery_that_died_is_replaced(shell):
-    shell.run("true")
-    pid = shell.executor._nursery._pid
-    os.kill(pid, signal.SIGKILL)
-    eventually(lambda: open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] == "Z")
-    assert shell.run("echo again").output == "again\n"
-
-
 def test_a_host_that_forks_can_start_tasks_in_the_child(home):
     with Shell.open(home=home) as shell:
         shell.run("true")
@@ -588,9 +580,9 @@ def test_an_unknown_policy_and_a_bad_session_are_refused(home):
 
 
 def test_a_variable_too_long_for_the_kernel_is_told(shell):
-    result = shell.run("true", env={"HUGE": "x" * 200_000})
-    assert (result.status, result.reason, result.exit_code) == ("failed", "spawn-error", None)
-    assert "too long" in result.error
+    with pytest.raises(StartFailed, match="too long"):
+        shell.run("true", env={"HUGE": "x" * 200_000})
+    assert not shell.list()
 
 
 @pytest.mark.parametrize("name", ["broken", "\u00e9\u00e8\u00ea" * 20, "x" * 200], ids=["short", "accents", "long"])
@@ -692,8 +684,6 @@ def test_a_warm_task_that_was_killed_or_removed_costs_nothing(shell, home):
         for _ in range(2):
             shell.run("true")
         paths = [os.path.join(home, "staging", name) for name in eventually(lambda: staged(home))]
-        for path in paths:
-            eventually(lambda: os.path.exists(os.path.join(path, "launch.json")))  # noqa: B023 # within its round
         if kill:
             killed = [pid for pid, what in processes_of(home).items() if "/staging/" in what]
             for pid in killed:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outlast import Shell
-from outlast.errors import BadInput
+from outlast.errors import BadInput, StartFailed
 from outlast.model import NO_SHELL
 from outlast.selection import MARKS
 from outlast.store import order
@@ -90,9 +90,9 @@ def test_words_go_to_the_system_as_they_are(shell: Shell) -> None:
 
 
 def test_a_program_that_is_not_there(shell: Shell) -> None:
-    task = shell.run("nosuchprogram", shell=NO_SHELL)
-    assert (task.status, task.reason, task.exit_code) == ("failed", "spawn-error", None)
-    assert "No such file" in (task.error or "")
+    with pytest.raises(StartFailed, match="No such file"):
+        shell.run("nosuchprogram", shell=NO_SHELL)
+    assert not shell.list()
     with pytest.raises(BadInput, match="close the quotes"):
         shell.run("echo 'open", shell=NO_SHELL)
 

@@ -7,7 +7,7 @@ import resource
 import sys
 
 from outlast.guard.protocol import encode_launch
-from outlast.model import AGENT, BRIDGE, NO_SHELL
+from outlast.model import AGENT, BRIDGE, BUBBLEWRAP, LANDLOCK, NO_SHELL
 from outlast.store import output, sessionfile
 from outlast.supervise import invoke
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from outlast.model import Launch, Surroundings, Terms
 
 _GO_FD = invoke.READY
+_ENDLESS_S = 1e9  # longer than any clock counts
 _TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_CLEAR_AND_ADVANCE = 'rm -rf -- "$1"; [ -z "$(ls -A "$2")" ] || { shift 2; exec "$@"; }'
 _ADVANCE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "advance.py")
 
 
@@ -47,6 +49,12 @@ class Description:
     def add(self, key: str, value: str | bytes | float) -> None:
         self._items.append((key, value))
 
+    def keep(self, fd: int) -> int:
+        """Let the guard inherit a descriptor that is closed here afterwards; returns it."""
+        self._own.append(fd)
+        self.inherited.append(fd)
+        return fd
+
     def hold(self, fd: int) -> None:
         """Let the guard hold a lock of the caller's while the command runs."""
         self.add("hold", fd)
@@ -60,43 +68,50 @@ class Description:
     def add_shell(self, command: str | None) -> None:
         """The program to run. Without a `command` it must be a bash, which waits for it."""
         around = self._around
+        if around.sandbox is not None:
+            from outlast.executors import confinement  # most commands run without
+
+            add = confinement.add_landlock if around.sandbox.kind == LANDLOCK else confinement.add_bubblewrap
+            add(self, self._directory, self._published, around)
+            return
         if os.path.basename(around.shell) == "bash":
-            self._add_words(around.shell, invoke.waiting(self._published, around.state))
+            self.add_words(around.shell, invoke.waiting(self._published, around.state))
             self.add("program-waits", 1)
-            self._add_fds()
+            self.add_fds()
             return
         assert command is not None
         if around.shell in (AGENT, BRIDGE):
             words = invoke.runner(around.shell, self._published)
         elif around.shell == NO_SHELL:
             words = _split(command)
-            self._add_words(_find_program(words[0], around), words)
+            self.add_words(_find_program(words[0], around), words)
             return
         else:
             words = invoke.arguments(around.shell, self._published)
-        self._add_words(words[0], words)
+        self.add_words(words[0], words)
 
-    def _add_words(self, program: str, words: list[str]) -> None:
+    def add_words(self, program: str, words: list[str]) -> None:
         self.add("program", program)
         for word in words:
             self.add("arg", word)
 
-    def _add_fds(self) -> None:
+    def add_fds(self) -> None:
         for number, source in ((0, "stdin"), (1, "stdout"), (2, "stderr"), (_GO_FD, "go")):
             self.add("fd", f"{number} {source}")
         if self._around.state:
             files = ((sessionfile.BEFORE, _TO_READ, invoke.BEFORE), (sessionfile.START, os.O_RDWR, invoke.START))
             for name, flags, number in files:
-                fd = os.open(f"{self._directory}/{name}", flags | os.O_NOFOLLOW | os.O_CLOEXEC)
-                self._own.append(fd)
-                self.inherited.append(fd)
+                fd = self.keep(os.open(f"{self._directory}/{name}", flags | os.O_NOFOLLOW | os.O_CLOEXEC))
                 self.add("fd", f"{number} inherit {fd}")
 
     def add_surroundings(self) -> None:
         """Variables, directory, input, limits: all that is known before the command is."""
         around = self._around
         task_id = os.path.basename(self._published)
-        for name, value in {**around.env, "OUTLAST_TASK_ID": task_id, "PWD": around.cwd}.items():
+        env = {**around.env, "OUTLAST_TASK_ID": task_id, "PWD": around.cwd}
+        if around.sandbox is not None and around.sandbox.kind == BUBBLEWRAP:
+            env = {}  # one of them (LD_PRELOAD) could make bubblewrap itself run a program of the command's choice
+        for name, value in env.items():
             self.add("env", f"{name}={value}")
         self.add("mark", f"OUTLAST_TASK_ID={task_id}")
         self.add("cwd", around.cwd)
@@ -111,25 +126,49 @@ class Description:
                 self.add("rlimit", f"{which} {_unsigned(soft)} {_unsigned(hard)}")
         home = os.path.dirname(os.path.dirname(self._published))
         self.add("bells", f"{home}/outbox")
-        for word in (sys.executable, "-I", "-S", _ADVANCE, home):
+        self._add_on_end(home)
+
+    def _add_on_end(self, home: str) -> None:
+        """What the guard executes at the end: advance the queue; remove a sandbox's temporary directory before."""
+        entries = f"{home}/queue/entries"
+        advance = [sys.executable, "-I", "-S", _ADVANCE, home]
+        temporary = ""
+        if self._around.sandbox is not None:
+            from outlast.executors.confinement import temporary_directory
+
+            temporary = temporary_directory(self._around)
+        if temporary:
+            advance = ["/bin/sh", "-c", _CLEAR_AND_ADVANCE, "sh", temporary, entries, *advance]
+        else:
+            self.add("on-end-if", entries)
+        for word in advance:
             self.add("on-end", word)
-        self.add("on-end-if", f"{home}/queue/entries")
 
 
 def terms_items(terms: Terms, split: bool) -> Iterator[Item]:
     """What is decided at the last moment: how long it may run, how much of its output is kept."""
     bound = output.bound_of(terms.output_limit, split)
     yield from (("head", bound.head), ("segment", bound.segment), ("floor", terms.free_floor), ("grace", terms.grace))
-    if terms.limit is not None:
+    if terms.limit is not None and terms.limit < _ENDLESS_S:
         yield "limit", terms.limit
 
 
 def describe(directory: str, published: str, launch: Launch, around: Surroundings, terms: Terms) -> Description:
     """A task whose command is known; it begins at once."""
+    if around.sandbox is not None:
+        from outlast.executors.confinement import furnish
+
+        around = furnish(directory, published, launch, around)
     made = Description(directory, published, around)
     try:
         made.add_shell(launch.command)
         made.add_surroundings()
+        if around.groups:
+            from outlast.executors.confinement import add_groups
+
+            add_groups(made, published, around)
+        if around.sandbox is not None:
+            made.add("go", invoke.go(launch.command, terms.keeps))
         for item in terms_items(terms, around.split):
             made.add(*item)
     except BaseException:

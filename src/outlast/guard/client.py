@@ -131,7 +131,10 @@ def start_guard(description: bytes, inherit: Iterable[int]) -> Connection:
         actions = [(os.POSIX_SPAWN_DUP2, fd, fd) for fd in kept] + [(os.POSIX_SPAWN_DUP2, null, fd) for fd in (0, 1, 2)]
         guard = find_guard()
         words = [guard, str(launch), str(theirs.fileno())]
-        pid = os.posix_spawn(guard, words, dict(os.environ), file_actions=actions)
+        # Not the caller's environment: it may hold secrets, and the guard lives long. The variable is for interpreters
+        # that `on-end` executes and that find their library only by it.
+        env = {name: value for name, value in os.environ.items() if name == "LD_LIBRARY_PATH"}
+        pid = os.posix_spawn(guard, words, env, file_actions=actions)
     except BaseException:
         ours.close()
         raise

@@ -26,7 +26,6 @@ _FILES = {  # what to hold, by which controller, in version 2 and in version 1
     "processes": ("pids", {"pids.max": "{}"}, {"pids.max": "{}"}),
 }
 _OPTIONAL = ("memory.swap.max",)  # a kernel without swap has no such file
-_EVENTS = ("memory.events", "memory.oom_control")
 
 
 def planned(resources: Mapping[str, int]) -> dict[str, dict[str, str]]:
@@ -80,18 +79,19 @@ def _own(controller: str) -> str:
     return "/"
 
 
-def make(groups: Groups, task_id: str, pid: int) -> None:
-    """Put a process that has not begun yet, and with it all that it will start, into groups of its own."""
+def make(groups: Groups, task_id: str) -> list[str]:
+    """Make the groups of a task, with their limits; returns their paths."""
+    paths = _of(groups, task_id)
     try:
-        for path in _of(groups, task_id):
+        for path in paths:
             os.makedirs(path, exist_ok=True)
             for name, text in groups[os.path.dirname(path)].items():
                 if name not in _OPTIONAL or os.path.exists(os.path.join(path, name)):
                     _write(path, name, text)
-            _write(path, "cgroup.procs", str(pid))
     except OSError as error:
         remove(groups, task_id)
         raise OutlastError(f"its resources cannot be limited: {error.strerror}: {error.filename}") from None
+    return paths
 
 
 def remove(groups: Groups, task_id: str) -> None:
@@ -101,17 +101,6 @@ def remove(groups: Groups, task_id: str) -> None:
             os.rmdir(path)
         except OSError:
             pass  # it is gone, or something survived in it
-
-
-def ended_for_memory(groups: Groups, task_id: str) -> int:
-    """How many processes of the task the kernel ended because all together had no memory left."""
-    found = 0
-    for path in _of(groups, task_id):
-        for name in _EVENTS:
-            for line in _read(path, name).splitlines():
-                word, _, count = line.partition(" ")
-                found += int(count) if word == "oom_kill" else 0
-    return found
 
 
 def _of(groups: Groups, task_id: str) -> list[str]:

@@ -38,12 +38,9 @@ _SCOPES = 1 | 2  # abstract sockets, signals
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 _HIDDEN = ("/tmp", "/var/tmp", "/dev")
-_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_CREATE_RULESET, _ADD_RULE = 444, 445
 _VERSION = 1
 _PATH_BENEATH = 1
-_PR_SET_NO_NEW_PRIVS, _PR_CAPBSET_DROP = 38, 24
-_CAPABILITY_VERSION = 0x20080522
-_CAPABILITIES = 64
 
 
 def _libc() -> CDLL:
@@ -103,8 +100,8 @@ def around(path: str, hidden: list[str]) -> Iterator[str]:
             yield from around(entry.path, hidden)
 
 
-def confine(places: Iterable[tuple[str, int]], network: bool) -> None:
-    """From here on this process, and all that it will ever start, may do only this. There is no way back."""
+def make_ruleset(places: Iterable[tuple[str, int]], network: bool) -> int:
+    """A descriptor of the rules, for a process to restrict itself to them."""
     import ctypes
 
     version = abi()
@@ -115,10 +112,7 @@ def confine(places: Iterable[tuple[str, int]], network: bool) -> None:
     ruleset = _call("syscall", _CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     for path, rights in places:
         _allow(ruleset, path, rights & files)
-    _drop_capabilities()
-    _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    _call("syscall", _RESTRICT_SELF, ruleset, 0)
-    os.close(ruleset)
+    return ruleset
 
 
 def _known_files(version: int) -> int:
@@ -138,13 +132,3 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
             _call("syscall", _ADD_RULE, ruleset, _PATH_BENEATH, struct.pack("=Qi", rights, fd), 0)
     finally:
         os.close(fd)
-
-
-def _drop_capabilities() -> None:
-    """Root could load a module into the kernel, and Landlock says nothing about that."""
-    import ctypes
-
-    for number in range(_CAPABILITIES):
-        _libc().prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)  # refused to others than root, who have none
-    header, none = struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)
-    _call("capset", ctypes.c_char_p(header), ctypes.c_char_p(none))
