@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast import AsyncShell, Sandbox, Shell, process, sandbox
+from outlast import AsyncShell, Sandbox, Shell, Task, process, sandbox
 from outlast.errors import BadInput, StartFailed, Unsupported
 from outlast.model import BUBBLEWRAP, LANDLOCK, Stdin
 from outlast.sandbox import Ability, able, available
@@ -185,12 +185,19 @@ def test_the_doctor_says_what_works(cli):
 # --- what bubblewrap and Landlock are told -------------------------------------------------
 
 
+def outer_bubblewrap(task: Task) -> int:
+    """The process that the guard started: the parent of the sandbox's own init, which is the parent of the shell."""
+    shell = process.stat_of(task.pid)
+    assert shell is not None
+    init = process.stat_of(shell.parent)
+    assert init is not None
+    return init.parent
+
+
 def test_bubblewrap_itself_gets_no_variables_and_its_words_no_secrets(shell, work):
     box = inside(BUBBLEWRAP)
     task = shell.start("sleep 300", env={"SECRET": "hunter2", "LD_LIBRARY_PATH": str(work)}, sandbox=box)
-    directory = os.path.dirname(task.output_file)
-    init = bubblewrap.status(directory)["child-pid"]
-    parent = Path(f"/proc/{init}/stat").read_text().rpartition(")")[2].split()[1]
+    parent = outer_bubblewrap(task)
     assert Path(f"/proc/{parent}/environ").read_bytes() == b""
     assert b"hunter2" not in Path(f"/proc/{parent}/cmdline").read_bytes()
     assert b"sleep 300" not in Path(f"/proc/{parent}/cmdline").read_bytes()
@@ -202,10 +209,9 @@ def test_a_command_outlives_the_bubblewrap_that_started_it(shell, work):
     box = inside(BUBBLEWRAP)
     task = shell.start("echo on; read line; exit 6", stdin=Stdin(open=True), sandbox=box)
     eventually(lambda: shell.read(task.task_id).output == "on\n")
-    init = process.stat_of(bubblewrap.status(os.path.dirname(task.output_file))["child-pid"])
-    assert init is not None
-    os.kill(init.parent, signal.SIGKILL)
-    eventually(lambda: getattr(process.stat_of(init.pid), "parent", init.parent) != init.parent)
+    outer = outer_bubblewrap(task)
+    os.kill(outer, signal.SIGKILL)
+    eventually(lambda: process.stat_of(outer) is None)
     assert shell.show(task.task_id).status == "running"
     shell.send(task.task_id, "x\n")
     assert shell.wait(task.task_id, 30).exit_code == 6

@@ -30,8 +30,6 @@ def furnish(staged: str, published: str, launch: Launch, around: Surroundings) -
     assert around.sandbox is not None
     if around.shell == AGENT:
         agentfile.make_room(staged)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    os.close(os.open(f"{staged}/{invoke.PIPES}", flags, 0o600))
     own = "/tmp"
     if around.sandbox.kind == LANDLOCK:
         # Landlock can hide the machine's own /tmp, but not put another in its place.
@@ -55,7 +53,7 @@ def shell_in_sandbox(published: str, around: Surroundings) -> tuple[list[str], b
         return invoke.runner(around.shell, published), False
     _check_interpreter(around.shell)
     if os.path.basename(around.shell) == "bash":
-        return [around.shell, *invoke.waiting(published, around.state, confined=True)[1:]], True
+        return [around.shell, *invoke.waiting(published, around.state)[1:]], True
     return invoke.arguments(around.shell, published), False
 
 
@@ -102,7 +100,9 @@ def add_bubblewrap(description: Description, staged: str, published: str, around
 
 def _files(staged: str, published: str, around: Surroundings) -> Iterator[tuple[str, str, str]]:
     """What the shell reads and writes of the state directory, which has another name until it is published."""
-    names = {"command": "--ro-bind", invoke.PIPES: "--bind"}
+    names = {"command": "--ro-bind"}
+    if os.path.exists(os.path.join(staged, invoke.PIPES)):
+        names[invoke.PIPES] = "--bind"
     if around.state:
         names[sessionfile.AFTER] = "--bind"
     if around.shell == AGENT:

@@ -168,7 +168,7 @@ def describe(directory: str, published: str, launch: Launch, around: Surrounding
 
             add_groups(made, published, around)
         if around.sandbox is not None:
-            made.add("go", invoke.go(launch.command, terms.keeps))
+            made.add("go", invoke.go(terms.keeps))
         for item in terms_items(terms, around.split):
             made.add(*item)
     except BaseException:

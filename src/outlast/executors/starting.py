@@ -148,7 +148,7 @@ class Starting:
                 return self._announced(start.launch, published, answer, connection)
             prepared, was_prepared = None, prepared is not None
             if isinstance(answer, Refused) and not answer.is_taken and not was_prepared:
-                raise StartFailed(f"The command could not be started: {answer.reason}.")
+                raise StartFailed(f"The command could not be started: {_why(start.launch, answer)}.")
         raise StartFailed(_NO_ID)
 
     def _begin(
@@ -278,7 +278,7 @@ class Starting:
         finally:
             turn.close()
         if isinstance(answer, Refused) and answer != GONE:
-            self._queue.end_unrun(turn.directory, answer.reason)
+            self._queue.end_unrun(turn.directory, _why(launch, answer))
         return isinstance(answer, Started)
 
     def forget_names(self) -> None:
@@ -329,3 +329,7 @@ def can_wait(around: Surroundings) -> bool:
     if around.sandbox or around.groups or around.stdin.text is not None:
         return False
     return os.path.basename(around.shell) == "bash"
+
+
+def _why(launch: Launch, answer: Refused) -> str:
+    return f"the sandbox cannot be made: {answer.reason}" if launch.sandbox else answer.reason

@@ -13,15 +13,11 @@ from __future__ import annotations
 
 import os
 
-from outlast.lean import json
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from outlast.model import Sandbox
-
-STATUS_FILE = "sandbox"  # what bubblewrap tells: its child, and how that ended
 
 # Its own three are not the command's: it would hold them open, and its complaints are no output.
 STDIN, STDOUT, STDERR, TOLD = 6, 7, 8, 9
@@ -121,15 +117,3 @@ def arguments(program: str, shell: list[str], waits: bool) -> list[str]:
 def setsid() -> str:
     """The program that makes the command's shell the first of a session of its own."""
     return next((path for path in _SETSID if os.path.exists(path)), _SETSID[0])
-
-
-def status(directory: str = ".") -> dict[str, int]:
-    """What bubblewrap has told so far: `child-pid`, `exit-code`."""
-    found: dict[str, int] = {}
-    try:
-        with open(os.path.join(directory, STATUS_FILE), "rb") as file:
-            for line in file.read().splitlines():
-                found.update(json.loads(line))
-    except (OSError, ValueError):
-        pass  # it is just being written
-    return found

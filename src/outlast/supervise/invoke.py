@@ -82,25 +82,14 @@ _DUMP = (
 )
 
 
-# In a sandbox the files are there before it is known whether they are wanted; the go tells.
-_WANTED = {
-    '-e "$__outlast_dir/pipes" &&': "$__outlast_go == *p* &&",
-    "! -e $__outlast_dir/pipes ||": "$__outlast_go != *p* ||",
-}
-
-
-def waiting(directory: str, state: str, confined: bool = False) -> list[str]:
+def waiting(directory: str, state: str) -> list[str]:
     """The argument list of a bash that gets itself ready, waits for a go, and runs the text in `directory`/command."""
-    words = _bash(directory, state, _WAIT)
-    if confined:
-        for usual, told in _WANTED.items():
-            words[2] = words[2].replace(usual, told)
-    return words
+    return _bash(directory, state, _WAIT)
 
 
-def go(command: str, keeps: bool) -> bytes:
-    """The line that lets a bash in a sandbox begin: whether to tell of pipelines, and of its state."""
-    return b"g" + b"p" * wants_pipes(command) + b"d" * keeps + b"\n"
+def go(keeps: bool) -> bytes:
+    """The line that lets a bash in a sandbox begin: whether to dump its state."""
+    return b"g" + b"d" * keeps + b"\n"
 
 
 def arguments(shell: str, directory: str, state: str = "") -> list[str]:
