@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _GO_FD = invoke.READY
 _ENDLESS_S = 1e9  # longer than any clock counts
 _TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-_CLEAR_AND_ADVANCE = 'rm -rf -- "$1"; [ -z "$(ls -A "$2")" ] || { shift 2; exec "$@"; }'
-_ADVANCE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "advance.py")
+_CLEAR_AND_GO_ON = 'rm -rf -- "$1"; [ -z "$(ls -A "$2")" ] || { shift 2; exec "$@"; }'
+_ON_END = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "on_end.py")
 
 
 class Description:
@@ -131,17 +131,20 @@ class Description:
     def _add_on_end(self, home: str) -> None:
         """What the guard executes at the end: advance the queue; remove a sandbox's temporary directory before."""
         entries = f"{home}/queue/entries"
-        advance = [sys.executable, "-I", "-S", _ADVANCE, home]
+        words = [sys.executable, "-I", "-S", _ON_END, home]
+        is_agent = self._around.shell in (AGENT, BRIDGE)
+        if is_agent:
+            words.append(self._published)  # if its time limit ends it, so do the tasks that it started
         temporary = ""
         if self._around.sandbox is not None:
             from outlast.executors.confinement import temporary_directory
 
             temporary = temporary_directory(self._around)
         if temporary:
-            advance = ["/bin/sh", "-c", _CLEAR_AND_ADVANCE, "sh", temporary, entries, *advance]
-        else:
+            words = ["/bin/sh", "-c", _CLEAR_AND_GO_ON, "sh", temporary, "/" if is_agent else entries, *words]
+        elif not is_agent:
             self.add("on-end-if", entries)
-        for word in advance:
+        for word in words:
             self.add("on-end", word)
 
 
