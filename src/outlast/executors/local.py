@@ -12,7 +12,7 @@ from outlast.executors.starting import Starting
 from outlast.frozen import extended
 from outlast.lean import signal
 from outlast.model import Ended, Exited, Pending, Receipt, Running
-from outlast.store import launchfile, output, sessionfile, status
+from outlast.store import launchfile, output, session_files, status
 from outlast.store.hold import Hold
 from outlast.watch import Deadline, Watch, until
 
@@ -88,11 +88,10 @@ class LocalExecutor(Starting):
         return found
 
     def _let_go(self, task_id: str) -> None:
-        """It has ended: of this one its supervisor has said all that it ever will."""
+        """The task ended; close its socket."""
         begun = self._begun.pop(task_id, None)
-        following = begun.next() if begun is not None else None
-        if following is not None:
-            self._warm.put(following)
+        if begun is not None:
+            begun.hang_up()
 
     def read(self, task_id: str, stream: str, cursor: int, most: int) -> Slice:
         return self.source(task_id, stream).read(cursor, most)
@@ -183,9 +182,9 @@ class LocalExecutor(Starting):
         """Nobody waits for it any more: what it changes stays its own."""
         directory = self._directory(task_id)
         try:
-            # What has ended has told its session already, or is about to.
+            # The session takes over what a command changed that ended before this.
             if not self.has_ended(task_id):
-                path = os.path.join(directory, sessionfile.MOVED)
+                path = os.path.join(directory, session_files.MOVED)
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
                 self.registry.index.set_untold([task_id], 1)  # of its end somebody has to be told
         except OSError:

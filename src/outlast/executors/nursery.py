@@ -7,7 +7,6 @@ import sys
 import time
 
 from outlast.errors import StartFailed
-from outlast.frozen import replaced
 from outlast.lean import socket, threading
 from outlast.store.staging import let_go
 from outlast.supervise import request
@@ -27,40 +26,19 @@ class Prepared:
 
     def __init__(self, staged: str, published: str, around: Surroundings, line: socket.socket) -> None:
         self.staged, self.published, self.around = staged, published, around
-        self.again = ""  # its guards will take up another one like it
         self._line = line
-
-    def is_for(self, around: Surroundings) -> bool:
-        """Whether it is, or may turn out to be, prepared for these surroundings."""
-        if not self.again:
-            return self.around == around
-        open_yet = ("snapshot", "cwd") if self.again == request.FOLLOW else ("snapshot",)
-        ours = self.around.__dict__
-        return all(ours[name] == value for name, value in around.__dict__.items() if name not in open_yet)
 
     def is_stale(self, around: Surroundings) -> bool:
         """Whether its session has gone on: nobody will want it any more."""
         ours = self.around
-        return not self.again and ours.state == around.state != "" and ours.snapshot != around.snapshot
+        return ours.state == around.state != "" and ours.snapshot != around.snapshot
 
-    def is_staged(self) -> bool:
-        """Whether it is there. Of a warm one its supervisor tells where, and with which state of its session."""
-        if not self.published:
-            told = request.offered(self._line)
-            if told is None:
-                self.close()
-                return False
-            self.staged, self.published, mark, cwd = told
-            self.around, self.again = replaced(self.around, snapshot=mark, cwd=cwd), ""
-        return True
-
-    def begin(self, terms: Terms, place: int = -1, again: str = "") -> dict[str, Any] | None:
+    def begin(self, terms: Terms, place: int = -1) -> dict[str, Any] | None:
         """What is to run is written down: begin. What the supervisor answers; None if it died before it could."""
-        self.again = again
         if place >= 0 or not terms.keeps or not request.is_ready(self._line):
-            return request.begin(self._line, terms, place, again)
+            return request.begin(self._line, terms, place)
         now = time.time(), time.monotonic()
-        if request.say(self._line, request.Word(terms, place, again, now)) and self._let_go():
+        if request.say(self._line, request.Word(terms, place, now)) and self._let_go():
             return {"started": now[0]}
         return request.answer(self._line)
 
@@ -72,15 +50,6 @@ class Prepared:
             return False  # or it cannot be done; it will say why
         let_go(self.published)
         return True
-
-    def next(self) -> Prepared | None:
-        """It is over. What its guards do next, if they do."""
-        if not self.again:
-            self.hang_up()
-            return None
-        following = Prepared("", "", self.around, self._line)
-        following.again = self.again
-        return following
 
     def has_ended(self) -> bool:
         """Whether its supervisor says so; if not, it may have ended all the same."""
@@ -122,15 +91,17 @@ class Nursery:
             pass  # it is tried again when it is needed, and told then
         return made
 
-    def prepare(self, staged: str, published: str, around: Surroundings, lock: int = -1) -> Prepared:
+    def prepare(
+        self, staged: str, published: str, around: Surroundings, lock: int = -1, warm: bool = False
+    ) -> Prepared:
         """Have a supervisor forked that prepares a task in `staged`; does not wait for it.
 
-        A task that was pending is published already, and comes with its lock.
+        A task that was pending is published already, and comes with its lock. A `warm` one has no command yet.
         """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         fds = [theirs.fileno()]
         try:
-            fds += request.wanted(staged, published, around, lock)
+            fds += request.wanted(staged, published, around, lock, warm)
             self._send(fds)
         except BaseException:
             ours.close()

@@ -11,10 +11,11 @@ from outlast.executors.warm import Warm
 from outlast.frozen import frozen
 from outlast.lean import sqlite
 from outlast.model import REGISTERED, surroundings, terms
-from outlast.store import launchfile
+from outlast.store import launchfile, session_files
 from outlast.store.home import open_home
 from outlast.store.queue import Queue
 from outlast.store.registry import Registry
+from outlast.store.sessionfile import Sessions
 from outlast.store.staging import stage
 from outlast.store.view import announced
 from outlast.supervise import EXISTS, invoke
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from outlast.store.queue import Turn
 
 _ID_TRIES = 5
+_WARM_KIND = "bash"
 _NO_ID = "No free task id was found; `outlast clean` removes finished tasks."
 _TIDY_EVERY_S = 0.1
 _TO_LOOK = 8  # descriptors that waiting for a task and reading it take at most
@@ -45,7 +47,6 @@ class _Start:
     launch: Launch
     hold: Hold | None
     give_name_to: Callable[[str], None] | None = None
-    again: str = ""
 
 
 def _spare(fd: int) -> None:
@@ -70,6 +71,7 @@ class Starting:
         self._settings = settings
         self.registry = Registry(open_home(home))
         self._nursery: Nursery | None = None
+        self._sessions = Sessions(self.registry.home.sessions)
         self._queue = Queue(home)
         self._begun: dict[str, Prepared] = {}  # the latest tasks that we started: we have lines to their supervisors
         self._tidy_at = 0.0
@@ -86,14 +88,11 @@ class Starting:
     def start(self, launch: Launch) -> Task:
         return self.start_or_find(launch)[0]
 
-    def start_or_find(self, launch: Launch, hold: Hold | None = None, again: str = "") -> tuple[Task, bool]:
-        """Start it, or find the task that has its name already; whether it is new. Not removed while `hold` is open.
-
-        With `again` (`HERE` or `FOLLOW` its session) another one like it is likely to come after it.
-        """
+    def start_or_find(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
+        """Start it, or find the task that has its name already; whether it is new. Not removed while `hold` is open."""
         try:
             if not launch.name:
-                return self._start(_Start(launch, hold, again=again)), True
+                return self._start(_Start(launch, hold)), True
             with self._queue.naming(launch.session, launch.name) as naming:
                 found = self._named(launch, naming.task_id)
                 if found is None:
@@ -171,7 +170,7 @@ class Starting:
                 if place >= 0:
                     self._queue.sign(place, launch.session, os.path.basename(published))
                 _spare(prepared.fileno())
-                answer = prepared.begin(terms(launch), place, start.again)
+                answer = prepared.begin(terms(launch), place)
         except BaseException:
             prepared.close()
             self.registry.discard(staged, published)
@@ -184,6 +183,8 @@ class Starting:
             self.registry.discard(staged, published, entered=entry is not None)
         else:
             self.registry.confirm(os.path.basename(published), entry)
+            if start.launch.state and not start.launch.keeps:
+                session_files.skip_dump(published)
         return answer
 
     def _enter(self, staged: str, published: str, start: _Start) -> tuple[Entry, Launch] | None:
@@ -191,6 +192,9 @@ class Starting:
         entered = self.registry.enter(staged, published, start.launch, self._settings.state_limit_bytes)
         if entered is not None:
             invoke.make_room(start.launch.command, staged)
+            if start.launch.keeps:
+                # Before there is a task: the next user of the session must not miss it.
+                self._sessions.register(start.launch.state, staged, start.launch.env)
             if start.launch.parent:
                 from outlast.store import offspring  # most are started by somebody who is no task
 
@@ -261,10 +265,10 @@ class Starting:
             self.registry.sweep()
             self.registry.prune(self._settings.retention_hours * 3600)
 
-    def _prepare(self, kind: str, around: Surroundings) -> Prepared:
+    def _prepare(self, kind: str, around: Surroundings, warm: bool = False) -> Prepared:
         staged, published = stage(self.registry.home, kind, around)
         try:
-            return self._nursery_of_ours().prepare(staged, published, around)
+            return self._nursery_of_ours().prepare(staged, published, around, warm=warm)
         except BaseException:
             self.registry.discard(staged, published, entered=False)
             raise
@@ -273,11 +277,10 @@ class Starting:
         """Prepare a task that is to run in these surroundings."""
         around = surroundings(launch)
         if around.stdin.text is None:
-            # Staged by its supervisor: we have somebody to answer.
-            self._warm.put(self._nursery_of_ours().prepare(self.registry.home.path, "", around))
+            self._warm.put(self._prepare(_WARM_KIND, around, warm=True))
 
     def warmth(self, launch: Launch) -> int:
-        """How many tasks are prepared for such a launch, or will be as soon as their session's state is known."""
+        """How many tasks are prepared for such a launch."""
         return self._warm.count(surroundings(launch))
 
     def _announced(self, launch: Launch, prepared: Prepared, answer: dict[str, Any]) -> Task:

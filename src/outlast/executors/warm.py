@@ -24,31 +24,26 @@ class Warm:
 
     def take(self, around: Surroundings) -> Prepared | None:
         """One for these surroundings, if there is one. Its shell may still be on its way."""
-        while True:
-            with self._guard:
-                self._forget_those_of_our_parent()
-                self._drop([one for one in self._prepared if one.is_stale(around)])
-                # The oldest: of those whose guards are still busy it will be ready first.
-                found = next((one for one in self._prepared if one.is_for(around)), None)
-                if found is None:
-                    return None
-                self._prepared.remove(found)
-            if found.is_staged():
-                if found.around == around:
-                    return found
-                found.close()  # its session went on without it
-
-    def count(self, around: Surroundings) -> int:
-        """How many there are for these surroundings, or will be when their guards are free."""
         with self._guard:
             self._forget_those_of_our_parent()
-            return sum(one.is_for(around) for one in self._prepared)
+            self._drop([one for one in self._prepared if one.is_stale(around)])
+            # The oldest is ready first.
+            found = next((one for one in self._prepared if one.around == around), None)
+            if found is not None:
+                self._prepared.remove(found)
+            return found
+
+    def count(self, around: Surroundings) -> int:
+        """How many there are for these surroundings."""
+        with self._guard:
+            self._forget_those_of_our_parent()
+            return sum(one.around == around for one in self._prepared)
 
     def put(self, prepared: Prepared) -> None:
         """Keep it, and only what is for the same: a host that does something else now does not come back soon."""
         with self._guard:
             self._forget_those_of_our_parent()
-            kept = [one for one in self._prepared if one.is_for(prepared.around) or prepared.is_for(one.around)]
+            kept = [one for one in self._prepared if one.around == prepared.around]
             room = _MOST - 1
             self._drop([one for one in self._prepared if one not in kept[-room:]])
             self._prepared.append(prepared)

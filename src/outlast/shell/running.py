@@ -26,7 +26,6 @@ from outlast.settings import development_commands
 from outlast.shell.acting import Acting
 from outlast.shell.opened import telling
 from outlast.store.hold import Hold
-from outlast.supervise.request import FOLLOW, HERE
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -249,7 +248,7 @@ class Running(Acting):
         for _ in range(_MOVES):
             grant, launch = self._granted(request, keeps)
             try:
-                task, new = self.executor.start_or_find(launch, hold, self._another(grant, launch))
+                task, new = self.executor.start_or_find(launch, hold)
             except SessionMoved:
                 continue  # it was judged and prepared in a state that is gone
             self._note_asked(grant, launch)
@@ -301,15 +300,6 @@ class Running(Acting):
             if not self._state:
                 self.sessions.sweep()
                 self._state = self.sessions.private()
-
-    def _another(self, grant: Grant, launch: Launch) -> str:
-        """Whether its guards should be ready for another one like it, and where that will be."""
-        before = self._asked
-        if not launch.keeps or launch.background or before is None or _how_asked(*before) != _how_asked(grant, launch):
-            return ""
-        if launch.sandbox or launch.groups or launch.stdin.text is not None:
-            return ""  # what such a one begins with is not only what its session has
-        return HERE if grant.request.cwd else FOLLOW
 
     def _all_found(self, ids: Sequence[str]) -> Sequence[str]:
         if not ids or isinstance(ids, str):

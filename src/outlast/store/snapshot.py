@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 OVERLAY = "__outlast_env_"  # before the name of a variable that only one call has
 DROPPED = "__outlast_drop"  # names that this call does not have
+EXPORTED = ord("x")  # an attribute of a variable
 VARIABLE, FUNCTION, ALIAS, OPTION, SHOPT, TRAP, OTHER = "variable", "function", "alias", "option", "shopt", "trap", ""
 UMASK, DIRECTORY, POSITIONAL, DIRS = (OTHER, b"umask"), (OTHER, b"directory"), (OTHER, b"positional"), (OTHER, b"dirs")
 
@@ -184,6 +185,7 @@ def _take_script(state: State, title: bytes, body: bytes) -> None:
 
 
 def _take_variable(state: State, line: bytes) -> None:
+    line = line.removeprefix(b"\\")
     if not line.startswith(b"declare -"):
         return
     name = line.split(b" ", 2)[2].partition(b"=")[0]
@@ -259,22 +261,6 @@ def settled(start: State, dump: Dump) -> State:
     return state
 
 
-def laid_over(start: State, env: Mapping[str, str], cwd: str) -> State:
-    """The state that a command began with: that of its session, and what only this call has."""
-    state = dict(start)
-    for name, value in env.items():
-        if name.startswith(OVERLAY):
-            plain = os.fsencode(name[len(OVERLAY) :])
-            line = _exported(plain, os.fsencode(value))
-            # It keeps the other attributes that it has in the session.
-            flags = state.get((VARIABLE, plain), line).split(b" ", 2)[1].strip(b"-").replace(b"x", b"")
-            state[VARIABLE, plain] = line.replace(b"-x", b"-x" + flags, 1)
-    for name in env.get(DROPPED, "").split():
-        state.pop((VARIABLE, name.encode()), None)
-    state[DIRECTORY] = os.fsencode(cwd)
-    return state
-
-
 def grounded(current: State, start: State) -> State:
     """A first state together with what a bash begins with by itself, as `start` has it."""
     own = {key: value for key, value in start.items() if key[0] in (OPTION, SHOPT) or key[1] in AT_START}
@@ -300,10 +286,11 @@ def _means_the_same(key: Key, before: bytes | None, after: bytes | None) -> bool
     if key[0] != VARIABLE or before is None or after is None:
         return False
     one, other = value_of(before), value_of(after)
-    return one is not None and one == other and _flags(before) == _flags(after)
+    return one is not None and one == other and flags_of(before) == flags_of(after)
 
 
-def _flags(line: bytes) -> set[int]:
+def flags_of(line: bytes) -> set[int]:
+    """The attributes that a `declare` line gives."""
     return set(line.split(b" ", 2)[1].strip(b"-"))
 
 
@@ -375,26 +362,28 @@ def _script(state: State, mark: bytes, first: bool) -> bytes:
     lines.append(border[1:] + b"code")
     lines += _code(state, named, first)
     if posix:
-        lines += [border[1:] + b"variable", posix]
+        lines += [border[1:] + b"variable", b"\\" + posix]
     lines += [border[1:] + b"rest", b"__outlast_complete=1", b"__outlast_new=%d" % first]
     return b"\n".join([*lines, border[1:] + b"end", b""])
 
 
 def _code(state: State, named: Iterable[tuple[Key, bytes]], first: bool) -> Iterable[bytes]:
+    # The aliases are defined by now, and one of these lines turns expand_aliases on: a backslash keeps an alias
+    # named `builtin` (or `declare`, below) out of ours.
     for (kind, name), value in named:
         flags = value.split(b" ", 1)[0].lstrip(b"-f")
         if kind == FUNCTION and flags:
-            yield b"builtin declare -f" + flags + b" -- " + name
+            yield b"\\builtin declare -f" + flags + b" -- " + name
     if any(kind == FUNCTION and mentions_exit_trap(value) for (kind, _), value in named):
         yield b"__outlast_mentions=1"
     yield from _option_lines(state, first)
     yield from _trap_lines(state)
     if UMASK in state:
-        yield b"builtin umask " + state[UMASK]
+        yield b"\\builtin umask " + state[UMASK]
     if DIRS in state:
         yield b"__outlast_dirs " + state[DIRS]
     if POSITIONAL in state:
-        yield b"builtin set -- " + state[POSITIONAL]
+        yield b"\\builtin set -- " + state[POSITIONAL]
 
 
 def _trap_lines(state: State) -> Iterable[bytes]:
@@ -406,7 +395,7 @@ def _trap_lines(state: State) -> Iterable[bytes]:
                 hot.append(line)
                 yield b"__outlast_pseudo[" + name + b"]=" + value
             else:
-                yield line
+                yield b"\\" + line
     if hot:
         prefix = b"{ __outlast_hot=; " + b"; ".join(b"\\" + line for line in hot) + b"; } 2>/dev/null; "
         yield b"__outlast_hot=" + single(prefix)
@@ -415,15 +404,15 @@ def _trap_lines(state: State) -> Iterable[bytes]:
 def _option_lines(state: State, first: bool) -> Iterable[bytes]:
     on = sorted(name for kind, name in state if kind == SHOPT)
     if not first:
-        yield b'builtin shopt -u "${__outlast_shopts[@]}"'
-        yield from (b"builtin set +o " + name for name in _ON_AT_START if (OPTION, name) not in state)
+        yield b'\\builtin shopt -u "${__outlast_shopts[@]}"'
+        yield from (b"\\builtin set +o " + name for name in _ON_AT_START if (OPTION, name) not in state)
     if b"extglob" not in on:
-        yield b"builtin shopt -u extglob"
+        yield b"\\builtin shopt -u extglob"
     if on:
-        yield b"builtin shopt -s " + b" ".join(on)
+        yield b"\\builtin shopt -s " + b" ".join(on)
     for kind, name in sorted(state):
         if kind == OPTION and name not in _HOT:
-            yield b"builtin set -o " + name
+            yield b"\\builtin set -o " + name
 
 
 def mentions_exit_trap(text: bytes) -> bool:
@@ -457,7 +446,7 @@ def exported(state: State) -> dict[str, str]:
     """The variables that the state's commands get."""
     found = {}
     for (kind, name), line in state.items():
-        if kind == VARIABLE and 120 in _flags(line) and (value := value_of(line)) is not None:
+        if kind == VARIABLE and EXPORTED in flags_of(line) and (value := value_of(line)) is not None:
             found[os.fsdecode(name)] = os.fsdecode(value)
     return found
 

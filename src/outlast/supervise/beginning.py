@@ -2,9 +2,8 @@
 
 The keeper comes first, detaches, forks the supervisor and sleeps. A supervisor's life: take the
 lock, start the shell, tell the keeper, wait until what is to run is written down, publish the
-task, let the command go; then it is watched (`supervisor`). When that is over and another task
-like it is wanted, the same two processes take that one up. The first are forked from the
-nursery, never from a caller.
+task, let the command go; then it is watched (`supervisor`). They are forked from the nursery,
+never from a caller.
 """
 
 from __future__ import annotations
@@ -17,8 +16,7 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.lean import json, socket
 from outlast.model import Stdin, surroundings, terms
-from outlast.store import bell, launchfile, record, sessionfile, staging, status
-from outlast.store.home import Home
+from outlast.store import bell, launchfile, record, session_files, staging, status
 from outlast.store.queue import Queue
 from outlast.supervise import EXISTS, READY, asleep, confine, request
 from outlast.supervise.forks import fork_afresh
@@ -65,19 +63,13 @@ def _supervise(hand: socket.socket, above: int, line: int, what: int, *beside: i
     """
     caller = socket.socket(fileno=line)
     try:
-        staged, published, around, given = request.understood(what, *beside)
+        staged, published, around, given, warm = request.understood(what, *beside)
         pair = Pair(hand, process.identity(above))
     except (OSError, MemoryError) as error:
         answer(caller, {"error": _why(error)})
         os._exit(1)
     process.become_subreaper()  # before anything that the command starts can become an orphan
-    supervisor = _begun(caller, staged, published, around, given, what, pair)
-    while True:
-        supervisor.run()  # comes back only for another one
-        home = home_of(supervisor.post.published)
-        around = supervisor.next_surroundings()
-        pair = supervisor.let_go()
-        supervisor = _begun(caller, home, "", around, {}, request.written(around), pair)
+    _begun(caller, staged, published, around, given, what, pair, warm).run()
 
 
 def _begun(
@@ -88,14 +80,11 @@ def _begun(
     given: dict[str, int],
     asked: int,
     pair: Pair,
+    warm: bool,
 ) -> Supervisor:
-    """A supervisor whose command runs. Without a place to publish it, it is warm: staged below the home `staged`."""
+    """A supervisor whose command runs. A warm one may wait for its command for a while."""
     pending = request.LOCK in given  # then it is published already, and its lock is ours
-    warm = not published
     try:
-        if warm:
-            staged, published = staging.stage(Home(staged), request.WARM_KIND, around)
-            answer(caller, [staged, published, around.snapshot, around.cwd])
         os.chdir(staged)
         supervisor = prepare(published, around, given, asked, pair, caller, warm)
         if supervisor.post.staged:
@@ -112,8 +101,8 @@ def _begun(
     except (OSError, OutlastError, MemoryError) as error:
         if pending:
             _give_up(published, error)
-        if warm and published:
-            staging.remove(staged)
+        if warm:
+            staging.remove(staged)  # the caller may not ask for a long time
         answer(caller, {"error": _why(error)})
         os._exit(1)
     if ours:
@@ -192,7 +181,7 @@ def prepare(
     post.take_lock(given.get(request.LOCK, -1))
     if warm and around.state and not around.sandbox:
         post.staged = os.getcwd()
-    ready, post.go = _named_pipe(sessionfile.GO) if post.staged else os.pipe()
+    ready, post.go = _named_pipe(session_files.GO) if post.staged else os.pipe()
 
     def let_go() -> None:
         caller.close()

@@ -12,7 +12,7 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.frozen import replaced
 from outlast.model import AGENT, LANDLOCK, NeverStarted
-from outlast.store import agentfile, launchfile, record, sessionfile, snapshot, status
+from outlast.store import agentfile, launchfile, record, session_files, snapshot, status
 from outlast.store.staging import token
 from outlast.supervise import invoke, signals
 from outlast.supervise.forks import fork_into
@@ -157,7 +157,7 @@ def _put_back(post: Post) -> list[tuple[str, str, str]]:
     here, there = os.getcwd(), post.published
     names = {"command": "--ro-bind", invoke.PIPES: "--bind"}
     if post.around.state:
-        names[sessionfile.AFTER] = "--bind"
+        names[session_files.STATE] = "--bind"
     if post.around.shell == AGENT:
         names |= {launchfile.NAME: "--ro-bind", agentfile.NAME: "--bind"}
     files = [(how, os.path.join(here, name), os.path.join(there, name)) for name, how in names.items()]
@@ -277,7 +277,7 @@ def _to_be_used(post: Post) -> list[tuple[str, int]]:
     if post.around.shell == AGENT:
         files |= {launchfile.NAME: READ_FILE, agentfile.NAME: both}
     if post.around.state:
-        files |= {sessionfile.AFTER: both, sessionfile.START: both, sessionfile.BEFORE: READ_FILE}
+        files |= {session_files.STATE: both, session_files.START: both, session_files.BEFORE: READ_FILE}
     here = os.getcwd()
     found = [(os.path.join(here, name), rights) for name, rights in files.items()]
     found += [(path, READ) for path in _of_runner(post)]

@@ -19,17 +19,14 @@ from __future__ import annotations
 import os
 
 from outlast.model import AGENT, BRIDGE, NO_SHELL
-from outlast.store.sessionfile import TOLD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import select
     from collections.abc import Mapping, Sequence
     from typing import NoReturn
 
 PIPES = "pipes"
 READY = 3  # the descriptor on which bash waits for its command
-_MOST_TOLD = 16
 MOST_STAGES = 500  # what a record has room for; the list of a longer pipeline is not kept
 
 # One line each, so that line numbers in messages are the text's own. What is ours goes on
@@ -149,34 +146,6 @@ def needed_by_runner() -> list[str]:
     import sys
 
     return [_PACKAGE, os.path.dirname(os.path.dirname(os.path.abspath(sys.executable)))]
-
-
-class Told:
-    """Where a session's shell says how its command ended, before it tells what the command changed."""
-
-    def __init__(self) -> None:
-        try:
-            os.mkfifo(TOLD, 0o600)
-        except FileExistsError:
-            pass  # made by the supervisor before us
-        self.fd = os.open(TOLD, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-
-    def listen(self, poll: select.poll) -> None:
-        """Wake when the shell has let go of it; not when it writes.
-
-        Who is woken by a write to a pipe is put behind the writer on its core, as that one is expected to wait for an
-        answer. The shell does not: it goes on telling its state, while another core may have nothing to do.
-        """
-        poll.register(self.fd, 0)
-
-    def code(self) -> int | None:
-        """The exit code that was told, if one was."""
-        try:
-            said = os.read(self.fd, _MOST_TOLD)
-        except OSError:
-            return None
-        words = [said[:-1].decode("latin-1")]
-        return int(words[0]) if said.endswith(b"\n") and _are_codes(words) else None
 
 
 def wants_pipes(command: str) -> bool:

@@ -1,11 +1,7 @@
-"""What a supervisor hands over to its keeper, and what the two keep when they take up another task.
+"""What a supervisor hands over to its keeper.
 
-A keeper is told of each task in one message: descriptors, and in one of them the rest. It
-looks at that only if its supervisor dies.
-
-Forking and warming up two processes costs several milliseconds of CPU, most of it pages
-that have to be copied. Guards that have nothing left to do can take up the next task
-instead: everything that belonged to the old one is closed, and the keeper is told of the new.
+The keeper gets its task in one message: descriptors, and in one of them the rest. It reads
+that only if its supervisor dies.
 """
 
 from __future__ import annotations
@@ -16,11 +12,9 @@ from outlast import process
 from outlast.lean import socket
 from outlast.model import Identity
 from outlast.supervise import request, signals
-from outlast.supervise.forks import close_all_but
 from outlast.supervise.post import TASK, Pipe, Post, heard
 from outlast.supervise.post import Stdin as HeldStdin
 
-MOST_TASKS = 500  # one after the other; then fresh ones, whatever may have piled up in these
 KEPT = b"k"  # keeper to supervisor: I have what you gave me
 
 
@@ -32,11 +26,9 @@ class Pair:
         self.asleep = asleep  # it is our parent, and what the command leaves behind comes to us
         self.keeper_fd = process.open_pidfd(keeper)
         self.wake = signals.Wake()
-        self.tasks = 0
 
     def hand_over(self, post: Post) -> None:
         """Give the keeper what it needs to go on without us; it is awaited before anything is published."""
-        self.tasks += 1
         wrapper = [post.wrapper.pid, post.wrapper.tick] if post.wrapper else None
         request.add(post.asked, [post.published, post.staged, [post.command.pid, post.command.tick], wrapper])
         here = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -50,11 +42,6 @@ class Pair:
         """It has it: from now on either of us may die."""
         if heard(self.hand) != KEPT:
             raise OSError(0, "its keeper died")
-
-    def let_go_of_all(self, caller: socket.socket) -> None:
-        """Close what belonged to the task that is over."""
-        kept = [self.hand.fileno(), caller.fileno(), *self.wake.fds]
-        close_all_but(*kept, *([self.keeper_fd] if self.keeper_fd is not None else []))
 
     def close(self) -> None:
         """In a fork that is no guard."""

@@ -210,12 +210,6 @@ class Post:
         code = bubblewrap.status().get("exit-code")
         return None if code is None else (Exited(code), None)
 
-    def note_told(self, code: int, into: int = -1) -> Outcome:
-        """Record how the command ended, as its shell says before it tells its state; in a rehearsal `into` nowhere."""
-        outcome = Exited(code)
-        status.write_code(outcome, process.cpu_of(self.command.pid), fd=into)
-        return outcome
-
     def may_yet_be_told(self) -> bool:
         """Whether somebody else may still say how the command ended: its parent, if that is not one of us."""
         if process.is_unreaped(self.command_fd):

@@ -15,7 +15,7 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.lean import signal, socket
 from outlast.model import Stdin, Surroundings, Terms
-from outlast.store import bell, sessionfile, snapshot, staging
+from outlast.store import bell, staging
 from outlast.store.home import Home
 from outlast.supervise import asleep, beginning, request
 from outlast.supervise.forks import close_all_but
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from outlast.supervise.post import Post
 
-_SESSION = "practice"
 _NO_SHELL = "/practice/bash"  # there is none, and so none is started
 _TERMS = Terms(limit=1000.0, grace=1.0, output_limit=1 << 20, free_floor=0, keeps=False, stages=False)
 
@@ -38,7 +37,7 @@ def practise() -> bool:
     """Once; leaves nothing. Whether it could be done."""
     place = os.path.join("/tmp", f"outlast-practice-{staging.token()}")
     try:
-        for name in ("", "/tasks", "/staging", "/outbox", "/sessions", f"/sessions/{_SESSION}"):
+        for name in ("", "/tasks", "/staging", "/outbox"):
             os.mkdir(place + name, 0o700)
         _practise(place)
         return True
@@ -58,23 +57,22 @@ def practise() -> bool:
 
 def _practise(place: str) -> None:
     bell.hang(os.path.join(place, "outbox"))
-    mark = sessionfile.begin(f"{place}/sessions/{_SESSION}", snapshot.beginning({"PATH": "/usr/bin"}, "/", 0o077))
-    around = Surroundings(_NO_SHELL, "/", {}, 0o077, Stdin(), False, {}, 0, state=_SESSION, snapshot=mark)
+    around = Surroundings(_NO_SHELL, "/", {}, 0o077, Stdin(), False, {}, 0)
+    staged, published = staging.stage(Home(place), "bash", around)
     caller, line = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     hand, theirs = hands()
     me = os.getpid()
     pair = Pair(hand, process.identity(me))
     sleeper = asleep.Sleeper(theirs, os.pidfd_open(me))
     process.become_subreaper()
-    asked, *others = request.wanted(place, "", around)
-    home, _, around, beside = request.understood(asked, *others)
-    staged, published = staging.stage(Home(home), request.WARM_KIND, around)
+    asked, *others = request.wanted(staged, published, around, warm=True)
+    _, _, around, beside, warm = request.understood(asked, *others)
     os.chdir(staged)
     theirs.sendall(KEPT)  # it will hear of the task, but we cannot wait for that
-    supervisor = beginning.prepare(published, around, beside, asked, pair, caller, True, _as_if_started)
+    supervisor = beginning.prepare(published, around, beside, asked, pair, caller, warm, _as_if_started)
     sleeper.hear()
     supervisor.rehearse()
-    supervisor.take_up(request.Word(_TERMS, -1, "", None))
+    supervisor.take_up(request.Word(_TERMS, -1, None))
     supervisor.begin(staged, caller)
     beginning.answer(caller, {"pid": me, "started": 0.0})
     supervisor.practise()

@@ -19,53 +19,52 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-WARM_KIND = "bash"
 MOST_DESCRIPTORS = 4  # line, request, and one each of the following
 TEXT, LOCK = "text", "lock"  # the command's input; the lock of a task that was pending
-HERE, FOLLOW = "here", "follow"  # another one is wanted afterwards: in the same directory, or where its session is then
 
 
 @frozen
 class Word:
-    """To begin: on which terms, with which place (-1: none), and whether another one like it will be wanted.
+    """To begin: on which terms, and with which place (-1: none).
 
     `at` is when, as time and monotonic time, if the caller may let it go by itself.
     """
 
     terms: Terms
     place: int
-    again: str
     at: tuple[float, float] | None
 
 
-def wanted(staged: str, published: str, around: Surroundings, lock: int = -1) -> list[int]:
+def wanted(staged: str, published: str, around: Surroundings, lock: int = -1, warm: bool = False) -> list[int]:
     """The descriptors that say what to prepare; those that are new are the caller's to close (all but `lock`).
 
-    Without a place to publish it, it is a warm one: its supervisor stages it below the home `staged`, and tells where.
+    A `warm` one is prepared before there is a command for it.
     """
     beside = {TEXT: in_memory(around.stdin.text)} if around.stdin.text is not None else {}
     if lock >= 0:
         beside[LOCK] = lock
-    return [written(around, staged, published, [*beside]), *beside.values()]
+    return [written(around, staged, published, [*beside], warm), *beside.values()]
 
 
-def written(around: Surroundings, staged: str = "", published: str = "", beside: Sequence[str] = ()) -> int:
+def written(
+    around: Surroundings, staged: str = "", published: str = "", beside: Sequence[str] = (), warm: bool = False
+) -> int:
     """In memory: what to prepare where, and the names of what goes with it."""
     plain = {**fields(around), "stdin": {"file": around.stdin.file, "open": around.stdin.open}}
     plain["sandbox"] = fields(around.sandbox) if around.sandbox else None
-    return in_memory(json.dumps([staged, published, plain, beside]).encode())
+    return in_memory(json.dumps([staged, published, plain, beside, warm]).encode())
 
 
-def understood(request: int, *beside: int) -> tuple[str, str, Surroundings, dict[str, int]]:
-    """What to prepare where, and what goes with it."""
-    staged, published, around, names = _read_back(from_memory(request))
-    return staged, published, around, dict(zip(names, beside, strict=True))
+def understood(request: int, *beside: int) -> tuple[str, str, Surroundings, dict[str, int], bool]:
+    """What to prepare where, what goes with it, and whether it is warm."""
+    staged, published, around, names, warm = _read_back(from_memory(request))
+    return staged, published, around, dict(zip(names, beside, strict=True)), warm
 
 
-def _read_back(text: bytes) -> tuple[str, str, Surroundings, list[str]]:
-    staged, published, values, names = json.loads(text)
+def _read_back(text: bytes) -> tuple[str, str, Surroundings, list[str], bool]:
+    staged, published, values, names, warm = json.loads(text)
     values["stdin"], values["sandbox"] = Stdin(**values["stdin"]), as_sandbox(values["sandbox"])
-    return staged, published, Surroundings(**values), names
+    return staged, published, Surroundings(**values), names, warm
 
 
 def add(request: int, found: object) -> None:
@@ -94,19 +93,16 @@ def from_memory(fd: int) -> bytes:
     return os.pread(fd, os.fstat(fd).st_size, 0)
 
 
-def begin(line: socket.socket, terms: Terms, place: int = -1, again: str = "") -> dict[str, Any] | None:
-    """Have a prepared task begin: what its supervisor answers; None if it died before it could.
-
-    With `again` its guards prepare another one like it when it is over.
-    """
-    say(line, Word(terms, place, again, None))
+def begin(line: socket.socket, terms: Terms, place: int = -1) -> dict[str, Any] | None:
+    """Have a prepared task begin: what its supervisor answers; None if it died before it could."""
+    say(line, Word(terms, place, None))
     return answer(line)
 
 
 def say(line: socket.socket, word: Word) -> bool:
     """Have a prepared task begin; False if nobody hears it: its supervisor is dead, or has refused and said why."""
     # Said, not read from what is on disk: somebody waits.
-    said = json.dumps([fields(word.terms), word.again, word.at]).encode()
+    said = json.dumps([fields(word.terms), word.at]).encode()
     try:
         socket.send_fds(line, said, [word.place] if word.place >= 0 else [])
     except OSError:
@@ -134,15 +130,6 @@ def _read(line: socket.socket) -> bytes:
         return line.recv(65536)
 
 
-def offered(line: socket.socket) -> tuple[str, str, str, str] | None:
-    """Where a warm task waits, with which snapshot and in which directory its shell began; None if there is none."""
-    said = _read(line)
-    while said == ENDED:
-        said = _read(line)  # of the task before
-    told = json.loads(said) if said else None
-    return tuple(told) if isinstance(told, list) else None
-
-
 def has_ended(line: socket.socket) -> bool:
     """Whether the supervisor has said that the end of its task is recorded."""
     try:
@@ -168,8 +155,8 @@ def await_begin(line: socket.socket) -> Word | None:
         return None
     if not said:
         return None
-    terms, again, at = json.loads(said)
-    return Word(Terms(**terms), places[0] if places else -1, again, tuple(at) if at else None)
+    terms, at = json.loads(said)
+    return Word(Terms(**terms), places[0] if places else -1, tuple(at) if at else None)
 
 
 def _word(line: socket.socket) -> tuple[bytes, list[int]]:

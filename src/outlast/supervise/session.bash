@@ -8,7 +8,7 @@ __outlast_stages=$'\n{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); } >/dev/null 2
 
 # The net: the command left by `exit`, or because of `set -e`. Evaluated where it left, perhaps inside of a function.
 # In one line: bash writes a line at a time, and whoever is told of the end is shown it.
-__outlast_net='{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); __outlast_code=$__outlast_pipes; unset -f builtin; '
+__outlast_net='{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); __outlast_code=$__outlast_pipes; \unset -f builtin; '
 __outlast_net+='__outlast_note; \builtin printf "\n#%s locals\n" "$__outlast_mark" >&"$__outlast_out"; '
 __outlast_net+='\builtin local -p >&"$__outlast_out"; \builtin mapfile -d "" -u "$__outlast_in" __outlast_traps; '
 __outlast_net+='\builtin trap -p >&"$__outlast_out"; \builtin trap - DEBUG ERR RETURN; '
@@ -119,12 +119,6 @@ __outlast_note() {
     fi
 }
 
-__outlast_tell() {
-    # Who waits need not wait for the rest: nothing of the user's comes any more. Opened for both, which never waits
-    # for a reader; who listens wakes when it is closed.
-    [[ ! -p $__outlast_dir/told ]] || builtin printf '%s\n' "${__outlast_pipes:-$__outlast_code}" 1<>"$__outlast_dir/told"
-}
-
 __outlast_save() {
     # After the command: how it left, then its positional parameters. The traps are in the file already.
     builtin unset -v __outlast_command
@@ -139,8 +133,6 @@ __outlast_save() {
             builtin trap -- "$__outlast_action" EXIT
         else
             builtin trap - EXIT
-            # Not if the command left before its end: that may have been a signal, which bash dies of after this.
-            [[ $__outlast_how != end ]] || __outlast_tell
         fi
     fi
     __outlast_trust=1

@@ -13,7 +13,7 @@ from fcntl import F_DUPFD_CLOEXEC, fcntl
 
 from outlast.errors import OutlastError
 from outlast.model import LANDLOCK, NeverStarted
-from outlast.store import sessionfile, status
+from outlast.store import session_files, status
 from outlast.store.staging import GO_WORD
 from outlast.supervise import confine, invoke, signals
 from outlast.supervise.forks import fork_into
@@ -89,8 +89,8 @@ def given(post: Post, ready: int) -> Given:
     found = [(_high(fd, least), number) for fd, number in pairs]
     if post.around.state:
         for name, how, number in (
-            (sessionfile.BEFORE, os.O_RDONLY, invoke.BEFORE),
-            (sessionfile.START, os.O_RDWR, invoke.START),
+            (session_files.BEFORE, os.O_RDONLY, invoke.BEFORE),
+            (session_files.START, os.O_RDWR, invoke.START),
         ):
             fd = os.open(name, how | os.O_NOFOLLOW | os.O_CLOEXEC)
             found.append((_high(fd, least), number))

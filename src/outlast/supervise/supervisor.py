@@ -1,7 +1,7 @@
 """The supervisor: the small process that watches one running task.
 
 It moves the task's output, enforces its limit, records its end, and leaves when nothing of
-it is left; or takes up another task like it, if somebody wants one.
+it is left.
 """
 
 from __future__ import annotations
@@ -14,24 +14,22 @@ from outlast import process
 from outlast.errors import OutlastError
 from outlast.lean import json, socket
 from outlast.model import Exited
-from outlast.store import bell, launchfile, output, record, sessionfile, staging
+from outlast.store import bell, launchfile, output, record, staging
 from outlast.store.hold import is_held
 from outlast.store.queue import Queue
 from outlast.supervise import ENDED, confine, invoke, rest
 from outlast.supervise.forks import fork_into
-from outlast.supervise.keeper import CHILDLESS, LEFT, Keeper
-from outlast.supervise.legacy import Legacy
+from outlast.supervise.keeper import CHILDLESS, Keeper
 from outlast.supervise.limit import Limit
-from outlast.supervise.pair import MOST_TASKS, Pair
+from outlast.supervise.pair import Pair
 from outlast.supervise.post import AWAKE, DONE, INPUT, NOTED, PLACE, hands, heard
 from outlast.supervise.pump import Pump
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import NoReturn
 
-    from outlast.model import Identity, Outcome, Surroundings
+    from outlast.model import Identity, Outcome
     from outlast.store.order import Order
     from outlast.supervise.post import Post
     from outlast.supervise.request import Word
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 _LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
 _TRY_AGAIN_S = 1.0  # when there is no process or descriptor to be had
 _LOOK_AGAIN_S = 0.02  # while only the command's parent may see how it ended, and has not told yet
-_FREE_S = 1.0  # a task that is over is closed by then, if its command left nothing running
 
 
 def home_of(published: str) -> str:
@@ -59,7 +56,6 @@ def resume(post: Post, pair: Pair, rests: int = 0) -> NoReturn:
     supervisor = Supervisor(post, pair, rests)
     supervisor.look_back()
     supervisor.run()
-    os._exit(0)  # not reached: nobody asked us for another
 
 
 class Supervisor:
@@ -68,22 +64,18 @@ class Supervisor:
     def __init__(self, post: Post, pair: Pair, rests: int = 0) -> None:
         self.post, self._pair, self._rests = post, pair, rests
         self._me = process.identity(os.getpid())
-        self._told = invoke.Told() if post.around.state else None
         self._bell = bell.Ringer()
         self._caller: socket.socket | None = None
         self._pumps: dict[int, Pump] = {}
         self._order: Order | None = None
         self._limit = Limit(post)
-        self._legacy = Legacy(post)
         self._made_way = False
-        self._again = ""  # somebody will want another task like this one
-        self._free_by: float | None = None
         self._alone = False  # a keeper died and there is no other yet
         self._childless = pair.asleep  # the keeper has nothing of the command below it
         self._adopted = pair.asleep  # the command is our child: from the beginning, or because its keeper died
         self._unseen = False  # it ended, but we may not see how
         self._recorded = False  # how it ended, and everybody was told
-        self._settled = False  # the shell is gone too, and the session has its state
+        self._noted = False  # the keeper was told that the command is over
         self._rest_at = time.monotonic() + rest.QUIET_S * 2**rests
         self._poll = select.poll()
 
@@ -94,13 +86,9 @@ class Supervisor:
         of this leaves a trace: there is no task.
         """
         self.post.rehearse()
-        self._legacy.rehearse()
         for pump in self._pumps.values():
             pump.rehearse()
-        if self._told is not None:
-            self._told.code()
         nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
-        self.post.note_told(0, os.dup(nowhere))
         record.write("outcome", self._ending(self._pipes(Exited(0), True)), fd=nowhere)
         self._bell.ring()
         bell.ring_house()
@@ -119,9 +107,9 @@ class Supervisor:
             self._order = Order()
 
     def take_up(self, word: Word) -> None:
-        """Learn how long it may run, how much of its output to keep, and whether there will be another one."""
+        """Learn how long it may run, and how much of its output to keep."""
         said = self.post.terms = word.terms
-        self.post.place, self._again = word.place, word.again
+        self.post.place = word.place
         self.post.start_clock(word.at)
         for pump in self._pumps.values():
             pump.begin(output.bound_of(said.output_limit, self.post.around.split), said.free_floor)
@@ -136,7 +124,6 @@ class Supervisor:
             self._tell_keeper(AWAKE)
         self._recorded = "outcome" in found
         if self._recorded:
-            self._legacy.hold()  # it may have died between the two
             self._let_go()
 
     def begin(self, staged: str | None, caller: socket.socket) -> bool:
@@ -159,8 +146,6 @@ class Supervisor:
             launchfile.erase_secrets()
             Queue(home_of(self.post.published)).leave(self.post.published)
             self._bell.ring()
-        if self.post.around.state and not self.post.terms.keeps:
-            sessionfile.need_not_dump()
         # From here on there is a task, and nothing that happens to the keeper can take it back.
         self.post.let_command_begin()
         return ours
@@ -168,36 +153,34 @@ class Supervisor:
     def sign_on(self) -> None:
         self.post.write_guards(self._me, self._pair.keeper, self._limit.ender)
 
-    def run(self) -> None:
-        """Watch the task until nothing of it is left. Comes back only if another one is wanted."""
+    def run(self) -> NoReturn:
+        """Watch the task until nothing of it is left."""
         self._register()
         ready: set[int] = set()
         # Before the first poll too: a successor is not told again what happened before it came.
-        while not self._look(ready):
+        while True:
+            self._look(ready)
             ready = self._await()
 
-    def _look(self, ready: set[int]) -> bool:
-        """Do what there is to do; whether this task is over and another one is wanted."""
+    def _look(self, ready: set[int]) -> None:
+        """Do what there is to do; leave if the task is over."""
         self._move(ready)
         if self.post.end_input_if_asked():
             self._tell_keeper(INPUT)
-        if not self._recorded:
-            self._look_for_end(ready)
-        if self._recorded and not self._settled and self.post.command_is_over():
-            self._settle()
-        if self._settled and not self._made_way:
+        if not self._recorded and self.post.command_is_over():
+            self._record_end()
+        if self._recorded and not self._noted:
+            self._note()
+        if self._noted and not self._made_way:
             self._make_way()
         self._hear_keeper(ready)
         self.post.reap()
         if self._limit.is_reached(lambda: not self._childless or self._has_children()):
             self._limit.strike(self._forget_ours, self.sign_on, tell=not self._recorded)
-        if not self._is_over():
-            if self._may_rest() and time.monotonic() >= self._rest_at:
-                self._rest()
-            return False
-        if not self._serves_again():
+        if self._is_over():
             self._leave()
-        return True
+        if self._may_rest() and time.monotonic() >= self._rest_at:
+            self._rest()
 
     def _may_rest(self) -> bool:
         """Whether the keeper can watch alone for as long as nothing happens."""
@@ -227,8 +210,6 @@ class Supervisor:
     def _register(self) -> None:
         self._poll.register(self._pair.wake.fd, select.POLLIN)
         self._poll.register(self._pair.hand, select.POLLIN)
-        if self._told is not None and not self._recorded:
-            self._told.listen(self._poll)
         for reader in self._pumps:
             self._poll.register(reader, select.POLLIN)
         if not self.post.command_is_over():
@@ -254,20 +235,12 @@ class Supervisor:
         if self._order is not None:
             self._order.came(pump.stream, pump.offset)
 
-    def _look_for_end(self, ready: set[int]) -> None:
-        if self.post.command_is_over():
-            self._record_end(self.post.note_end)
-        elif self._told is not None and self._told.fd in ready:
-            self._leave_alone(self._told.fd)  # a pipe at its end is always ready
-            if (code := self._told.code()) is not None:
-                self._record_end(lambda: self.post.note_told(code))
-
-    def _record_end(self, note: Callable[[], Outcome | None]) -> None:
+    def _record_end(self) -> None:
         """The command ended: keep what it printed before, record how, tell everybody."""
         for pump in self._pumps.values():
             if not pump.closed and pump.drain():
                 self._note_order(pump)
-        self._record(note())
+        self._record(self.post.note_end())
         self._let_go()
 
     def _let_go(self) -> None:
@@ -283,12 +256,8 @@ class Supervisor:
             self._tell_keeper(NOTED)
             return  # only its parent may see how it ended: look again when it has
         self._recorded = True
-        if self._told is not None:
-            self._leave_alone(self._told.fd)
         if outcome is None:
-            self._again = ""
             return  # reaped by init before anybody could look, on a kernel that does not tell: lost
-        self._legacy.hold()
         record.write("outcome", self._ending(self._pipes(outcome, self.post.terms.stages)))
         self._tell_caller()
         self._bell.ring()
@@ -304,16 +273,12 @@ class Supervisor:
             value["alone"] = True  # nobody has to look for what it left running
         return value | confine.what_the_kernel_did(self.post.around, self.post.task_id)
 
-    def _settle(self) -> None:
-        """Its shell is gone too: its session gets the state, the keeper looks after what was left behind."""
-        self._settled = True
+    def _note(self) -> None:
+        """The end is recorded: the keeper looks after what was left behind."""
+        self._noted = True
         # Whether it is why we woke or not: it stays ready for ever, and poll would spin.
         self._leave_alone(self.post.command_fd)
         self._tell_keeper(NOTED)
-        self._free_by = time.monotonic() + _FREE_S
-        if self._again and self._has_children():
-            self._decline()
-        self._legacy.settle()
 
     def _leave_alone(self, fd: int) -> None:
         try:
@@ -335,13 +300,10 @@ class Supervisor:
             return False
 
     def _left_nothing(self) -> bool:
-        """Whether nothing runs any more that the command started; its shell may, to tell its state."""
-        post = self.post
-        if not self._pair.asleep or post.around.sandbox:
+        """Whether nothing runs any more that the command started. Its orphans are our children."""
+        if not self._pair.asleep or self.post.around.sandbox:
             return False  # then there are others between them and us
-        # In this order: what loses its parent goes from the first to the second.
-        shell_has_none = post.command_is_over() or process.has_no_child_but(post.command.pid)
-        return shell_has_none and process.has_no_child_but(os.getpid(), post.command.pid)
+        return process.has_no_child_but(os.getpid(), self.post.command.pid)
 
     def _make_way(self) -> None:
         """The command is over: its place is free, and whoever waited for it may begin."""
@@ -362,9 +324,9 @@ class Supervisor:
             self._caller.sendall(ENDED)
             os.sched_yield()  # it may have been put behind us, on our core: what else there is to do can wait
         except OSError:
-            self._again = ""  # nobody waits
-        if not self._again:
-            self._decline()
+            pass  # nobody waits
+        self._caller.close()
+        self._caller = None
 
     def _pipes(self, outcome: Outcome, stages: bool) -> tuple[int, ...] | None:
         if not isinstance(outcome, Exited):
@@ -376,8 +338,6 @@ class Supervisor:
         if pair.hand.fileno() in ready:
             said = heard(pair.hand)
             self._childless |= said == CHILDLESS
-            if said == LEFT:
-                self._decline()
             if not said:
                 self._poll.unregister(pair.hand)
         if pair.keeper_fd in ready and pair.keeper_fd is not None:
@@ -433,7 +393,6 @@ class Supervisor:
         """In a fork: close what only a supervisor holds."""
         self._pair.wake.close()
         self._bell.close()
-        self._legacy.forget()
         if self._caller is not None:
             self._caller.close()
 
@@ -447,14 +406,10 @@ class Supervisor:
             waits.append(self._rest_at - time.monotonic())
         if self._unseen:
             waits.append(_LOOK_AGAIN_S)
-        if self._again and self._free_by is not None:
-            waits.append(self._free_by - time.monotonic())
         return None if len(waits) == 1 else max(0.0, min(waits)) * 1000
 
     def _is_over(self) -> bool:
-        if self._again and self._free_by is not None and time.monotonic() > self._free_by:
-            self._decline()  # something of it goes on: whoever hopes for us waits in vain
-        if not self._settled or not self._childless or not all(pump.closed for pump in self._pumps.values()):
+        if not self._noted or not self._childless or not all(pump.closed for pump in self._pumps.values()):
             return False
         return not self._has_children()
 
@@ -462,31 +417,6 @@ class Supervisor:
         """Whether anything that the command left behind is our child."""
         others = (self._pair.keeper.pid, self._limit.ender.pid if self._limit.ender else 0)
         return self._adopted and self.post.reap() and self.post.has_other_children(*others)
-
-    def _decline(self) -> None:
-        """There will be no other task: the line to the caller is of no more use."""
-        self._again = ""
-        if self._caller is not None and self._recorded:
-            self._caller.close()
-            self._caller = None
-
-    def _serves_again(self) -> bool:
-        """Whether another task like this one is wanted of us, and this one went as it should."""
-        if not self._again or self._caller is None or self.post.recoveries or self._limit.ender or self._alone:
-            return False
-        return self._pair.tasks < MOST_TASKS and self._legacy.is_known(self._again)
-
-    def next_surroundings(self) -> Surroundings:
-        """What the next task begins with."""
-        return self._legacy.next_surroundings(self._again)
-
-    def let_go(self) -> Pair:
-        """Of everything that belongs to this task; what is left is for the next one."""
-        assert self._caller is not None
-        self.post.release_lock()
-        self._bell.ring()
-        self._pair.let_go_of_all(self._caller)
-        return self._pair
 
     def _leave(self) -> NoReturn:
         self._tell_keeper(DONE)
