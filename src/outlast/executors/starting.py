@@ -194,7 +194,7 @@ class Starting:
             invoke.make_room(start.launch.command, staged)
             if start.launch.keeps:
                 # Before there is a task: the next user of the session must not miss it.
-                self._sessions.register(start.launch.state, staged, start.launch.env)
+                self._sessions.register(start.launch.state, staged)
             if start.launch.parent:
                 from outlast.store import offspring  # most are started by somebody who is no task
 

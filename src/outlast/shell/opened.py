@@ -96,7 +96,6 @@ class Opened:
         self._preparing = Preparing(self.settings, self.executor.registry.home.path, self.cwd)
         self._asked: tuple[Grant, Launch] | None = None  # the last launch, and
         self._asked_before: tuple[Grant, Launch] | None = None
-        self._calm = 0  # how many in a row found their session as the one before did
 
     @classmethod
     def open(

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from outlast.shell.agents import Agents
 
 
-_CALM = 3  # so many commands in a row that changed nothing in their session: the next one will not either
 _MOVES = 100  # a session may change so often while one command of it is prepared
 
 
@@ -251,18 +250,12 @@ class Running(Acting):
                 task, new = self.executor.start_or_find(launch, hold)
             except SessionMoved:
                 continue  # it was judged and prepared in a state that is gone
-            self._note_asked(grant, launch)
+            self._asked, self._asked_before = (grant, launch), self._asked
             self._showing.learn(request.env)
             if launch.state:
                 self._showing.learn_state(launch.state, self.sessions.known(launch.state))
             return self._shown(task), new
         raise SessionBusy(f"The session {named(self.session)} changes too fast to run anything in it; try again.")
-
-    def _note_asked(self, grant: Grant, launch: Launch) -> None:
-        before = self._asked
-        self._asked, self._asked_before = (grant, launch), before
-        same = launch.keeps and before is not None and before[1].snapshot == launch.snapshot
-        self._calm = self._calm + 1 if same else 0
 
     def _granted(self, request: Request, keeps: bool) -> tuple[Grant, Launch]:
         """Whether it may run, and exactly what does."""
@@ -329,12 +322,11 @@ class Running(Acting):
     # --- the next one ------------------------------------------------------------------------
     @property
     def is_cold(self) -> bool:
-        """Whether there is reason to prepare a task, and fewer are prepared than will be wanted."""
+        """Whether there is reason to prepare a task, and none is prepared."""
         asked, before = self._asked, self._asked_before
         if asked is None or before is None or _how_asked(*asked) != _how_asked(*before):
             return False
-        # While the state stays as it is, a second one can be ready before the guards of the first are free again.
-        return self.executor.warmth(asked[1]) < (2 if self._calm >= _CALM else 1)
+        return self.executor.warmth(asked[1]) == 0
 
     def warm_up(self) -> None:
         """Have the next task prepared, if the last two were asked for alike: it then only has to be let go.

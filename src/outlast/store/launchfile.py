@@ -115,10 +115,9 @@ def after_of(directory: str) -> tuple[tuple[str, ...], str]:
     return tuple(values.get("after", ())), values.get("after_failed", "skip")
 
 
-def place_of(directory: str) -> tuple[str, bool]:
-    """The directory that a command began in, and whether it is in a sandbox: without reading the rest."""
-    values = json.loads(_read(directory, _LAUNCH))
-    return str(values["cwd"]), values.get("sandbox") is not None
+def cwd_of(directory: str) -> str:
+    """The directory that a command began in: without reading the rest."""
+    return str(json.loads(_read(directory, _LAUNCH))["cwd"])
 
 
 # --- what a pending task needs besides: it is begun by a stranger ------------------------

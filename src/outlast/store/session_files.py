@@ -3,7 +3,6 @@
 before    the snapshot that the command begins with (a hard link)
 start     what bash has by itself, written by the first command of a session
 state     what the shell dumps after the command; present and complete only if the shell came to its end
-overlay   salted digests of the variables that only this call has
 moved     the caller stopped waiting, so the session does not take over what the command changes
 go        the FIFO on which a prepared shell waits for its command
 
@@ -14,10 +13,10 @@ from __future__ import annotations
 
 import os
 
-BEFORE, START, STATE, OVERLAY, MOVED, GO = "before", "start", "state", "overlay", "moved", "go"
+BEFORE, START, STATE, MOVED, GO = "before", "start", "state", "moved", "go"
 
 # `before` first: a task without it has nothing to merge, so a crash between two unlinks does no harm.
-_TEMPORARY = (BEFORE, START, STATE, OVERLAY, GO)
+_TEMPORARY = (BEFORE, START, STATE, GO)
 
 
 def is_temporary(name: str) -> bool:

@@ -16,14 +16,11 @@ import time
 from outlast.errors import OutlastError, SessionBusy, SessionMoved
 from outlast.frozen import frozen
 from outlast.model import Ended, Pending, Running
-from outlast.store import launchfile, overlay, session_files, snapshot, status
+from outlast.store import launchfile, session_files, snapshot, status
 from outlast.store.locks import Held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from outlast.store.overlay import Overlay
     from outlast.store.snapshot import Snapshot, State
 
 SNAPSHOT = "snapshot"
@@ -49,10 +46,8 @@ class _Finished:
 # --- before the task is published ----------------------------------------------------------
 
 
-def register(session: str, staged: str, env: Mapping[str, str]) -> None:
+def register(session: str, staged: str) -> None:
     """Register a staged task, so that the next user of the session merges its state. Raises `SessionMoved`."""
-    if data := overlay.encode(env):
-        _write_new(f"{staged}/{session_files.OVERLAY}", data)
     pending = f"{session}/{PENDING}"
     entry = f"{pending}/{time.time_ns():020d}-{os.path.basename(staged)}"
     try:
@@ -67,17 +62,6 @@ def register(session: str, staged: str, env: Mapping[str, str]) -> None:
     except (FileNotFoundError, NotADirectoryError):
         name = os.path.basename(session)
         raise SessionMoved(f"The session {name} was removed while a command was prepared; try again.") from None
-
-
-def _read_overlay(directory: str) -> Overlay:
-    cwd, confined = launchfile.place_of(directory)
-    # A sandbox gives each command a directory for temporary files, named after its task.
-    temporary = f"/tmp/outlast-{os.path.basename(directory)}-" if confined else ""
-    try:
-        data = read_file(f"{directory}/{session_files.OVERLAY}")
-    except FileNotFoundError:
-        data = b""
-    return overlay.decode(data, cwd, temporary)
 
 
 # --- merging -------------------------------------------------------------------------------
@@ -201,7 +185,7 @@ def _with_changes(session: str, state: State, one: _Finished, current: Snapshot 
             begun = snapshot.dumped(read_file(f"{one.directory}/{session_files.START}"), before.mark, ground)
             if begun:
                 ground = {**begun.state, snapshot.DIRECTORY: ground[snapshot.DIRECTORY]}
-        start = _read_overlay(one.directory).start(ground, dump.state)
+        start = snapshot.laid_over(ground, dump, launchfile.cwd_of(one.directory))
     except (OSError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, OSError) and not status.is_damage(error):
             raise

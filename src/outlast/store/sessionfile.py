@@ -23,7 +23,7 @@ from outlast.store.session_merge import SNAPSHOT, lock, make_file, read_file, re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from outlast.store.snapshot import Snapshot, State
 
@@ -85,9 +85,9 @@ class Sessions:
         except (FileNotFoundError, NotADirectoryError):
             pass  # it was removed, or has no snapshot
 
-    def register(self, name: str, staged: str, env: Mapping[str, str]) -> None:
+    def register(self, name: str, staged: str) -> None:
         """Have the next user of a session merge what a staged task changes."""
-        session_merge.register(self._of(name), staged, env)
+        session_merge.register(self._of(name), staged)
 
     def _read(self, name: str) -> Snapshot:
         found = os.stat(self._of(name, SNAPSHOT))

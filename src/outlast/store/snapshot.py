@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 FORMAT = 1
 OVERLAY = "__outlast_env_"  # before the name of a variable that only one call has
 DROPPED = "__outlast_drop"  # names that this call does not have
-EXPORTED = ord("x")  # an attribute of a variable
 VARIABLE, FUNCTION, ALIAS, OPTION, SHOPT, TRAP, OTHER = "variable", "function", "alias", "option", "shopt", "trap", ""
 UMASK, DIRECTORY, POSITIONAL, DIRS = (OTHER, b"umask"), (OTHER, b"directory"), (OTHER, b"positional"), (OTHER, b"dirs")
 
@@ -59,6 +58,7 @@ _HOT_TRAPS = (b"DEBUG", b"ERR", b"RETURN")
 _PSEUDO = (b"EXIT", b"SIGXFSZ")
 _TO_BASH = ("LD_LIBRARY_PATH", "LD_PRELOAD")  # what the loader needs before any script can be read
 
+_GIVEN = b""  # stands for a value that the command has changed; equals no declaration
 _WORD = b"abcdefghijklmnopqrstuvwxyz0123456789_-"  # of an option's name
 
 
@@ -101,6 +101,8 @@ class Dump:
     complete: bool  # the state before it was restored to its end
     hidden: Any  # names that are local in the functions which it left from
     in_function: bool
+    given: Any  # names of variables that the caller gave to this command only, and that the command changed
+    dropped: Any  # names whose value in the session this command neither had nor changed
 
 
 # --- reading -----------------------------------------------------------------------------
@@ -141,7 +143,7 @@ def dumped(data: bytes, mark: str, before: State | None = None) -> Dump | None:
         kind, _, rest = title.partition(b" ")
         if kind in (b"options", b"shopts", b"traps", b"umask", b"directory", b"positional", b"dirs"):
             _take_small(state, kind, rest, body)
-        elif kind in (b"stack", b"end"):
+        elif kind in (b"stack", b"end", b"given", b"unchanged", b"dropped"):
             said[kind] = rest
         elif kind == b"locals":
             hidden.update(
@@ -154,6 +156,9 @@ def dumped(data: bytes, mark: str, before: State | None = None) -> Dump | None:
         else:
             _take_script(state, title, body)
     _take_functions(state, said.get(b"functions", b""), bodies, before or {})
+    unchanged = said.get(b"unchanged", b"").split()
+    for name in unchanged:
+        state.pop((VARIABLE, name), None)  # the shell hides its value: it may be secret
     left = [name for name in said.get(b"stack", b"").split() if (FUNCTION, name) in state]
     how = said[b"end"].split()
     return Dump(
@@ -162,6 +167,8 @@ def dumped(data: bytes, mark: str, before: State | None = None) -> Dump | None:
         complete=how[1:] == [b"1"],
         hidden=hidden.union(*(locals_of(state[FUNCTION, function]) for function in left)),
         in_function=bool(left),
+        given={*said.get(b"given", b"").split()}.difference(unchanged),
+        dropped={*said.get(b"dropped", b"").split(), *unchanged},
     )
 
 
@@ -261,6 +268,17 @@ def settled(start: State, dump: Dump) -> State:
     return state
 
 
+def laid_over(start: State, dump: Dump, cwd: str) -> State:
+    """The state that a command began with: that of its session, and what only this call has.
+
+    The dump does not have the values that the caller gave, which may be secret. The shell compares them.
+    """
+    state = {**start, **{(VARIABLE, name): _GIVEN for name in dump.given}, DIRECTORY: os.fsencode(cwd)}
+    for name in dump.dropped:
+        state.pop((VARIABLE, name), None)
+    return state
+
+
 def grounded(current: State, start: State) -> State:
     """A first state together with what a bash begins with by itself, as `start` has it."""
     own = {key: value for key, value in start.items() if key[0] in (OPTION, SHOPT) or key[1] in AT_START}
@@ -286,11 +304,10 @@ def _means_the_same(key: Key, before: bytes | None, after: bytes | None) -> bool
     if key[0] != VARIABLE or before is None or after is None:
         return False
     one, other = value_of(before), value_of(after)
-    return one is not None and one == other and flags_of(before) == flags_of(after)
+    return one is not None and one == other and _flags(before) == _flags(after)
 
 
-def flags_of(line: bytes) -> set[int]:
-    """The attributes that a `declare` line gives."""
+def _flags(line: bytes) -> set[int]:
     return set(line.split(b" ", 2)[1].strip(b"-"))
 
 
@@ -446,7 +463,7 @@ def exported(state: State) -> dict[str, str]:
     """The variables that the state's commands get."""
     found = {}
     for (kind, name), line in state.items():
-        if kind == VARIABLE and EXPORTED in flags_of(line) and (value := value_of(line)) is not None:
+        if kind == VARIABLE and 120 in _flags(line) and (value := value_of(line)) is not None:
             found[os.fsdecode(name)] = os.fsdecode(value)
     return found
 
