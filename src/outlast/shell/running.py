@@ -338,7 +338,7 @@ class Running(Acting):
             return
         grant, launch = self._asked
         try:
-            if launch.state and self.sessions.read(launch.state).mark != launch.snapshot:
+            if launch.state and self.sessions.read(launch.state, patience=0).mark != launch.snapshot:
                 launch = self._prepared(grant, launch.keeps)
             self.executor.warm_up(launch)
         except (OSError, ValueError, OutlastError):

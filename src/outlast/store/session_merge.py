@@ -67,11 +67,11 @@ def register(session: str, staged: str) -> None:
 # --- merging -------------------------------------------------------------------------------
 
 
-def merge_finished(session: str, home: str) -> None:
+def merge_finished(session: str, home: str, patience: float | None = None) -> None:
     """Bring the snapshot up to date. Raises `SessionBusy` if another process holds the lock for too long."""
     if not any(_finished(home, entry) for entry in _entries(session)):
         return
-    with lock(session):
+    with lock(session, patience):
         # Another process may have merged since the first look. Only what is seen under the lock counts.
         found = [one for entry in _entries(session) if (one := _finished(home, entry)) is not None]
         _merge(session, sorted(found, key=lambda one: (one.ended, one.entry)))
@@ -207,14 +207,12 @@ def _before(session: str, directory: str, current: Snapshot | None) -> Snapshot:
 # --- files ---------------------------------------------------------------------------------
 
 
-def lock(session: str) -> Held:
+def lock(session: str, patience: float | None = None) -> Held:
     """The lock of a session, to replace its snapshot. Only living callers hold it, each for one merge."""
     # FileNotFoundError: the session was removed.
     fd = os.open(f"{session}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    name = os.path.basename(session)
-    return Held(
-        fd, patience=LOCK_PATIENCE_S, otherwise=SessionBusy(f"Another process changes session {name}; try again.")
-    )
+    busy = SessionBusy(f"Another process changes session {os.path.basename(session)}; try again.")
+    return Held(fd, patience=LOCK_PATIENCE_S if patience is None else patience, otherwise=busy)
 
 
 def replace_file(session: str, name: str, data: bytes) -> None:

@@ -73,15 +73,18 @@ class Sessions:
         """A session's state without what commands that just ended may add to it; raises as `read` does."""
         return self._read(name)
 
-    def read(self, name: str) -> Snapshot:
+    def read(self, name: str, patience: float | None = None) -> Snapshot:
         """A session's state after all commands that ended; raises if there is none, or if it is damaged."""
-        self.merge(name)
+        self.merge(name, patience)
         return self._read(name)
 
-    def merge(self, name: str) -> None:
-        """Merge what commands that ended changed. Does nothing to a session that is not there."""
+    def merge(self, name: str, patience: float | None = None) -> None:
+        """Merge what commands that ended changed. Does nothing to a session that is not there.
+
+        `patience` is how long to wait for another process that merges; then it raises `SessionBusy`.
+        """
         try:
-            session_merge.merge_finished(self._of(name), self._home)
+            session_merge.merge_finished(self._of(name), self._home, patience)
         except (FileNotFoundError, NotADirectoryError):
             pass  # it was removed, or has no snapshot
 

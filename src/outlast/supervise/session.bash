@@ -241,6 +241,8 @@ fi
 __outlast_first() {
     # A new session: what a bash begins with by itself is part of what the command begins with.
     builtin local __outlast_how=end __outlast_traps= __outlast_posix= __outlast_opts=$SHELLOPTS
+    # The file must not have what only this call is given.
+    for __outlast_name in "${!__outlast_env_@}"; do builtin local "$__outlast_name="; done
     __outlast_open "$__outlast_start"
     __outlast_dump "$@" 2>/dev/null
 }
