@@ -85,12 +85,6 @@ def stat_of(pid: int) -> Stat | None:
     )
 
 
-def cpu_of(pid: int) -> float | None:
-    """The seconds of CPU that a process and its children that it reaped have taken; None if there is none."""
-    part = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split(None, 16)
-    return sum(map(int, part[11:15])) / os.sysconf("SC_CLK_TCK") if part else None
-
-
 def _tick_of(pid: int) -> int | None:
     """When it began: the least that one has to know of a process."""
     part = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split(None, 20)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from outlast.supervise.pump import Pump
 
 from outlast import Shell
 from outlast.errors import OutlastError, StartFailed, StateRefused
@@ -28,7 +29,6 @@ from outlast.store import launchfile, record
 from outlast.store.index import New
 from outlast.store.output import Source, bound_of
 from outlast.store.staging import stage
-from outlast.supervise.pump import Pump
 from tests.conftest import PATIENCE_S, Cli, end_all, eventually, processes_of
 from tests.faults.support import closed, directory_of, replace
 from tests.test_output import kept, pieces, with_settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from outlast import Shell, asking
-from outlast.model import surroundings
-from outlast.permissions import YOLO, decide
-from outlast.sessions import Place, prepare
-from outlast.store import sessionfile, snapshot
+from outlast import Shell
+from outlast.store import snapshot
 from outlast.store.sessionfile import Sessions
 from tests.conftest import Cli, end_all
 
@@ -102,25 +100,23 @@ def test_a_directory_that_cannot_be_written_harms_no_record(named: Shell, home: 
     (path.parent / "lock").mkdir()
     assert named.run("a=2; exit 3").exit_code == 3
     (path.parent / "lock").rmdir()
-    assert named.run("echo $a").output == "1\n"
+    assert named.run("echo $a").output == "2\n"
 
 
-def test_committing_twice_changes_once(
-    named: Shell, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    named.run("n=1")
-    before, kept = named.sessions.read("s"), path_of(home).read_bytes()
-    grant = decide(asking.request("n+=1", session="s"), YOLO)
-    launch = prepare(grant, named.settings, os.environ, Place(named.sessions, "s", True))
-    monkeypatch.chdir(tmp_path)
-    for value in ("2", "3"):
-        Path("before").write_bytes(kept)
-        mark = before.mark
-        Path("state").write_text(f'\n#{mark} variables\ndeclare -- n="{value}"\n\n#{mark} end end 0\n')
-        sessionfile.Settling("s", named.sessions.path).settle(surroundings(launch), "bash-1")
-    assert named.sessions.read("s").state()[snapshot.VARIABLE, b"n"] == b'declare -- n="2"'
-    sessionfile.tidy()
-    assert os.listdir(tmp_path) == []
+def test_merging_twice_changes_once(named: Shell, home: str, tmp_path: Path) -> None:
+    """A process that was killed after it replaced the snapshot left the task and its entry behind."""
+    task = named.launch("n=1; list+=(x)", background=False, keeps=True)[0]
+    named.wait(task.task_id, 30)
+    kept, session = tmp_path / "kept", Path(home, "sessions", "s")
+    subprocess.run(["cp", "-a", home, kept], check=True)
+    found = named.sessions.read("s")
+    assert os.listdir(session / "pending") == []
+    for part in (f"tasks/{task.task_id}", "sessions/s/pending"):
+        subprocess.run(["cp", "-a", f"{kept}/{part}/.", f"{home}/{part}"], check=True)
+    assert len(os.listdir(session / "pending")) == 1
+    assert named.sessions.read("s") == found
+    assert os.listdir(session / "pending") == []
+    assert named.run("echo $n ${list[*]}").output == "1 x\n"
 
 
 def test_a_torn_dump_is_no_dump() -> None:

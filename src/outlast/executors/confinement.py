@@ -11,7 +11,7 @@ import os
 from outlast.errors import OutlastError, StartFailed
 from outlast.frozen import replaced
 from outlast.model import AGENT, LANDLOCK
-from outlast.store import agentfile, launchfile, sessionfile, snapshot
+from outlast.store import agentfile, launchfile, session_files, snapshot
 from outlast.store.staging import token
 from outlast.supervise import bubblewrap, cgroup, invoke, landlock, seccomp
 
@@ -104,7 +104,7 @@ def _files(staged: str, published: str, around: Surroundings) -> Iterator[tuple[
     if os.path.exists(os.path.join(staged, invoke.PIPES)):
         names[invoke.PIPES] = "--bind"
     if around.state:
-        names[sessionfile.AFTER] = "--bind"
+        names[session_files.STATE] = "--bind"
     if around.shell == AGENT:
         names |= {launchfile.NAME: "--ro-bind", agentfile.NAME: "--bind"}
     for name, how in names.items():
@@ -150,7 +150,7 @@ def _rights(staged: str, around: Surroundings) -> Iterator[tuple[str, int]]:
     if around.shell == AGENT:
         files |= {launchfile.NAME: landlock.READ_FILE, agentfile.NAME: both}
     if around.state:
-        files |= {sessionfile.AFTER: both, sessionfile.START: both, sessionfile.BEFORE: landlock.READ_FILE}
+        files |= {session_files.STATE: both, session_files.START: both, session_files.BEFORE: landlock.READ_FILE}
     for name, rights in files.items():
         yield os.path.join(staged, name), rights
     yield temporary_directory(around), landlock.WRITE

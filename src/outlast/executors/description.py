@@ -8,7 +8,7 @@ import sys
 
 from outlast.guard.protocol import encode_launch
 from outlast.model import AGENT, BRIDGE, BUBBLEWRAP, LANDLOCK, NO_SHELL
-from outlast.store import output, sessionfile
+from outlast.store import output, session_files
 from outlast.supervise import invoke
 
 TYPE_CHECKING = False
@@ -99,7 +99,7 @@ class Description:
         for number, source in ((0, "stdin"), (1, "stdout"), (2, "stderr"), (_GO_FD, "go")):
             self.add("fd", f"{number} {source}")
         if self._around.state:
-            files = ((sessionfile.BEFORE, _TO_READ, invoke.BEFORE), (sessionfile.START, os.O_RDWR, invoke.START))
+            files = ((session_files.BEFORE, _TO_READ, invoke.BEFORE), (session_files.START, os.O_RDWR, invoke.START))
             for name, flags, number in files:
                 fd = self.keep(os.open(f"{self._directory}/{name}", flags | os.O_NOFOLLOW | os.O_CLOEXEC))
                 self.add("fd", f"{number} inherit {fd}")

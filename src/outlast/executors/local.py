@@ -12,7 +12,7 @@ from outlast.executors.starting import Starting
 from outlast.frozen import extended
 from outlast.lean import signal
 from outlast.model import Ended, Exited, Pending, Receipt, Running
-from outlast.store import launchfile, output, sessionfile, status
+from outlast.store import launchfile, output, session_files, status
 from outlast.store.hold import Hold
 from outlast.watch import Deadline, Watch, until
 
@@ -190,9 +190,9 @@ class LocalExecutor(Starting):
         """Nobody waits for it any more: what it changes stays its own."""
         directory = self._directory(task_id)
         try:
-            # What has ended has told its session already, or is about to.
+            # The session takes over what a command changed that ended before this.
             if not self.has_ended(task_id):
-                path = os.path.join(directory, sessionfile.MOVED)
+                path = os.path.join(directory, session_files.MOVED)
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
                 self.registry.index.set_untold([task_id], 1)  # of its end somebody has to be told
         except OSError:

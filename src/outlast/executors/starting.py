@@ -13,10 +13,11 @@ from outlast.frozen import frozen
 from outlast.guard.client import GONE, Refused, Started, start_guard
 from outlast.lean import sqlite
 from outlast.model import REGISTERED, surroundings, terms
-from outlast.store import launchfile, sessionfile
+from outlast.store import launchfile, session_files
 from outlast.store.home import open_home
 from outlast.store.queue import Queue
 from outlast.store.registry import Registry
+from outlast.store.sessionfile import Sessions
 from outlast.store.staging import stage
 from outlast.store.view import announced
 from outlast.supervise import invoke
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from outlast.store.queue import Turn
 
 _ID_TRIES = 5
+_WARM_KIND = "bash"
 _NO_ID = "No free task id was found; `outlast clean` removes finished tasks."
 _TIDY_EVERY_S = 0.1
 _TO_LOOK = 8  # descriptors that waiting for a task and reading it take at most
@@ -69,6 +71,7 @@ class Starting:
     def __init__(self, home: str, settings: Settings) -> None:
         self._settings = settings
         self.registry = Registry(open_home(home))
+        self._sessions = Sessions(self.registry.home.sessions)
         self._queue = Queue(home)
         self._begun: dict[str, Connection] = {}  # tasks that this process started: foreground ones, the latest others
         self._foreground: set[str] = set()  # a guard whose caller closes the connection believes that nobody waits
@@ -190,7 +193,7 @@ class Starting:
         forgets = around.state and not said.keeps
         if prepared is not None:
             if forgets:
-                sessionfile.need_not_dump(staged)
+                session_files.skip_dump(staged)
             _spare(prepared.fileno())
             prepared.begin(terms_items(said, around.split))
             return prepared
@@ -198,7 +201,7 @@ class Starting:
             if place >= 0:
                 description.hold(place)
             if forgets:
-                sessionfile.need_not_dump(staged)  # the shell reads it through the descriptor that it inherits
+                session_files.skip_dump(staged)  # the shell reads it through the descriptor that it inherits
             connection = start_guard(description.encode(), description.inherited)
         _spare(connection.fileno())
         return connection
@@ -215,6 +218,9 @@ class Starting:
         entered = self.registry.enter(staged, published, start.launch, self._settings.state_limit_bytes)
         if entered is not None:
             invoke.make_room(start.launch.command, staged)
+            if start.launch.keeps:
+                # Before there is a task: the next user of the session must not miss it.
+                self._sessions.register(start.launch.state, staged)
             if start.launch.parent:
                 from outlast.store import offspring  # most are started by somebody who is no task
 

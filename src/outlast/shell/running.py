@@ -250,16 +250,12 @@ class Running(Acting):
                 task, new = self.executor.start_or_find(launch, hold)
             except SessionMoved:
                 continue  # it was judged and prepared in a state that is gone
-            self._note_asked(grant, launch)
+            self._asked, self._asked_before = (grant, launch), self._asked
             self._showing.learn(request.env)
             if launch.state:
                 self._showing.learn_state(launch.state, self.sessions.known(launch.state))
             return self._shown(task), new
         raise SessionBusy(f"The session {named(self.session)} changes too fast to run anything in it; try again.")
-
-    def _note_asked(self, grant: Grant, launch: Launch) -> None:
-        before = self._asked
-        self._asked, self._asked_before = (grant, launch), before
 
     def _granted(self, request: Request, keeps: bool) -> tuple[Grant, Launch]:
         """Whether it may run, and exactly what does."""
@@ -326,7 +322,7 @@ class Running(Acting):
     # --- the next one ------------------------------------------------------------------------
     @property
     def is_cold(self) -> bool:
-        """Whether there is reason to prepare a task, and fewer are prepared than will be wanted."""
+        """Whether there is reason to prepare a task, and none is prepared."""
         asked, before = self._asked, self._asked_before
         if asked is None or before is None or _how_asked(*asked) != _how_asked(*before):
             return False
@@ -342,7 +338,7 @@ class Running(Acting):
             return
         grant, launch = self._asked
         try:
-            if launch.state and self.sessions.read(launch.state).mark != launch.snapshot:
+            if launch.state and self.sessions.read(launch.state, patience=0).mark != launch.snapshot:
                 launch = self._prepared(grant, launch.keeps)
             self.executor.prepare_shell(launch)
         except (OSError, ValueError, OutlastError):

@@ -14,7 +14,7 @@ import time
 from outlast.errors import DamagedTask, OutlastError, UnknownTask
 from outlast.frozen import frozen
 from outlast.model import Ended, Lost, Pending, Running
-from outlast.store import launchfile, record, sessionfile, view
+from outlast.store import launchfile, record, session_files, view
 from outlast.store.outbox import Found, Happened, Outbox
 from outlast.store.status import is_watched
 
@@ -218,7 +218,7 @@ def is_told(seen: Seen) -> bool:
 def _moved(directory: str) -> float | None:
     """When a foreground command was left alone, if it was."""
     try:
-        return os.stat(os.path.join(directory, sessionfile.MOVED)).st_mtime
+        return os.stat(os.path.join(directory, session_files.MOVED)).st_mtime
     except OSError:
         return None
 

@@ -115,6 +115,11 @@ def after_of(directory: str) -> tuple[tuple[str, ...], str]:
     return tuple(values.get("after", ())), values.get("after_failed", "skip")
 
 
+def cwd_of(directory: str) -> str:
+    """The directory that a command began in: without reading the rest."""
+    return str(json.loads(_read(directory, _LAUNCH))["cwd"])
+
+
 # --- what a pending task needs besides: it is begun by a stranger ------------------------
 
 

@@ -6,11 +6,20 @@ import os
 import time
 
 from outlast import process
-from outlast.errors import AmbiguousTask, DamagedTask, NewerTask, OutlastError, StartFailed, UnknownTask, named
+from outlast.errors import (
+    AmbiguousTask,
+    DamagedTask,
+    NewerTask,
+    OutlastError,
+    SessionBusy,
+    StartFailed,
+    UnknownTask,
+    named,
+)
 from outlast.frozen import replaced
 from outlast.lean import sqlite, threading
 from outlast.model import Usual
-from outlast.store import launchfile, output, view
+from outlast.store import launchfile, output, session_files, view
 from outlast.store.hold import is_held
 from outlast.store.index import Index, New
 from outlast.store.staging import token
@@ -332,6 +341,9 @@ class Registry:
         if row is not None and row.view is not None:
             return  # it knows
         launchfile.erase_secrets(directory)  # of one whose guards died before they could
+        launch = self.launch_of(task.task_id)
+        if launch.state and (not launch.keeps or session_files.is_moved(directory)):
+            session_files.remove_all(directory)  # its session takes nothing over
         self.index.finish(task.task_id, task.ended_at or task.started_at, _size(directory), view.dump(task))
 
     def _settle_quietly(self, task_id: str) -> None:
@@ -403,6 +415,8 @@ class Registry:
             if isinstance(error, OSError) and not is_damage(error):
                 raise trouble(directory, error) from None
             # Not a whole task: remove what there is.
+        if not self._is_merged(task_id):
+            return False
         later = None
         if self.index.is_untold(task_id):
             from outlast.store.gathering import gather_before_removal  # hardly any task that is removed
@@ -419,6 +433,22 @@ class Registry:
         _remove_tree(aside)
         if later is not None:
             later()
+        return True
+
+    def _is_merged(self, task_id: str) -> bool:
+        """Make sure that its session has what a finished task changed; False if that is not possible now."""
+        if not os.path.exists(f"{self.home.task(task_id)}/{session_files.BEFORE}"):
+            return True  # merged, or of no session
+        from outlast.store.sessionfile import Sessions
+
+        try:
+            launch = self.launch_of(task_id)
+            if launch.state and launch.keeps:
+                Sessions(self.home.sessions).merge(launch.state)
+        except (OSError, SessionBusy):
+            return False
+        except (OutlastError, ValueError):
+            pass  # the task or the snapshot is damaged
         return True
 
     def prune(self, older_than_s: float, most: int = PRUNE_AT_ONCE, session: str | None = None) -> int:
@@ -466,11 +496,13 @@ def _named(ids: list[str]) -> str:
 
 
 def _size(directory: str) -> int:
-    """What a task takes on disk."""
+    """What a task takes on disk, without what goes when its session is used next."""
     size = os.stat(directory).st_blocks * 512
     with os.scandir(directory) as entries:
         for entry in entries:
             try:
+                if session_files.is_temporary(entry.name):
+                    continue
                 inside = entry.is_dir(follow_symlinks=False)
                 size += _size(entry.path) if inside else entry.stat(follow_symlinks=False).st_blocks * 512
             except FileNotFoundError:

@@ -58,6 +58,7 @@ _HOT_TRAPS = (b"DEBUG", b"ERR", b"RETURN")
 _PSEUDO = (b"EXIT", b"SIGXFSZ")
 _TO_BASH = ("LD_LIBRARY_PATH", "LD_PRELOAD")  # what the loader needs before any script can be read
 
+_GIVEN = b""  # stands for a value that the command has changed; equals no declaration
 _WORD = b"abcdefghijklmnopqrstuvwxyz0123456789_-"  # of an option's name
 
 
@@ -100,6 +101,8 @@ class Dump:
     complete: bool  # the state before it was restored to its end
     hidden: Any  # names that are local in the functions which it left from
     in_function: bool
+    given: Any  # names of variables that the caller gave to this command only, and that the command changed
+    dropped: Any  # names whose value in the session this command neither had nor changed
 
 
 # --- reading -----------------------------------------------------------------------------
@@ -140,7 +143,7 @@ def dumped(data: bytes, mark: str, before: State | None = None) -> Dump | None:
         kind, _, rest = title.partition(b" ")
         if kind in (b"options", b"shopts", b"traps", b"umask", b"directory", b"positional", b"dirs"):
             _take_small(state, kind, rest, body)
-        elif kind in (b"stack", b"end"):
+        elif kind in (b"stack", b"end", b"given", b"unchanged", b"dropped"):
             said[kind] = rest
         elif kind == b"locals":
             hidden.update(
@@ -153,6 +156,9 @@ def dumped(data: bytes, mark: str, before: State | None = None) -> Dump | None:
         else:
             _take_script(state, title, body)
     _take_functions(state, said.get(b"functions", b""), bodies, before or {})
+    unchanged = said.get(b"unchanged", b"").split()
+    for name in unchanged:
+        state.pop((VARIABLE, name), None)  # the shell hides its value: it may be secret
     left = [name for name in said.get(b"stack", b"").split() if (FUNCTION, name) in state]
     how = said[b"end"].split()
     return Dump(
@@ -161,6 +167,8 @@ def dumped(data: bytes, mark: str, before: State | None = None) -> Dump | None:
         complete=how[1:] == [b"1"],
         hidden=hidden.union(*(locals_of(state[FUNCTION, function]) for function in left)),
         in_function=bool(left),
+        given={*said.get(b"given", b"").split()}.difference(unchanged),
+        dropped={*said.get(b"dropped", b"").split(), *unchanged},
     )
 
 
@@ -184,6 +192,7 @@ def _take_script(state: State, title: bytes, body: bytes) -> None:
 
 
 def _take_variable(state: State, line: bytes) -> None:
+    line = line.removeprefix(b"\\")
     if not line.startswith(b"declare -"):
         return
     name = line.split(b" ", 2)[2].partition(b"=")[0]
@@ -259,19 +268,14 @@ def settled(start: State, dump: Dump) -> State:
     return state
 
 
-def laid_over(start: State, env: Mapping[str, str], cwd: str) -> State:
-    """The state that a command began with: that of its session, and what only this call has."""
-    state = dict(start)
-    for name, value in env.items():
-        if name.startswith(OVERLAY):
-            plain = os.fsencode(name[len(OVERLAY) :])
-            line = _exported(plain, os.fsencode(value))
-            # It keeps the other attributes that it has in the session.
-            flags = state.get((VARIABLE, plain), line).split(b" ", 2)[1].strip(b"-").replace(b"x", b"")
-            state[VARIABLE, plain] = line.replace(b"-x", b"-x" + flags, 1)
-    for name in env.get(DROPPED, "").split():
-        state.pop((VARIABLE, name.encode()), None)
-    state[DIRECTORY] = os.fsencode(cwd)
+def laid_over(start: State, dump: Dump, cwd: str) -> State:
+    """The state that a command began with: that of its session, and what only this call has.
+
+    The dump does not have the values that the caller gave, which may be secret. The shell compares them.
+    """
+    state = {**start, **{(VARIABLE, name): _GIVEN for name in dump.given}, DIRECTORY: os.fsencode(cwd)}
+    for name in dump.dropped:
+        state.pop((VARIABLE, name), None)
     return state
 
 
@@ -375,26 +379,28 @@ def _script(state: State, mark: bytes, first: bool) -> bytes:
     lines.append(border[1:] + b"code")
     lines += _code(state, named, first)
     if posix:
-        lines += [border[1:] + b"variable", posix]
+        lines += [border[1:] + b"variable", b"\\" + posix]
     lines += [border[1:] + b"rest", b"__outlast_complete=1", b"__outlast_new=%d" % first]
     return b"\n".join([*lines, border[1:] + b"end", b""])
 
 
 def _code(state: State, named: Iterable[tuple[Key, bytes]], first: bool) -> Iterable[bytes]:
+    # The aliases are defined by now, and one of these lines turns expand_aliases on: a backslash keeps an alias
+    # named `builtin` (or `declare`, below) out of ours.
     for (kind, name), value in named:
         flags = value.split(b" ", 1)[0].lstrip(b"-f")
         if kind == FUNCTION and flags:
-            yield b"builtin declare -f" + flags + b" -- " + name
+            yield b"\\builtin declare -f" + flags + b" -- " + name
     if any(kind == FUNCTION and mentions_exit_trap(value) for (kind, _), value in named):
         yield b"__outlast_mentions=1"
     yield from _option_lines(state, first)
     yield from _trap_lines(state)
     if UMASK in state:
-        yield b"builtin umask " + state[UMASK]
+        yield b"\\builtin umask " + state[UMASK]
     if DIRS in state:
         yield b"__outlast_dirs " + state[DIRS]
     if POSITIONAL in state:
-        yield b"builtin set -- " + state[POSITIONAL]
+        yield b"\\builtin set -- " + state[POSITIONAL]
 
 
 def _trap_lines(state: State) -> Iterable[bytes]:
@@ -406,7 +412,7 @@ def _trap_lines(state: State) -> Iterable[bytes]:
                 hot.append(line)
                 yield b"__outlast_pseudo[" + name + b"]=" + value
             else:
-                yield line
+                yield b"\\" + line
     if hot:
         prefix = b"{ __outlast_hot=; " + b"; ".join(b"\\" + line for line in hot) + b"; } 2>/dev/null; "
         yield b"__outlast_hot=" + single(prefix)
@@ -415,15 +421,15 @@ def _trap_lines(state: State) -> Iterable[bytes]:
 def _option_lines(state: State, first: bool) -> Iterable[bytes]:
     on = sorted(name for kind, name in state if kind == SHOPT)
     if not first:
-        yield b'builtin shopt -u "${__outlast_shopts[@]}"'
-        yield from (b"builtin set +o " + name for name in _ON_AT_START if (OPTION, name) not in state)
+        yield b'\\builtin shopt -u "${__outlast_shopts[@]}"'
+        yield from (b"\\builtin set +o " + name for name in _ON_AT_START if (OPTION, name) not in state)
     if b"extglob" not in on:
-        yield b"builtin shopt -u extglob"
+        yield b"\\builtin shopt -u extglob"
     if on:
-        yield b"builtin shopt -s " + b" ".join(on)
+        yield b"\\builtin shopt -s " + b" ".join(on)
     for kind, name in sorted(state):
         if kind == OPTION and name not in _HOT:
-            yield b"builtin set -o " + name
+            yield b"\\builtin set -o " + name
 
 
 def mentions_exit_trap(text: bytes) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from outlast.errors import StartFailed
-from outlast.store.sessionfile import GO, Sessions
+from outlast.store.session_files import GO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def stage(home: Home, kind: str, around: Surroundings) -> tuple[str, str]:
             os.mkdir(staged, 0o700)
             try:
                 if around.state:
+                    from outlast.store.sessionfile import Sessions  # only callers stage tasks
+
                     Sessions(home.sessions).link(around.state, staged, around.snapshot)
             except BaseException:
                 remove(staged)

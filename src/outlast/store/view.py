@@ -12,7 +12,7 @@ from outlast.lean import json
 from outlast.model import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
 from outlast.process import is_alive
 from outlast.store import output
-from outlast.store.sessionfile import MOVED
+from outlast.store.session_files import MOVED
 from outlast.store.status import status_of, watches_another
 from outlast.tree import look
 

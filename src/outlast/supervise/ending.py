@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 KILL_WAIT_S = 5.0  # what survives KILL this long hangs in the kernel (a dead NFS mount) and will not go now
 _WRAPPER = "bwrap"
 _BEGINS_S = 0.005  # about what it takes to begin a task that is no longer to be held back
-_TELLS_S = 1.0  # what a shell needs to tell its state, and much more
 _FREEZE_ROUNDS = 50
 _LOOK_AGAIN_S = 0.25  # while it is ending: look for new processes this often
 _PAUSE_S = 0.001  # something ended while we looked; its guard is about to reap it
@@ -53,18 +52,6 @@ def announce(directory: str, by: str, rule: str) -> None:
     for guard in (guards.supervisor, guards.keeper):
         if guard:
             process.send(guard, signal.SIGCONT)
-    if not runs:
-        _await_told(guards.command)
-
-
-def _await_told(shell: Identity) -> None:
-    """The command is over, and its shell may be telling its state: that is not what was left running."""
-    fd = process.open_pidfd(shell)
-    if fd is not None:
-        poll = select.poll()  # a host may have more descriptors than `select` can name
-        poll.register(fd, select.POLLIN)
-        poll.poll(_TELLS_S * 1000)
-        os.close(fd)
 
 
 class _Tree:

@@ -8,7 +8,7 @@ __outlast_stages=$'\n{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); } >/dev/null 2
 
 # The net: the command left by `exit`, or because of `set -e`. Evaluated where it left, perhaps inside of a function.
 # In one line: bash writes a line at a time, and whoever is told of the end is shown it.
-__outlast_net='{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); __outlast_code=$__outlast_pipes; unset -f builtin; '
+__outlast_net='{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); __outlast_code=$__outlast_pipes; \unset -f builtin; '
 __outlast_net+='__outlast_note; \builtin printf "\n#%s locals\n" "$__outlast_mark" >&"$__outlast_out"; '
 __outlast_net+='\builtin local -p >&"$__outlast_out"; \builtin mapfile -d "" -u "$__outlast_in" __outlast_traps; '
 __outlast_net+='\builtin trap -p >&"$__outlast_out"; \builtin trap - DEBUG ERR RETURN; '
@@ -16,14 +16,38 @@ __outlast_net+='__outlast_save exit "$@"; } >/dev/null 2>&1; '
 __outlast_net+='[[ -z ${__outlast_action-} ]] || { __outlast_again; \builtin eval "$__outlast_action"; }'
 
 __outlast_overlay() {
-    # Variables that only this call has.
-    builtin local __outlast_name
+    # Variables that only this call has, and their attributes and values to compare with after the command.
+    builtin local __outlast_name __outlast_from
+    __outlast_dropped=${__outlast_drop-}
     for __outlast_name in ${__outlast_drop-}; do builtin unset -v "$__outlast_name"; done
-    for __outlast_name in "${!__outlast_env_@}"; do
-        builtin export "${__outlast_name#__outlast_env_}=${!__outlast_name}"
-        builtin unset -v "$__outlast_name"
+    for __outlast_from in "${!__outlast_env_@}"; do
+        __outlast_name=${__outlast_from#__outlast_env_}
+        builtin export "$__outlast_name=${!__outlast_from}"
+        builtin unset -v "$__outlast_from"
+        __outlast_given[$__outlast_name]="${!__outlast_name@a} ${!__outlast_name-}"
     done
     builtin unset -v __outlast_drop
+}
+builtin declare -A __outlast_given
+__outlast_dropped= __outlast_same=()
+
+__outlast_compare() {
+    # Which of these the command left as they were.
+    builtin local __outlast_name
+    for __outlast_name in "${!__outlast_given[@]}"; do
+        [[ "${!__outlast_name@a} ${!__outlast_name-}" != "${__outlast_given[$__outlast_name]}" ]] ||
+            __outlast_same+=("$__outlast_name")
+    done
+}
+
+__outlast_tell_given() {
+    builtin printf "\n#$__outlast_mark dropped %s\n" "$__outlast_dropped"
+    builtin printf "\n#$__outlast_mark given"
+    builtin printf ' %s' "${!__outlast_given[@]}"
+    builtin printf "\n\n#$__outlast_mark unchanged"
+    builtin printf ' %s' "${__outlast_same[@]}"
+    builtin printf "\n"
+    builtin unset -v __outlast_given
 }
 
 __outlast_dirs() {
@@ -111,18 +135,13 @@ __outlast_note() {
     __outlast_opts=$SHELLOPTS __outlast_flags=$- __outlast_posix=
     [[ $- != *[aefkuvxCET]* ]] || builtin set +aefkuvxCET
     builtin trap '' XFSZ
+    ((${#__outlast_given[@]} == 0)) || __outlast_compare
     __outlast_open "$__outlast_dir/state"
     if [[ -o posix ]]; then
         builtin declare -p POSIXLY_CORRECT >&"$__outlast_out"
         builtin mapfile -d '' -t -u "$__outlast_in" __outlast_posix
         builtin set +o posix
     fi
-}
-
-__outlast_tell() {
-    # Who waits need not wait for the rest: nothing of the user's comes any more. Opened for both, which never waits
-    # for a reader; who listens wakes when it is closed.
-    [[ ! -p $__outlast_dir/told ]] || builtin printf '%s\n' "${__outlast_pipes:-$__outlast_code}" 1<>"$__outlast_dir/told"
 }
 
 __outlast_save() {
@@ -139,8 +158,6 @@ __outlast_save() {
             builtin trap -- "$__outlast_action" EXIT
         else
             builtin trap - EXIT
-            # Not if the command left before its end: that may have been a signal, which bash dies of after this.
-            [[ $__outlast_how != end ]] || __outlast_tell
         fi
     fi
     __outlast_trust=1
@@ -167,6 +184,12 @@ __outlast_dump() {
         builtin printf "\n#$__outlast_mark aliases\n"
         for __outlast_name in "${!BASH_ALIASES[@]}"; do
             builtin printf 'builtin alias -- %q\n' "$__outlast_name=${BASH_ALIASES[$__outlast_name]}"
+        done
+        [[ ${#__outlast_given[@]} == 0 && -z $__outlast_dropped ]] || __outlast_tell_given
+        # What the caller gave may be secret, and this file stays until the session is used next: a local variable
+        # without a value hides each. Not this one, which would turn posix mode on.
+        for __outlast_name in "${__outlast_same[@]}"; do
+            [[ $__outlast_name == POSIXLY_CORRECT ]] || builtin local "$__outlast_name="
         done
         __outlast_variables
         builtin printf "\n#$__outlast_mark end %s %s\n" "$__outlast_how" "$__outlast_complete"
@@ -218,6 +241,8 @@ fi
 __outlast_first() {
     # A new session: what a bash begins with by itself is part of what the command begins with.
     builtin local __outlast_how=end __outlast_traps= __outlast_posix= __outlast_opts=$SHELLOPTS
+    # The file must not have what only this call is given.
+    for __outlast_name in "${!__outlast_env_@}"; do builtin local "$__outlast_name="; done
     __outlast_open "$__outlast_start"
     __outlast_dump "$@" 2>/dev/null
 }
