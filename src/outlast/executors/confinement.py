@@ -96,6 +96,7 @@ def add_bubblewrap(description: Description, staged: str, published: str, around
         *((bubblewrap.TOLD, "ready"), (bubblewrap.STATUS, "status"), (bubblewrap.ARGUMENTS, f"inherit {arguments}")),
     ):
         description.add("fd", f"{number} {source}")
+    description.add_state_fds()
 
 
 def _files(staged: str, published: str, around: Surroundings) -> Iterator[tuple[str, str, str]]:

@@ -98,6 +98,10 @@ class Description:
     def add_fds(self) -> None:
         for number, source in ((0, "stdin"), (1, "stdout"), (2, "stderr"), (_GO_FD, "go")):
             self.add("fd", f"{number} {source}")
+        self.add_state_fds()
+
+    def add_state_fds(self) -> None:
+        """What the shell restores its session from; its directory has another name when the task is published."""
         if self._around.state:
             files = ((session_files.BEFORE, _TO_READ, invoke.BEFORE), (session_files.START, os.O_RDWR, invoke.START))
             for name, flags, number in files:
