@@ -1,0 +1,200 @@
+/* outlast-guard LAUNCH CALLER: read the launch description from one descriptor, talk to the caller on the other. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "guard.h"
+
+enum { FIRST_BYTES = 64 * 1024, EXIT_REFUSED = 1, EXIT_USAGE = 2 };
+
+struct guard guard = {.lock = -1, .record = -1, .caller = -1, .go_read = -1, .go_write = -1, .wake_supervisor = -1,
+                      .wake_keeper = -1, .signals = -1, .hand = {-1, -1}, .peer = -1, .command = -1, .stdin_read = -1,
+                      .stdin_write = -1, .wake_fifo = -1, .streams = 1};
+static struct launch launch, compact;
+static char *text;
+static size_t text_size;
+
+static bool read_launch(int fd, size_t *size) {
+    text_size = FIRST_BYTES;
+    text = mmap(NULL, text_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (*size = 0; text != MAP_FAILED;) {
+        ssize_t n = read(fd, text + *size, text_size - *size);
+        if (n == 0) return true;
+        if (n < 0 && errno != EINTR) return false;
+        *size += n > 0 ? (size_t)n : 0;
+        if (*size < text_size) continue;
+        if (text_size >= LAUNCH_MOST_BYTES) return errno = E2BIG, false;
+        text = mremap(text, text_size, text_size * 2, MREMAP_MAYMOVE);
+        text_size *= 2;
+    }
+    return false;
+}
+
+static char *copy_string(const char *from) {
+    char *copy = from ? strdup(from) : NULL;
+    if (from && !copy) refuse(ENOMEM, "launch");
+    return copy;
+}
+
+static struct strings copy_strings(const struct strings *from) {
+    struct strings copy = {.items = calloc(from->count + 1, sizeof(char *)), .count = from->count};
+    if (!copy.items) refuse(ENOMEM, "launch");
+    for (size_t i = 0; i < from->count; i++) copy.items[i] = copy_string(from->items[i]);
+    return copy;
+}
+
+/* What the guards need for as long as the task lives. The rest, with its secrets, is dropped when the command is there. */
+static void make_compact(void) {
+    compact = launch;
+    compact.directory = copy_string(launch.directory);
+    compact.publish = copy_string(launch.publish);
+    compact.ring = copy_string(launch.ring);
+    compact.mark = copy_string(launch.mark);
+    compact.on_end = copy_strings(&launch.on_end);
+    compact.remove = copy_strings(&launch.remove);
+    compact.groups = copy_strings(&launch.groups);
+    compact.args = compact.env = compact.rules = (struct strings){0};
+    compact.vectors = NULL;
+}
+
+void drop_launch(void) {
+    if (guard.launch == &compact) return;
+    guard.launch = &compact;
+    free_launch(&launch);
+    munmap(text, text_size);
+}
+
+static void keep_only_given_fds(void) {
+    int kept[LAUNCH_MOST_FDS + LAUNCH_MOST_HELD + 8], count = 0;
+    for (int fd = 0; fd < 3; fd++) kept[count++] = fd;
+    kept[count++] = guard.caller, kept[count++] = launch.stdin_fd, kept[count++] = launch.lock_fd;
+    for (size_t i = 0; i < launch.held_count; i++) kept[count++] = launch.held[i];
+    for (size_t i = 0; i < launch.fd_count; i++)
+        if (launch.fds[i].source == FD_INHERIT) kept[count++] = launch.fds[i].number;
+    close_all_but(kept, (size_t)count);
+    for (int i = 3; i < count; i++)
+        if (kept[i] >= 0 && fcntl(kept[i], F_SETFD, FD_CLOEXEC) && kept[i] != guard.caller) refuse(EBADF, "a descriptor of the launch");
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; fd < 3; fd++)
+        if (null < 0 || (null != fd && dup2(null, fd) < 0)) refuse(errno, "/dev/null");
+    if (null > 2) close(null);
+}
+
+static void block_signals(void) {
+    sigset_t all;
+    struct sigaction usual = {.sa_handler = SIG_DFL};
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL); /* a closed terminal or a Ctrl-C somewhere must not end a task */
+    sigaction(SIGCHLD, &usual, NULL);
+}
+
+static void read_identity(void) {
+    struct stat space;
+    ssize_t n = read_file("/proc/sys/kernel/random/boot_id", guard.boot, sizeof guard.boot);
+    guard.boot[n > 36 ? 36 : n > 0 ? n : 0] = 0;
+    guard.pid_namespace = stat("/proc/self/ns/pid", &space) == 0 ? (uint64_t)space.st_ino : 0;
+}
+
+static void take_lock(void) {
+    guard.lock = launch.lock_fd >= 0 ? launch.lock_fd : open("lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (guard.lock < 0 || flock(guard.lock, LOCK_EX | LOCK_NB)) refuse(errno, "lock");
+    guard.owns_directory = true;
+}
+
+/* Everything that both guards hold, before there is a second one. */
+static void open_everything(void) {
+    int go[2];
+    sigset_t child;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    if (chdir(launch.directory)) refuse(errno, launch.directory);
+    guard.streams = launch.split ? 2 : 1;
+    take_lock();
+    if (!open_record()) refuse(errno, "record");
+    if (!make_pipes() || pipe2(go, O_CLOEXEC)) refuse(errno, "pipe");
+    guard.go_read = go[0], guard.go_write = go[1];
+    if (!open_stdin()) refuse(errno, launch.stdin_path ? launch.stdin_path : "stdin");
+    guard.wake_supervisor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    guard.wake_keeper = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    guard.signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (guard.wake_supervisor < 0 || guard.wake_keeper < 0 || guard.signals < 0) refuse(errno, "descriptors");
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, guard.hand)) refuse(errno, "descriptors");
+}
+
+/* In a process of its own: become the keeper, and fork the supervisor. */
+static noreturn void take_up(void) {
+    struct shared *page = guard.page;
+    struct rlimit size;
+    page->session = setsid();
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    umask(077);
+    if (getrlimit(RLIMIT_FSIZE, &size) == 0) size.rlim_cur = size.rlim_max, setrlimit(RLIMIT_FSIZE, &size);
+    read_identity();
+    make_compact();
+    open_everything();
+    page->keeper_tick = read_own_tick();
+    int me = open_pidfd(getpid()), pid = me < 0 ? -1 : fork_process(&page->supervisor, 0);
+    if (pid < 0) {
+        page->supervisor = 0;
+        refuse(errno, "fork");
+    }
+    if (pid == 0) {
+        guard.peer = me;
+        start_task();
+    }
+    close(me);
+    close_fd(&guard.go_read);
+    close_fd(&guard.stdin_read);
+    drop_launch();
+    guard.peer = open_pidfd(pid);
+    keep_task();
+}
+
+static int parse_fd_argument(const char *word) {
+    char *end;
+    long fd = strtol(word, &end, 10);
+    return *word && !*end && fd >= 0 && fd < 1 << 20 ? (int)fd : -1;
+}
+
+int main(int argc, char **argv) {
+    size_t size, shared_size = 4096 * ((sizeof(struct shared) + 4095) / 4096);
+    bool check = argc == 3 && !strcmp(argv[1], "--check");
+    if (argc == 2 && !strcmp(argv[1], "--version")) return printf("outlast-guard %d\n", GUARD_VERSION) < 0;
+    int from = argc == 3 ? parse_fd_argument(argv[check ? 2 : 1]) : -1;
+    if (from < 0) {
+        fputs("usage: outlast-guard LAUNCH_FD CALLER_FD|-\n       outlast-guard --check LAUNCH_FD\n       outlast-guard --version\n", stderr);
+        return EXIT_USAGE;
+    }
+    guard.caller = check ? -1 : parse_fd_argument(argv[2]);
+    guard.launch = &launch;
+    bool good = read_launch(from, &size);
+    if (!good) snprintf(launch.error, sizeof launch.error, "launch: %s", strerror(errno));
+    if (!good || !parse_launch(&launch, text, size)) {
+        if (check) printf("%s\n", launch.error);
+        tell_caller("refused %d %s", EINVAL, launch.error);
+        return EXIT_REFUSED;
+    }
+    if (check) return 0;
+    if (launch.prepare && guard.caller < 0) return EXIT_USAGE;
+    block_signals();
+    keep_only_given_fds();
+    char *memory = mmap(NULL, shared_size + STREAMS * BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) refuse(errno, "memory");
+    guard.page = (struct shared *)(void *)memory;
+    guard.buffers = memory + shared_size;
+    int pid = fork_process(&guard.page->keeper, SIGCHLD);
+    if (pid < 0) refuse(errno, "fork");
+    if (pid == 0) take_up();
+    return 0; /* the caller need not wait for the task, only for us */
+}

@@ -1,0 +1,222 @@
+/* Processes as the kernel knows them: identity, signals, and how the command ended. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "guard.h"
+
+#ifndef SYS_close_range
+#define SYS_close_range 436
+#endif
+
+enum { MOST_FDS_WITHOUT_CLOSE_RANGE = 4096 };
+
+int64_t now(clockid_t clock) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (int64_t)t.tv_sec * SECOND + t.tv_nsec;
+}
+
+void close_fd(int *fd) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+bool is_ready(int fd, short events) {
+    struct pollfd one = {.fd = fd, .events = events};
+    return fd >= 0 && poll(&one, 1, 0) > 0;
+}
+
+void wake(int eventfd) {
+    uint64_t one = 1;
+    if (write(eventfd, &one, sizeof one) < 0) return; /* its counter is full: the other process is awake already */
+}
+
+void drain_fd(int fd) {
+    char skipped[sizeof(struct signalfd_siginfo) * 4];
+    while (read(fd, skipped, sizeof skipped) > 0) continue;
+}
+
+ssize_t read_file(const char *path, char *into, size_t size) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) return -1;
+    ssize_t n = read(fd, into, size - 1);
+    close(fd);
+    into[n > 0 ? n : 0] = 0;
+    return n;
+}
+
+static bool parse_stat(char *text, struct proc_stat *into) {
+    char *at = strrchr(text, ')'); /* the name stands in brackets and may itself contain brackets and blanks */
+    if (!at || at[1] != ' ') return false;
+    at += 2;
+    uint64_t threads = 0;
+    *into = (struct proc_stat){.state = *at};
+    for (int field = 3; *at; field++) {
+        uint64_t value = strtoull(at, NULL, 10);
+        if (field == 4) into->parent = (int)value;
+        if (field == 6) into->session = (int)value;
+        if (field >= 14 && field <= 17) into->cpu_ticks += value;
+        if (field == 20) threads = value;
+        if (field == 22) into->tick = value;
+        if (field == 52) into->exit_code = (int)value;
+        at += strcspn(at, " ");
+        at += strspn(at, " ");
+    }
+    /* A process whose first thread ended looks like a zombie while its other threads go on. */
+    into->dead = (into->state == 'Z' || into->state == 'X') && threads <= 1;
+    return true;
+}
+
+bool read_stat(int pid, struct proc_stat *into) {
+    char path[40], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    return read_file(path, text, sizeof text) > 0 && parse_stat(text, into);
+}
+
+/* A process reads its own tick: reading that of a child that is inside of execve sleeps until execve is done. */
+uint64_t read_own_tick(void) {
+    struct proc_stat stat;
+    return read_stat(getpid(), &stat) ? stat.tick : 0;
+}
+
+int open_pidfd(int pid) { return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1; }
+
+bool signal_pidfd(int fd, int number) { return fd >= 0 && syscall(SYS_pidfd_send_signal, fd, number, NULL, 0) == 0; }
+
+bool is_unreaped(int pidfd) { return signal_pidfd(pidfd, 0) || errno == EPERM; }
+
+/* Fork, and have the kernel write the new pid into shared memory before the child runs. Without an exit signal in `flags`
+ * the child is a guard: plain waits do not see it. */
+int fork_process(_Atomic int *pid, int flags) {
+    long settid = CLONE_PARENT_SETTID | flags;
+#ifdef __s390x__
+    return (int)syscall(SYS_clone, NULL, settid, pid, NULL, NULL);
+#else
+    return (int)syscall(SYS_clone, settid, NULL, pid, NULL, NULL);
+#endif
+}
+
+static void close_between(int first, int last) {
+    if (first > last || syscall(SYS_close_range, (unsigned)first, (unsigned)last, 0) == 0) return;
+    for (int fd = first; fd <= last && fd < MOST_FDS_WITHOUT_CLOSE_RANGE; fd++) close(fd);
+}
+
+/* Close every descriptor but those in `kept`, which need not be in order. */
+void close_all_but(const int *kept, size_t count) {
+    int from = 0;
+    for (;;) {
+        int next = -1;
+        for (size_t i = 0; i < count; i++)
+            if (kept[i] >= from && (next < 0 || kept[i] < next)) next = kept[i];
+        if (next < 0) break;
+        close_between(from, next - 1);
+        from = next + 1;
+    }
+    close_between(from, INT32_MAX);
+}
+
+/* --- how the command ended: only the kernel says --- */
+
+struct pidfd_info {
+    uint64_t mask, cgroup;
+    uint32_t ids[11];
+    int32_t exit_code;
+};
+enum { PIDFD_INFO_EXIT = 1 << 3 };
+
+enum known { NOT_YET, KNOWN, NEVER_KNOWN };
+
+static int64_t cpu_of(const struct rusage *used) {
+    return ((int64_t)used->ru_utime.tv_sec + used->ru_stime.tv_sec) * 1000000 + used->ru_utime.tv_usec +
+           used->ru_stime.tv_usec;
+}
+
+static int as_wait_status(const siginfo_t *seen) {
+    return seen->si_code == CLD_EXITED ? (seen->si_status & 0xff) << 8 : seen->si_status & 0x7f;
+}
+
+/* The zombie's line in the process table. For a process with more rights than ours the kernel shows 0 there, whatever it
+ * was; reading the `exe` link takes the same right, so that tells. */
+static bool read_zombie(int pid, int *status, int64_t *cpu) {
+    char path[40], skipped[8];
+    struct proc_stat stat;
+    snprintf(path, sizeof path, "/proc/%d/exe", pid);
+    if (!read_stat(pid, &stat) || !stat.dead) return false;
+    if (readlink(path, skipped, sizeof skipped) < 0 && (errno == EACCES || errno == EPERM)) return false;
+    if (!is_unreaped(guard.command)) return false; /* checked last: the lines above were about this process */
+    long hertz = sysconf(_SC_CLK_TCK);
+    *status = stat.exit_code;
+    *cpu = (int64_t)stat.cpu_ticks * (1000000 / (hertz > 0 ? hertz : 100));
+    return true;
+}
+
+static enum known find_status(int *status, int64_t *cpu) {
+    struct shared *page = guard.page;
+    struct rusage used;
+    siginfo_t seen = {0};
+    *cpu = -1;
+    if (syscall(SYS_waitid, P_PID, (int)page->command, &seen, WEXITED | WNOHANG | WNOWAIT, &used) == 0) {
+        if (!seen.si_pid) return NOT_YET;
+        *status = as_wait_status(&seen);
+        *cpu = cpu_of(&used);
+        return KNOWN;
+    }
+    if (guard.command < 0) return NEVER_KNOWN;
+    if (!is_ready(guard.command, POLLIN)) return NOT_YET;
+    if (read_zombie(page->command, status, cpu)) return KNOWN;
+    struct pidfd_info info = {.mask = PIDFD_INFO_EXIT};
+    if (ioctl(guard.command, _IOWR(0xFF, 11, struct pidfd_info), &info) == 0 && info.mask & PIDFD_INFO_EXIT) {
+        *status = info.exit_code; /* reaped by another process; since Linux 6.15 the descriptor still knows */
+        return KNOWN;
+    }
+    if (is_unreaped(guard.command)) return NOT_YET; /* only its parent may see it, and has not recorded it yet */
+    if (page->command == page->child) return NEVER_KNOWN;
+    if (!page->wrapper_known) return NOT_YET;
+    if (!WIFEXITED(page->wrapper_status)) return NEVER_KNOWN;
+    *status = page->wrapper_status; /* an older kernel: bubblewrap ends with the same code, a signal is 128 and its number */
+    return KNOWN;
+}
+
+/* Record how the command ended, if it did. Either guard may: they can only write the same. */
+bool note_exit(void) {
+    struct shared *page = guard.page;
+    int status = 0;
+    int64_t cpu = -1;
+    if (page->state >= EXITED) return true;
+    enum known known = find_status(&status, &cpu);
+    if (known == NOT_YET || page->state >= EXITED) return page->state >= EXITED;
+    if (page->spawn_errno) write_spawn_failure(); /* a code of ours must not pass for the command's */
+    else if (known == KNOWN) write_code(status, cpu);
+    page->status = status;
+    page->status_known = known == KNOWN;
+    page->state = EXITED;
+    return true;
+}
+
+/* Reap every child that ended, the command only after its end is recorded. Returns whether children are left. */
+bool reap_children(void) {
+    struct shared *page = guard.page;
+    for (;;) {
+        siginfo_t seen = {0};
+        if (waitid(P_ALL, 0, &seen, WEXITED | WNOHANG | WNOWAIT)) return false;
+        if (!seen.si_pid) return true;
+        if (page->state >= RUNNING && seen.si_pid == page->command) note_exit();
+        if (seen.si_pid == page->child && !page->wrapper_known) {
+            page->wrapper_status = as_wait_status(&seen);
+            page->wrapper_known = 1;
+        }
+        waitid(P_PID, (id_t)seen.si_pid, &seen, WEXITED | WNOHANG);
+    }
+}
