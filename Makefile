@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint bench episodes clients fuzz soak clean
+.PHONY: help demo test lint guard wheels bench episodes clients fuzz soak clean
 
 ARGS ?=
 CODE := $(wildcard src tests bench)
@@ -28,6 +28,14 @@ lint: ## ruff, mypy and the direction of imports
 	.venv/bin/ruff format --check $(CODE)
 	.venv/bin/python -m mypy $(CODE)
 	.venv/bin/lint-imports --no-logo
+
+guard: ## builds outlast-guard in place, if a C file changed
+	@scripts/setup runtime
+	@.venv/bin/python -c "from outlast.guard.build import find_guard; print(find_guard())"
+
+wheels: ## a wheel for x86_64 and one for aarch64 in dist/, each tried; ARGS=x86_64 makes one
+	@scripts/setup dev
+	@scripts/wheels $(ARGS)
 
 bench: ## the benchmarks, beside other systems where they can be had
 	@scripts/setup dev
@@ -57,5 +65,6 @@ soak: ## the faults and loads in their full size, for hours
 	OUTLAST_SOAK=1 .venv/bin/python -m pytest -m soak -q --timeout=14400 $(ARGS)
 
 clean: ## removes everything that make has made, .venv too
+	rm -f src/outlast/guard/outlast-guard*
 	rm -rf .venv .venv-peers .venv-clients build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +

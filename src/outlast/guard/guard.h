@@ -150,7 +150,7 @@ bool spawn_child(void);
 bool await_child(void);
 
 /* tree.c: ending everything that the command started */
-bool strike(void);
+void strike(void);
 int64_t next_strike(void);
 bool is_anything_left(void);
 bool has_staged_guard(void);

@@ -199,9 +199,13 @@ bool note_exit(void) {
     if (known == NOT_YET || page->state >= EXITED) return page->state >= EXITED;
     if (page->spawn_errno) write_spawn_failure(); /* a code of ours must not pass for the command's */
     else if (known == KNOWN) write_code(status, cpu);
-    page->status = status;
-    page->status_known = known == KNOWN;
-    page->state = EXITED;
+    if (known == KNOWN) {
+        page->status = status;
+        page->status_known = 1;
+    }
+    /* Not a plain store: the other guard may have recorded the same meanwhile and gone on to DRAINED. */
+    int running = RUNNING;
+    atomic_compare_exchange_strong(&page->state, &running, EXITED);
     return true;
 }
 

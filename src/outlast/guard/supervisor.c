@@ -270,7 +270,7 @@ static noreturn void watch(void) {
             if (move_outputs()) ring_bell(); /* if no other process holds the pipe, this sees its end */
         }
         if (finished) run_on_end();
-        if (now(CLOCK_MONOTONIC) >= next_strike() && (page->state < EXITED || page->keeper_kids || is_anything_left())) strike();
+        if (now(CLOCK_MONOTONIC) >= next_strike()) strike();
         if (may_close()) close_task();
     }
 }
@@ -304,6 +304,7 @@ noreturn void resume_task(void) {
     resume_outputs();
     write_guards();
     if (!guard.page->released) release_command();
+    close_fd(&guard.go_write);
     end_input_if_asked();
     wake(guard.wake_supervisor); /* look at everything once */
     watch();

@@ -240,13 +240,12 @@ int64_t next_strike(void) {
     return next_look;
 }
 
-/* One look at the tree that has to end. Returns whether anything of it is left. */
-bool strike(void) {
+/* One look at the tree that has to end. */
+void strike(void) {
     int64_t at = now(CLOCK_MONOTONIC);
     if (stage == IDLE) begin_strike();
     if (stage == ASKING && at >= stage_ends) stage = FORCING, stage_ends = at + KILL_MS * MILLISECOND;
     struct members list = look_at_tree();
-    bool left = list.count > 0;
     if (stage == ASKING) {
         ask_all(&list);
         next_look = at + look_after < stage_ends ? at + look_after : stage_ends;
@@ -256,9 +255,9 @@ bool strike(void) {
         next_look = at + KILL_LOOK_MS * MILLISECOND;
         if (at >= stage_ends) stage = GIVEN_UP; /* what is left hangs in the kernel */
     }
+    if (!list.count) next_look = at + LOOK_MS * MILLISECOND;
     free(known.items);
     known = list;
-    return left;
 }
 
 /* Whether a child of this process belongs to the task: guards of other tasks do not. */

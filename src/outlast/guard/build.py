@@ -1,0 +1,110 @@
+"""Builds `outlast-guard` from the C sources beside this file.
+
+The build hook (`hatch_build.py`) uses it for wheels and for editable installs. In a source tree `find_guard` also
+builds the program again when a C file changed. A wheel has the program and no sources, so nothing is built there.
+Standard library only: the hook loads this file by its path.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+
+DIRECTORY = os.path.dirname(os.path.abspath(__file__))
+NAME = "outlast-guard"
+WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion")
+FLAGS = ("-std=c11", "-Os", "-s", "-static")
+_TRY = "#include <sys/signalfd.h>\nint main(void) { return 0; }\n"
+_ZIG_NAMES = {"ppc64le": "powerpc64le", "armv7l": "arm"}
+
+
+class BuildError(Exception):
+    """The guard cannot be built here."""
+
+
+def sources(directory: str = DIRECTORY) -> list[str]:
+    """The C files, in order; empty in an installed wheel."""
+    return sorted(os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".c"))
+
+
+def _inputs(directory: str) -> list[str]:
+    names = [name for name in os.listdir(directory) if name.endswith((".c", ".h"))]
+    return [os.path.join(directory, name) for name in names]
+
+
+def find_compiler() -> list[str] | None:
+    """A C compiler of this machine that links static programs; None if there is none."""
+    for name in filter(None, (os.environ.get("CC"), "cc", "gcc", "clang")):
+        words = shlex.split(name)
+        if words and shutil.which(words[0]) and _links_statically(words):
+            return words
+    return None
+
+
+def _links_statically(compiler: Sequence[str]) -> bool:
+    with tempfile.TemporaryDirectory() as place:
+        source = os.path.join(place, "try.c")
+        with open(source, "w") as file:
+            file.write(_TRY)
+        ran = subprocess.run([*compiler, *FLAGS, source, "-o", os.path.join(place, "try")], capture_output=True)
+        return ran.returncode == 0
+
+
+def zig_compiler(machine: str = "") -> list[str]:
+    """The compiler of the `ziglang` package, which needs nothing else on the machine, for any architecture."""
+    machine = machine or os.uname().machine
+    target = f"{_ZIG_NAMES.get(machine, machine)}-linux-musl{'eabihf' if machine == 'armv7l' else ''}"
+    return [sys.executable, "-m", "ziglang", "cc", "-target", target]
+
+
+def build(output: str, compiler: Sequence[str], flags: Iterable[str] = FLAGS, directory: str = DIRECTORY) -> None:
+    """Compile into `output`, which is replaced at once: a running guard keeps the program that it has."""
+    made = f"{output}.{os.getpid()}"
+    command = [*compiler, *flags, *sources(directory), "-o", made]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    if ran.returncode:
+        raise BuildError(f"{shlex.join(command)} failed:\n{ran.stderr}")
+    os.chmod(made, 0o755)
+    os.replace(made, output)
+
+
+def is_stale(output: str, directory: str = DIRECTORY) -> bool:
+    """Return whether `output` is missing or older than a source."""
+    try:
+        made = os.stat(output).st_mtime_ns
+    except FileNotFoundError:
+        return True
+    return any(os.stat(path).st_mtime_ns > made for path in _inputs(directory))
+
+
+def find_guard() -> str:
+    """The path of the program. In a source tree it is built first if it is stale."""
+    output = os.path.join(DIRECTORY, NAME)
+    if not sources() or not is_stale(output):
+        return output
+    return build_once(output, lambda: find_compiler() or _installed_zig(), FLAGS)
+
+
+def build_once(output: str, choose: Callable[[], Sequence[str]], flags: Iterable[str]) -> str:
+    """Build a stale program under a lock, so that two processes do not do it at the same time."""
+    with open(os.path.join(DIRECTORY, "build.py"), "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if is_stale(output):
+            build(output, choose(), flags)
+    return output
+
+
+def _installed_zig() -> list[str]:
+    compiler = zig_compiler()
+    if subprocess.run([*compiler[:3], "version"], capture_output=True).returncode:
+        raise BuildError(
+            "outlast-guard has to be built and there is no C compiler that links static programs;"
+            " install gcc, clang or the Python package ziglang."
+        )
+    return compiler
