@@ -20,15 +20,15 @@
 #define MILLISECOND 1000000LL
 #define NEVER INT64_MAX
 
-enum { STREAMS = 2, BUFFER_BYTES = 64 * 1024 };
+enum { STREAMS = 2, RELAY_BYTES = 4096 };
 
-/* The life of a task. Only the supervisor moves it on, except that the keeper may record EXITED if it is the parent. */
+/* The life of a task. Only the supervisor moves it on, except that the keeper, as parent of the command, may set EXITED. */
 enum state {
     STARTING, /* there is no task yet: nothing is published, the command has not begun */
-    RUNNING,  /* the task is published and the command was let go */
+    RUNNING,  /* the task is published and the command may begin */
     EXITED,   /* the command ended, and the record says how (or it can never be known) */
     DRAINED,  /* all that it printed before is in the files, and the record has its outcome */
-    CLOSED,   /* the pipes are at their end and no process is left: the guards leave */
+    CLOSED,   /* the pipes are at their end and no process is left: the guards exit */
 };
 
 /* How much of the output to keep and how long the command may run. A prepared shell learns them when it begins. */
@@ -44,45 +44,45 @@ struct shared {
     _Atomic int supervisor, keeper, child, on_end; /* pids */
     _Atomic int command;                           /* the child, or the first process inside of its sandbox */
     _Atomic uint64_t supervisor_tick, keeper_tick, command_tick;
-    _Atomic int begun;           /* the terms are known and nothing but publication is left to do */
-    _Atomic int released;        /* the command was let go */
-    _Atomic int received;        /* how many messages of the supervisor the keeper has received */
-    _Atomic int told;            /* the caller was told of the end */
-    _Atomic int keeper_kids;     /* something of the command is below the keeper */
-    _Atomic int keeper_let_go;   /* the keeper has closed its write ends */
-    _Atomic int recoveries;      /* how often a guard was replaced */
-    _Atomic int struck;          /* the limit was reached while the command ran */
-    _Atomic int status_known;    /* `status` is the wait status of the command */
-    _Atomic int wrapper_known;   /* `wrapper_status` is that of bubblewrap */
-    _Atomic int spawn_errno;     /* why the command could not be started, and what could not be done */
+    _Atomic int begun;                /* the terms are known and only publication is left to do */
+    _Atomic int released;             /* the command was allowed to begin */
+    _Atomic int announced;            /* the caller got the message that the command ended */
+    _Atomic int keeper_has_children;  /* processes of the command are below the keeper */
+    _Atomic int keeper_closed_pipes;  /* the keeper closed its write ends */
+    _Atomic int recoveries;           /* how often a guard was replaced */
+    _Atomic int limit_reached;        /* while the command ran */
+    _Atomic int status_known;         /* `status` is the wait status of the command */
+    _Atomic int wrapper_known;        /* `wrapper_status` is that of bubblewrap */
+    _Atomic int spawn_errno;          /* why the command could not be started, and what could not be done */
     char spawn_what[160];
     int status, wrapper_status;
-    int64_t started, monotonic;  /* when the command was let go, by both clocks */
-    int64_t ended, elapsed;      /* when it ended */
-    int session;                 /* the session of all guards of this task */
+    int64_t started, monotonic; /* when the command was released, by both clocks */
+    int64_t ended, elapsed;     /* when it ended */
     struct terms terms;
     char go[LAUNCH_GO_BYTES];
     int go_bytes;
-    /* Of each stream: how far it had come when bytes were last dropped; bytes that were read and not stored yet. */
-    _Atomic uint64_t reached[STREAMS], loaded_at[STREAMS];
-    _Atomic int loaded[STREAMS];
-    _Atomic int last_stream;     /* of a split task: which stream came last, and how far */
+    _Atomic uint64_t dropped_up_to[STREAMS]; /* where each stream stood when bytes were last dropped */
+    /* Bytes on their way from the relay into a file: of which stream, where in it, how many. */
+    _Atomic int relay_stream, loaded;
+    _Atomic uint64_t loaded_at;
+    char relay_buffer[RELAY_BYTES];
+    _Atomic int last_stream; /* of a split task: which stream moved last, and how far */
     _Atomic uint64_t last_offset;
 };
 
 /* What one guard process holds. A fork inherits all of it; its descriptors are the same as its parent's. */
 struct guard {
     struct shared *page;
-    char *buffers; /* BUFFER_BYTES for each stream, shared */
     struct launch *launch;
     int lock, record, caller, go_read, go_write;
     int wake_supervisor, wake_keeper, signals; /* eventfds, signalfd */
-    int hand[2];                               /* the supervisor sends the relay pipes to the keeper */
     int peer, command;                         /* pidfds */
     int stdin_read, stdin_write, wake_fifo;
     int streams;
     bool owns_directory; /* its lock is held: what is in there may be removed */
     uint64_t pid_namespace;
+    dev_t exe_device; /* this program: how guards of other tasks are recognised */
+    ino_t exe_inode;
     char boot[40];
 };
 extern struct guard guard;
@@ -113,7 +113,6 @@ bool reap_children(void);
 /* record.c: the record page, the bells, and messages to the caller */
 enum slot { GUARDS, CODE, ENDING, POSITION, OUTCOME };
 bool open_record(void);
-bool read_slot(int fd, enum slot slot, char *into, size_t size);
 void write_slot(enum slot slot, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void write_guards(void);
 void write_code(int status, int64_t cpu_us);
@@ -123,38 +122,35 @@ void hold_bell(void);
 void ring_bell(void);
 void release_bell(void);
 void ring_directory(void);
-bool tell_caller(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void send_to_caller(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define SECONDS(t) (long long)((t) / SECOND), (long long)((t) % SECOND / 1000)
 
 /* output.c: from the pipes to the files */
 struct pollfd;
 bool make_pipes(void);
 bool open_outputs(void);
-void begin_outputs(void);
+void apply_bounds(void);
 void resume_outputs(void);
 void poll_outputs(struct pollfd *fds);
 bool move_outputs(void);
 void drain_outputs(void);
-void let_go_of_outputs(void);
-void forget_output_files(void);
-void take_relays(const int *fds, size_t count);
+void close_write_ends(void);
+void close_output_files(void);
 bool outputs_are_closed(void);
 int write_end(int stream);
 
-/* spawn.c: from the launch to a command that waits for its go */
-bool make_cgroups(void);
-void remove_cgroups(void);
-int count_oom_kills(void);
+/* spawn.c: from the launch to a child that waits for its go */
 bool open_stdin(void);
 bool spawn_child(void);
 bool await_child(void);
 
-/* tree.c: ending everything that the command started */
-void strike(void);
-int64_t next_strike(void);
-bool is_anything_left(void);
-bool has_staged_guard(void);
+/* tree.c: everything that the command started */
+void enforce_limit(void);
+int64_t next_limit_check(void);
+bool has_descendants(void);
 void kill_everything(void);
+int count_oom_kills(void);
+void remove_cgroups(void);
 
 /* supervisor.c and keeper.c */
 noreturn void start_task(void);
@@ -165,10 +161,8 @@ noreturn void refuse(int number, const char *what);
 bool is_published(void);
 void continue_peer(void);
 void run_on_end(void);
-ssize_t receive_fds(int socket, char *text, size_t size, int *fds, size_t *count);
-bool send_to_keeper(char word, const int *fds, size_t count);
 
-/* main.c: forget what only the start needed, such as the variables of the command */
+/* main.c: free what only the start needed, such as the environment of the command */
 void drop_launch(void);
 
 #endif

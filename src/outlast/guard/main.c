@@ -10,7 +10,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,9 +18,9 @@
 enum { FIRST_BYTES = 64 * 1024, EXIT_REFUSED = 1, EXIT_USAGE = 2 };
 
 struct guard guard = {.lock = -1, .record = -1, .caller = -1, .go_read = -1, .go_write = -1, .wake_supervisor = -1,
-                      .wake_keeper = -1, .signals = -1, .hand = {-1, -1}, .peer = -1, .command = -1, .stdin_read = -1,
-                      .stdin_write = -1, .wake_fifo = -1, .streams = 1};
-static struct launch launch, compact;
+                      .wake_keeper = -1, .signals = -1, .peer = -1, .command = -1, .stdin_read = -1, .stdin_write = -1,
+                      .wake_fifo = -1, .streams = 1};
+static struct launch launch;
 static char *text;
 static size_t text_size;
 
@@ -41,44 +40,20 @@ static bool read_launch(int fd, size_t *size) {
     return false;
 }
 
-static char *copy_string(const char *from) {
-    char *copy = from ? strdup(from) : NULL;
-    if (from && !copy) refuse(ENOMEM, "launch");
-    return copy;
-}
-
-static struct strings copy_strings(const struct strings *from) {
-    struct strings copy = {.items = calloc(from->count + 1, sizeof(char *)), .count = from->count};
-    if (!copy.items) refuse(ENOMEM, "launch");
-    for (size_t i = 0; i < from->count; i++) copy.items[i] = copy_string(from->items[i]);
-    return copy;
-}
-
-/* What the guards need for as long as the task lives. The rest, with its secrets, is dropped when the command is there. */
-static void make_compact(void) {
-    compact = launch;
-    compact.directory = copy_string(launch.directory);
-    compact.publish = copy_string(launch.publish);
-    compact.ring = copy_string(launch.ring);
-    compact.mark = copy_string(launch.mark);
-    compact.on_end = copy_strings(&launch.on_end);
-    compact.remove = copy_strings(&launch.remove);
-    compact.groups = copy_strings(&launch.groups);
-    compact.args = compact.env = compact.rules = (struct strings){0};
-    compact.vectors = NULL;
-}
-
+/* The environment may hold secrets, and standard input may be large. Strings that are needed later are copies. */
 void drop_launch(void) {
-    if (guard.launch == &compact) return;
-    guard.launch = &compact;
-    free_launch(&launch);
+    if (!text) return;
+    free(launch.args.items);
+    free(launch.env.items);
     munmap(text, text_size);
+    text = NULL;
 }
 
 static void keep_only_given_fds(void) {
     int kept[LAUNCH_MOST_FDS + LAUNCH_MOST_HELD + 8], count = 0;
     for (int fd = 0; fd < 3; fd++) kept[count++] = fd;
     kept[count++] = guard.caller, kept[count++] = launch.stdin_fd, kept[count++] = launch.lock_fd;
+    kept[count++] = launch.landlock_fd;
     for (size_t i = 0; i < launch.held_count; i++) kept[count++] = launch.held[i];
     for (size_t i = 0; i < launch.fd_count; i++)
         if (launch.fds[i].source == FD_INHERIT) kept[count++] = launch.fds[i].number;
@@ -100,10 +75,11 @@ static void block_signals(void) {
 }
 
 static void read_identity(void) {
-    struct stat space;
+    struct stat space, exe;
     ssize_t n = read_file("/proc/sys/kernel/random/boot_id", guard.boot, sizeof guard.boot);
     guard.boot[n > 36 ? 36 : n > 0 ? n : 0] = 0;
     guard.pid_namespace = stat("/proc/self/ns/pid", &space) == 0 ? (uint64_t)space.st_ino : 0;
+    if (stat("/proc/self/exe", &exe) == 0) guard.exe_device = exe.st_dev, guard.exe_inode = exe.st_ino;
 }
 
 static void take_lock(void) {
@@ -129,19 +105,17 @@ static void open_everything(void) {
     guard.wake_keeper = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     guard.signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
     if (guard.wake_supervisor < 0 || guard.wake_keeper < 0 || guard.signals < 0) refuse(errno, "descriptors");
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, guard.hand)) refuse(errno, "descriptors");
 }
 
 /* In a process of its own: become the keeper, and fork the supervisor. */
-static noreturn void take_up(void) {
+static noreturn void become_keeper(void) {
     struct shared *page = guard.page;
     struct rlimit size;
-    page->session = setsid();
+    setsid();
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     umask(077);
     if (getrlimit(RLIMIT_FSIZE, &size) == 0) size.rlim_cur = size.rlim_max, setrlimit(RLIMIT_FSIZE, &size);
     read_identity();
-    make_compact();
     open_everything();
     page->keeper_tick = read_own_tick();
     int me = open_pidfd(getpid()), pid = me < 0 ? -1 : fork_process(&page->supervisor, 0);
@@ -168,7 +142,7 @@ static int parse_fd_argument(const char *word) {
 }
 
 int main(int argc, char **argv) {
-    size_t size, shared_size = 4096 * ((sizeof(struct shared) + 4095) / 4096);
+    size_t size;
     bool check = argc == 3 && !strcmp(argv[1], "--check");
     if (argc == 2 && !strcmp(argv[1], "--version")) return printf("outlast-guard %d\n", GUARD_VERSION) < 0;
     int from = argc == 3 ? parse_fd_argument(argv[check ? 2 : 1]) : -1;
@@ -182,19 +156,18 @@ int main(int argc, char **argv) {
     if (!good) snprintf(launch.error, sizeof launch.error, "launch: %s", strerror(errno));
     if (!good || !parse_launch(&launch, text, size)) {
         if (check) printf("%s\n", launch.error);
-        tell_caller("refused %d %s", EINVAL, launch.error);
+        send_to_caller("refused %d %s", EINVAL, launch.error);
         return EXIT_REFUSED;
     }
     if (check) return 0;
     if (launch.prepare && guard.caller < 0) return EXIT_USAGE;
     block_signals();
     keep_only_given_fds();
-    char *memory = mmap(NULL, shared_size + STREAMS * BUFFER_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *memory = mmap(NULL, sizeof *guard.page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) refuse(errno, "memory");
-    guard.page = (struct shared *)(void *)memory;
-    guard.buffers = memory + shared_size;
+    guard.page = memory;
     int pid = fork_process(&guard.page->keeper, SIGCHLD);
     if (pid < 0) refuse(errno, "fork");
-    if (pid == 0) take_up();
+    if (pid == 0) become_keeper();
     return 0; /* the caller need not wait for the task, only for us */
 }

@@ -5,7 +5,7 @@
  *
  * Where a file system has no splice, and where bytes have to be dropped and counted, they take two steps that can both be
  * repeated. First they are spliced into the relay, a pipe of our own. Then they are read from there into memory that
- * both guards share. Only we write to the relay, so what FIONREAD says about it tells a successor whether a read that was
+ * both guards share. Only the supervisor writes to the relay, so FIONREAD tells a successor whether a read that was
  * announced in the shared page (`loaded`) took place. From memory the bytes are written to the files, whose size says how
  * many of them are there already. */
 #define _GNU_SOURCE
@@ -36,7 +36,6 @@ enum {
 struct stream {
     const char *name;             /* of its first file */
     int index, reader, writer;
-    int relay[2];
     int file;                     /* the current one, and where in the stream it starts */
     uint64_t start, offset, size; /* `offset`: how far the stream has come; `size`: what the current file takes */
     uint64_t segments[SEGMENTS];
@@ -48,11 +47,11 @@ struct stream {
 };
 
 static struct stream streams[STREAMS] = {
-    {.name = "output", .index = 0, .reader = -1, .writer = -1, .relay = {-1, -1}, .file = -1, .allowed = FIRST_BYTES},
-    {.name = "stderr", .index = 1, .reader = -1, .writer = -1, .relay = {-1, -1}, .file = -1, .allowed = FIRST_BYTES},
+    {.name = "output", .index = 0, .reader = -1, .writer = -1, .file = -1, .allowed = FIRST_BYTES},
+    {.name = "stderr", .index = 1, .reader = -1, .writer = -1, .file = -1, .allowed = FIRST_BYTES},
 };
+static int relay[2] = {-1, -1};
 static int order = -1;
-static bool relays_are_tried;
 
 /* --- files --- */
 
@@ -84,6 +83,8 @@ bool make_pipes(void) {
         if (pipe2(ends, O_CLOEXEC)) return false;
         streams[i].reader = ends[0], streams[i].writer = ends[1];
     }
+    if (pipe2(relay, O_CLOEXEC | O_NONBLOCK)) return false;
+    fcntl(relay[1], F_SETPIPE_SZ, RELAY_BYTES); /* the kernel bounds the pages of all pipes of a user */
     return true;
 }
 
@@ -94,7 +95,7 @@ bool open_outputs(void) {
 }
 
 /* The bounds are known now, and nothing was printed yet. */
-void begin_outputs(void) {
+void apply_bounds(void) {
     for (int i = 0; i < guard.streams; i++) streams[i].size = guard.page->terms.head;
 }
 
@@ -114,26 +115,6 @@ static void find_segments(struct stream *s) {
         s->segments[at] = start;
     }
     if (here) closedir(here);
-}
-
-/* As a successor: go on where the files end, or where the stream stood when bytes were last dropped. */
-void resume_outputs(void) {
-    for (int i = 0; i < guard.streams; i++) {
-        struct stream *s = &streams[i];
-        struct stat found = {0};
-        find_segments(s);
-        uint64_t last = s->count ? s->segments[s->count - 1] : 0;
-        if (!open_file(s, last) || fstat(s->file, &found)) found.st_size = 0;
-        s->start = last;
-        uint64_t kept = (uint64_t)found.st_size, head = guard.page->terms.head;
-        if (!last && kept > head) kept = head; /* behind it is the line for people */
-        s->offset = last + kept;
-        s->gap = guard.page->reached[i] > s->offset || s->file < 0;
-        if (guard.page->reached[i] > s->offset) s->offset = guard.page->reached[i];
-        int relayed = 0;
-        if (s->relay[0] >= 0 && ioctl(s->relay[0], FIONREAD, &relayed) == 0 && relayed > 0)
-            guard.page->loaded[i] = 0; /* it was announced that this would be read, and it was not */
-    }
 }
 
 /* For people who read the head with ordinary tools; readers know that it is no output. */
@@ -179,92 +160,81 @@ static bool has_space(struct stream *s) {
 
 /* --- through memory --- */
 
-static void write_position(void) {
-    unsigned long long out = guard.page->reached[0], err = guard.page->reached[1];
+static void drop_up_to(struct stream *s, uint64_t end) {
+    struct shared *page = guard.page;
+    page->dropped_up_to[s->index] = end;
+    s->offset = end;
+    s->gap = true;
+    unsigned long long out = page->dropped_up_to[0], err = page->dropped_up_to[1];
     if (guard.streams > 1) write_slot(POSITION, "{\"stdout\":%llu,\"stderr\":%llu}", out, err);
     else write_slot(POSITION, "{\"stdout\":%llu}", out);
 }
 
-static void drop_up_to(struct stream *s, uint64_t end) {
-    guard.page->reached[s->index] = end;
-    s->offset = end;
-    s->gap = true;
-    write_position();
-}
-
 /* Store what is in memory; what cannot be stored is dropped, and the stream goes on behind it. */
 static void store_loaded(struct stream *s) {
-    uint64_t at = guard.page->loaded_at[s->index], end = at + (uint64_t)guard.page->loaded[s->index];
-    const char *bytes = guard.buffers + (size_t)s->index * BUFFER_BYTES;
+    struct shared *page = guard.page;
+    uint64_t at = page->loaded_at, end = at + (uint64_t)page->loaded;
     while (s->offset < end) {
         uint64_t fits = has_space(s) ? find_room(s) : 0, most = end - s->offset;
         if (fits < most) most = fits;
-        ssize_t n = most ? pwrite(s->file, bytes + (s->offset - at), most, (off_t)(s->offset - s->start)) : -1;
+        ssize_t n = most ? pwrite(s->file, page->relay_buffer + (s->offset - at), most, (off_t)(s->offset - s->start)) : -1;
         if (n > 0) s->offset += (uint64_t)n, s->allowed -= n;
         else if (n == 0 || !most || errno != EINTR) {
             if (!s->dropping_since) s->dropping_since = now(CLOCK_MONOTONIC);
             drop_up_to(s, end);
         }
     }
-    guard.page->loaded[s->index] = 0;
+    page->loaded = 0;
 }
 
-/* In the keeper: hold the relays for a successor of the supervisor. */
-void take_relays(const int *fds, size_t count) {
-    for (int i = 0; i < guard.streams && 2 * (size_t)i + 1 < count; i++) {
-        close_fd(&streams[i].relay[0]);
-        close_fd(&streams[i].relay[1]);
-        memcpy(streams[i].relay, fds + 2 * i, sizeof streams[i].relay);
-    }
+static void announce(const struct stream *s, int bytes) {
+    guard.page->loaded_at = s->offset;
+    guard.page->loaded = bytes;
 }
 
-/* Make the relays and wait until the keeper holds them too. Without them bytes are read directly: still none is lost
- * unless this process is killed between the read and the line after it. */
-static bool open_relays(void) {
-    if (streams[0].relay[0] >= 0 || relays_are_tried) return streams[0].relay[0] >= 0;
-    relays_are_tried = true;
-    int fds[STREAMS * 2];
-    bool made = true;
-    for (int i = 0; i < guard.streams; i++) {
-        made = made && pipe2(streams[i].relay, O_CLOEXEC | O_NONBLOCK) == 0;
-        memcpy(fds + 2 * i, streams[i].relay, sizeof streams[i].relay);
-    }
-    if (made && send_to_keeper('r', fds, 2 * (size_t)guard.streams)) return true;
-    for (int i = 0; i < guard.streams; i++) close_fd(&streams[i].relay[0]), close_fd(&streams[i].relay[1]);
-    return false;
-}
-
-static void announce(struct stream *s, int bytes) {
-    guard.page->loaded_at[s->index] = s->offset;
-    guard.page->loaded[s->index] = bytes;
-}
-
+/* Where not even pipes can be spliced: a supervisor that is killed between `read` and `announce` loses these bytes. */
 static ssize_t read_directly(struct stream *s) {
     if (!is_ready(s->reader, POLLIN)) return errno = EAGAIN, -1; /* our end of the pipe blocks */
-    ssize_t n = read(s->reader, guard.buffers + (size_t)s->index * BUFFER_BYTES, BUFFER_BYTES);
+    ssize_t n = read(s->reader, guard.page->relay_buffer, RELAY_BYTES);
     if (n > 0) announce(s, (int)n);
     return n;
 }
 
-/* Bring the next bytes into memory: how many, 0 at the end of the stream, -1 if there are none now. */
-static ssize_t load_piece(struct stream *s) {
-    int relayed = 0;
-    if (guard.page->loaded[s->index]) return guard.page->loaded[s->index];
-    if (!open_relays()) return read_directly(s);
-    if (ioctl(s->relay[0], FIONREAD, &relayed) || relayed == 0) {
-        ssize_t n = splice(s->reader, NULL, s->relay[1], NULL, BUFFER_BYTES, SPLICE_F_NONBLOCK);
-        if (n < 0 && errno != EAGAIN && errno != EINTR) return read_directly(s);
-        if (n <= 0) return n;
-        relayed = (int)n;
+/* Empty the relay, and what was read from it, into the file of the stream that it belongs to. */
+static void empty_relay(void) {
+    struct stream *s = &streams[guard.page->relay_stream];
+    int bytes = 0;
+    if (ioctl(relay[0], FIONREAD, &bytes) == 0 && bytes > 0) {
+        announce(s, bytes);
+        if (read(relay[0], guard.page->relay_buffer, (size_t)bytes) != bytes) return; /* cannot be: only we read it */
     }
-    announce(s, relayed);
-    return read(s->relay[0], guard.buffers + (size_t)s->index * BUFFER_BYTES, (size_t)relayed);
+    if (guard.page->loaded) store_loaded(s);
 }
 
-static ssize_t move_through_memory(struct stream *s) {
-    ssize_t n = load_piece(s);
-    if (n > 0) store_loaded(s);
+/* As `move_piece`, with two copies. */
+static ssize_t move_through_memory(struct stream *s, size_t most) {
+    guard.page->relay_stream = s->index; /* before the bytes are in the relay: a successor must know whose they are */
+    ssize_t n = splice(s->reader, NULL, relay[1], NULL, most < RELAY_BYTES ? most : RELAY_BYTES, SPLICE_F_NONBLOCK);
+    if (n < 0 && errno != EAGAIN && errno != EINTR) n = read_directly(s);
+    if (n > 0) empty_relay();
     return n;
+}
+
+/* As a successor: go on where the files end, or where the stream stood when bytes were last dropped. */
+void resume_outputs(void) {
+    for (int i = 0; i < guard.streams; i++) {
+        struct stream *s = &streams[i];
+        struct stat found = {0};
+        find_segments(s);
+        uint64_t last = s->count ? s->segments[s->count - 1] : 0, head = guard.page->terms.head;
+        if (!open_file(s, last) || fstat(s->file, &found)) found.st_size = 0;
+        s->start = last;
+        uint64_t kept = (uint64_t)found.st_size, dropped = guard.page->dropped_up_to[i];
+        if (!last && kept > head) kept = head; /* the note follows the head */
+        s->offset = dropped > last + kept ? dropped : last + kept;
+        s->gap = dropped > last + kept || s->file < 0;
+    }
+    empty_relay();
 }
 
 /* --- moving --- */
@@ -278,20 +248,17 @@ static void make_blocking(struct stream *s) {
 /* Move up to `most` bytes: how many, 0 at the end of the stream, -1 if there are none now. */
 static ssize_t move_piece(struct stream *s, size_t most) {
     make_blocking(s);
-    if (s->no_splice || guard.page->loaded[s->index] || !has_space(s)) return move_through_memory(s);
-    int relayed = 0;
-    if (s->relay[0] >= 0 && ioctl(s->relay[0], FIONREAD, &relayed) == 0 && relayed > 0) return move_through_memory(s);
-    uint64_t fits = find_room(s);
-    if (!fits) return move_through_memory(s);
-    if (fits < most) most = (size_t)fits;
-    if (s->allowed < (int64_t)most) most = (size_t)s->allowed;
+    uint64_t fits = s->no_splice || !has_space(s) ? 0 : find_room(s);
+    if (!fits) return move_through_memory(s, most);
+    size_t piece = fits < most ? (size_t)fits : most;
+    if (s->allowed < (int64_t)piece) piece = (size_t)s->allowed;
     off_t place = (off_t)(s->offset - s->start);
-    ssize_t n = splice(s->reader, NULL, s->file, &place, most, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    ssize_t n = splice(s->reader, NULL, s->file, &place, piece, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
     if (n < 0) {
         if (errno == EAGAIN || errno == EINTR) return -1;
         if (errno == EINVAL || errno == ENOSYS || errno == EPERM) s->no_splice = true;
         else s->dropping_since = now(CLOCK_MONOTONIC);
-        return move_through_memory(s);
+        return move_through_memory(s, most);
     }
     s->offset += (uint64_t)n;
     s->allowed -= n;
@@ -347,26 +314,23 @@ bool move_outputs(void) {
 void drain_outputs(void) {
     for (int i = 0; i < guard.streams; i++) {
         struct stream *s = &streams[i];
-        int left = 0, relayed = 0;
+        int left = 0;
         bool moved = false;
         if (ioctl(s->reader, FIONREAD, &left)) left = 0;
-        if (s->relay[0] >= 0 && ioctl(s->relay[0], FIONREAD, &relayed) == 0) left += relayed;
-        left += guard.page->loaded[i];
         for (ssize_t n; left > 0 && (n = move_piece(s, (size_t)left)) > 0; left -= (int)n) moved = true;
         if (moved) note_order(s);
     }
 }
 
 /* The command ended: from now on the end of a pipe means that no process prints any more. */
-void let_go_of_outputs(void) {
+void close_write_ends(void) {
     for (int i = 0; i < guard.streams; i++) close_fd(&streams[i].writer);
 }
 
 /* In a keeper that was forked by a supervisor: only a supervisor has files open. */
-void forget_output_files(void) {
+void close_output_files(void) {
     for (int i = 0; i < guard.streams; i++) close_fd(&streams[i].file);
     close_fd(&order);
-    relays_are_tried = false;
 }
 
 bool outputs_are_closed(void) {

@@ -127,7 +127,7 @@ void close_all_but(const int *kept, size_t count) {
     close_between(from, INT32_MAX);
 }
 
-/* --- how the command ended: only the kernel says --- */
+/* --- how the command ended, as the kernel reports it --- */
 
 struct pidfd_info {
     uint64_t mask, cgroup;
@@ -167,7 +167,10 @@ static enum known find_status(int *status, int64_t *cpu) {
     struct rusage used;
     siginfo_t seen = {0};
     *cpu = -1;
-    if (syscall(SYS_waitid, P_PID, (int)page->command, &seen, WEXITED | WNOHANG | WNOWAIT, &used) == 0) {
+    /* As its parent. A pid alone could be that of another child by now, if init has reaped the command. */
+    bool by_fd = guard.command >= 0;
+    if (syscall(SYS_waitid, by_fd ? P_PIDFD : P_PID, by_fd ? guard.command : page->command, &seen,
+                WEXITED | WNOHANG | WNOWAIT, &used) == 0) {
         if (!seen.si_pid) return NOT_YET;
         *status = as_wait_status(&seen);
         *cpu = cpu_of(&used);
@@ -189,7 +192,7 @@ static enum known find_status(int *status, int64_t *cpu) {
     return KNOWN;
 }
 
-/* Record how the command ended, if it did. Either guard may: they can only write the same. */
+/* Record how the command ended, if it did. Both guards may do it at the same time: they write the same. */
 bool note_exit(void) {
     struct shared *page = guard.page;
     int status = 0;
@@ -197,7 +200,7 @@ bool note_exit(void) {
     if (page->state >= EXITED) return true;
     enum known known = find_status(&status, &cpu);
     if (known == NOT_YET || page->state >= EXITED) return page->state >= EXITED;
-    if (page->spawn_errno) write_spawn_failure(); /* a code of ours must not pass for the command's */
+    if (page->spawn_errno) write_spawn_failure(); /* 127 of our own child is not an exit code of the command */
     else if (known == KNOWN) write_code(status, cpu);
     if (known == KNOWN) {
         page->status = status;
@@ -216,7 +219,7 @@ bool reap_children(void) {
         siginfo_t seen = {0};
         if (waitid(P_ALL, 0, &seen, WEXITED | WNOHANG | WNOWAIT)) return false;
         if (!seen.si_pid) return true;
-        if (page->state >= RUNNING && seen.si_pid == page->command) note_exit();
+        if (seen.si_pid == page->command && (page->state < RUNNING || !note_exit())) return true; /* not recorded yet */
         if (seen.si_pid == page->child && !page->wrapper_known) {
             page->wrapper_status = as_wait_status(&seen);
             page->wrapper_known = 1;

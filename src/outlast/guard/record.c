@@ -1,9 +1,8 @@
-/* The record page, the bells, and the messages to the caller: all that the guards say about a task. */
+/* The record page, the bells and the messages to the caller: how the guards report about a task. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -27,7 +26,7 @@ static uint32_t crc32(const char *data, size_t size) {
     return ~crc;
 }
 
-/* Make the record with its space, so that a full disk cannot lose an ending. A task that waited has one already. */
+/* Make the record with its space, so that a full disk cannot lose an ending. A task that waited in a queue has one already. */
 bool open_record(void) {
     char page[PAGE];
     struct stat found;
@@ -45,19 +44,6 @@ bool open_record(void) {
     return false;
 }
 
-bool read_slot(int fd, enum slot slot, char *into, size_t size) {
-    char text[MOST_SLOT + 1];
-    ssize_t n = pread(fd, text, SLOTS[slot].size, SLOTS[slot].start);
-    if (n != (ssize_t)SLOTS[slot].size) return false;
-    text[n] = 0;
-    char *end = strrchr(text, '}');
-    size_t length = end ? (size_t)(end + 1 - text) : 0;
-    if (length <= CHECK || length - CHECK >= size || strtoul(text, NULL, 16) != crc32(text + CHECK, length - CHECK)) return false;
-    memcpy(into, text + CHECK, length - CHECK);
-    into[length - CHECK] = 0;
-    return true;
-}
-
 void write_slot(enum slot slot, const char *format, ...) {
     char line[MOST_SLOT], check[CHECK + 1];
     unsigned size = SLOTS[slot].size;
@@ -65,7 +51,7 @@ void write_slot(enum slot slot, const char *format, ...) {
     va_start(values, format);
     int n = vsnprintf(line + CHECK, size - CHECK - 1, format, values);
     va_end(values);
-    if (n < 0 || (unsigned)n >= size - CHECK - 1) return; /* no value here can be so long */
+    if (n < 0 || (unsigned)n >= size - CHECK - 1) return; /* cannot happen: every value is bounded */
     snprintf(check, sizeof check, "%08x ", crc32(line + CHECK, (size_t)n));
     memcpy(line, check, CHECK);
     memset(line + CHECK + n, ' ', size - CHECK - (unsigned)n);
@@ -79,10 +65,10 @@ void write_guards(void) {
     write_slot(GUARDS,
                "{\"supervisor\":[%d,%llu],\"keeper\":[%d,%llu],\"command\":[%d,%llu],\"boot\":\"%s\","
                "\"started\":%lld.%06lld,\"monotonic\":%lld.%06lld,\"recoveries\":%d,"
-               "\"session\":%d,\"pidns\":%llu,\"guard\":%d}",
+               "\"pidns\":%llu,\"guard\":%d}",
                page->supervisor, (unsigned long long)page->supervisor_tick, page->keeper,
                (unsigned long long)page->keeper_tick, page->command, (unsigned long long)page->command_tick, guard.boot,
-               SECONDS(page->started), SECONDS(page->monotonic), page->recoveries, page->session,
+               SECONDS(page->started), SECONDS(page->monotonic), page->recoveries,
                (unsigned long long)guard.pid_namespace, GUARD_VERSION);
 }
 
@@ -93,7 +79,8 @@ void write_code(int status, int64_t cpu_us) {
     else write_slot(CODE, "{\"exit\":%d,\"cpu\":%s}", WEXITSTATUS(status), cpu);
 }
 
-/* As much of `text` as fits, as the inside of a JSON string. A byte that is no ASCII is escaped as Python decodes it. */
+/* As much of `text` as fits, as the inside of a JSON string. Non-ASCII bytes become lone surrogates, as Python's
+ * `surrogateescape` decodes them. */
 static void escape(const char *text, char *into, size_t size) {
     size_t at = 0;
     for (; *text && at + 7 < size; text++) {
@@ -112,7 +99,8 @@ void write_spawn_failure(void) {
     write_slot(CODE, "{\"spawn\":\"%s\"}", text);
 }
 
-/* --- the bell: waiters hold both named pipes open and see a hang-up, also when the supervisor is killed --- */
+/* --- the bells: the supervisor holds the write end of one of two named pipes. Waiters hold both read ends. To ring, the
+ * supervisor opens the other one and closes the first: waiters see POLLHUP, also if the supervisor is killed. --- */
 
 static const char *const BELLS[] = {"bell.0", "bell.1"};
 static int bell = -1, turn;
@@ -123,47 +111,44 @@ bool make_bells(void) {
     return true;
 }
 
-static bool grip(void) {
+static void open_bell(void) {
     /* Opening a named pipe for writing fails while no process reads it, so read it for a moment. */
     int held = open(BELLS[turn], O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     bell = open(BELLS[turn], O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     close_fd(&held);
-    return bell >= 0;
 }
 
 void hold_bell(void) {
-    if (bell < 0) grip();
+    if (bell < 0) open_bell();
 }
 
 void ring_bell(void) {
-    if (bell >= 0 && is_ready(bell, 0)) return; /* an error on the write end: no process listens */
+    if (bell >= 0 && is_ready(bell, 0)) return; /* POLLERR on the write end: no process listens */
     int old = bell;
     turn = 1 - turn;
-    grip();
+    open_bell();
     close_fd(&old);
 }
 
 void release_bell(void) { close_fd(&bell); }
 
-/* Wake those who wait for any task: their bells are in one directory, and no process holds them. */
+/* Wake the processes that wait for any task: they hold the bells of one directory open. */
 void ring_directory(void) {
     char path[4096];
-    for (int i = 0; guard.launch->ring && i < 2; i++) {
-        int n = snprintf(path, sizeof path, "%s/%s", guard.launch->ring, BELLS[i]);
+    for (int i = 0; guard.launch->bells && i < 2; i++) {
+        int n = snprintf(path, sizeof path, "%s/%s", guard.launch->bells, BELLS[i]);
         int fd = n < (int)sizeof path ? open(path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC) : -1;
         close_fd(&fd);
     }
 }
 
-/* Returns whether the caller is still there. */
-bool tell_caller(const char *format, ...) {
+/* Nothing depends on the caller: one that is gone, or does not read, misses the message. */
+void send_to_caller(const char *format, ...) {
     char text[512];
     va_list values;
     va_start(values, format);
     int n = vsnprintf(text, sizeof text, format, values);
     va_end(values);
-    if (guard.caller < 0 || n < 0) return false;
-    size_t size = (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
-    if (send(guard.caller, text, size, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return true;
-    return errno == EAGAIN || errno == ENOBUFS; /* it is there and does not read */
+    size_t size = n < 0 ? 0 : (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
+    if (guard.caller >= 0 && send(guard.caller, text, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
 }

@@ -4,6 +4,7 @@
  * later, unless the program waits by itself. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
@@ -20,68 +21,18 @@
 
 #include "guard.h"
 
-#ifndef SYS_landlock_create_ruleset
-#define SYS_landlock_create_ruleset 444
-#define SYS_landlock_add_rule 445
+#ifndef SYS_landlock_restrict_self
 #define SYS_landlock_restrict_self 446
 #endif
 
 enum {
-    READY_MS = 30000,           /* a sandbox that is not made by then will not be */
-    LANDLOCK_OF_FILES = 0x8007, /* rights that a file can have: execute, write, read, ioctl; and truncate */
-    LANDLOCK_TRUNCATE = 0x4000,
+    READY_MS = 30000, /* a sandbox that is not made by then will not be */
     CAPABILITIES = 64,
-    PATH_BYTES = 4096,
 };
 
-static int report[2] = {-1, -1};   /* the child says that it is set up, or ends */
-static int ready_read = -1, status_read = -1, errors = -1;
-
-/* --- control groups --- */
-
-static bool write_text(const char *directory, const char *name, const char *text) {
-    char path[PATH_BYTES];
-    if (snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path) return errno = ENAMETOOLONG, false;
-    int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0) return false;
-    bool written = write(fd, text, strlen(text)) >= 0;
-    int why = errno;
-    close(fd);
-    errno = why;
-    return written;
-}
-
-bool make_cgroups(void) {
-    const struct launch *launch = guard.launch;
-    for (size_t i = 0; i < launch->groups.count; i++)
-        if (mkdir(launch->groups.items[i], 0755) && errno != EEXIST) return false;
-    for (size_t i = 0; i < launch->group_setting_count; i++) {
-        char name[128];
-        const char *setting = launch->group_settings[i].setting, *value = strchr(setting, '=') + 1;
-        bool optional = *setting == '?'; /* such as memory.swap.max, which a kernel without swap does not have */
-        int n = snprintf(name, sizeof name, "%.*s", (int)(value - 1 - setting - optional), setting + optional);
-        if (n >= (int)sizeof name) return errno = ENAMETOOLONG, false;
-        if (!write_text(launch->group_settings[i].group, name, value) && !(optional && errno == ENOENT)) return false;
-    }
-    return true;
-}
-
-/* When no process is left in them. */
-void remove_cgroups(void) {
-    for (size_t i = 0; i < guard.launch->groups.count; i++) rmdir(guard.launch->groups.items[i]);
-}
-
-/* How many processes of the task the kernel ended because they had no memory left together. */
-int count_oom_kills(void) {
-    static const char *const FILES[] = {"memory.events", "memory.oom_control"};
-    int found = 0;
-    for (size_t i = 0; i < guard.launch->groups.count * 2; i++) {
-        char path[PATH_BYTES], text[1024], *at;
-        snprintf(path, sizeof path, "%.4000s/%s", guard.launch->groups.items[i / 2], FILES[i % 2]);
-        if (read_file(path, text, sizeof text) > 0 && (at = strstr(text, "oom_kill "))) found += atoi(at + 9);
-    }
-    return found;
-}
+/* Pipes from the child: that it is set up, that its program is ready, and what bubblewrap says about its sandbox. */
+static int report[2] = {-1, -1}, ready[2] = {-1, -1}, status[2] = {-1, -1};
+static int errors = -1; /* a memfd: what the program prints until it is ready */
 
 /* --- input --- */
 
@@ -99,7 +50,7 @@ static int make_memfd(const struct bytes *bytes) {
     return fd;
 }
 
-/* A named pipe that others write to. The guards hold its write end, so it does not end before someone ends it. */
+/* A named pipe that other processes write to. The guards hold its write end, so that it stays open between writers. */
 static bool open_input_pipe(void) {
     if ((mkfifo("stdin", 0600) && errno != EEXIST) || (mkfifo("wake", 0600) && errno != EEXIST)) return false;
     guard.wake_fifo = open("wake", O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
@@ -135,12 +86,11 @@ static noreturn void give_up(const char *what, int number) {
 static void set_limits(void) {
     const struct launch *launch = guard.launch;
     for (size_t i = 0; i < launch->rlimit_count; i++) {
-        struct rlimit wanted = {launch->rlimits[i].soft, launch->rlimits[i].hard}, held;
-        if (setrlimit((__rlimit_resource_t)launch->rlimits[i].which, &wanted) == 0) continue;
-        /* Only root raises a hard limit: come as near as possible. */
-        if (getrlimit((__rlimit_resource_t)launch->rlimits[i].which, &held)) continue;
-        held.rlim_cur = wanted.rlim_cur < held.rlim_max ? wanted.rlim_cur : held.rlim_max;
-        setrlimit((__rlimit_resource_t)launch->rlimits[i].which, &held);
+        uint64_t wanted[2] = {launch->rlimits[i].soft, launch->rlimits[i].hard}, held[2];
+        int which = launch->rlimits[i].which;
+        if (syscall(SYS_prlimit64, 0, which, wanted, NULL) == 0 || syscall(SYS_prlimit64, 0, which, NULL, held)) continue;
+        held[0] = wanted[0] < held[1] ? wanted[0] : held[1]; /* only root raises a hard limit: come as near as possible */
+        syscall(SYS_prlimit64, 0, which, held, NULL);
     }
     if (launch->has_nice) setpriority(PRIO_PROCESS, 0, launch->nice); /* only root is nicer to itself */
 }
@@ -153,39 +103,13 @@ static void drop_capabilities(void) {
     if (syscall(SYS_capset, &header, none)) give_up("capabilities", errno);
 }
 
-static void add_rule(int ruleset, const char *rule) {
-    struct { uint64_t rights; int fd; } __attribute__((packed)) beneath;
-    struct stat found;
-    const char *path = "";
-    uint64_t rights = 0;
-    if (!parse_rule(rule, &rights, &path)) give_up(rule, EINVAL);
-    beneath.fd = open(path, O_PATH | O_CLOEXEC);
-    if (beneath.fd < 0) return; /* there is nothing to allow */
-    if (fstat(beneath.fd, &found) == 0 && !S_ISDIR(found.st_mode))
-        rights &= (uint64_t)(LANDLOCK_OF_FILES | LANDLOCK_TRUNCATE);
-    beneath.rights = rights & guard.launch->landlock_files;
-    if (beneath.rights && syscall(SYS_landlock_add_rule, ruleset, 1, &beneath, 0)) give_up(path, errno);
-    close(beneath.fd);
-}
-
-static int make_ruleset(void) {
-    const struct launch *launch = guard.launch;
-    uint64_t handled[3] = {launch->landlock_files, launch->landlock_network, launch->landlock_scopes};
-    size_t size = handled[2] ? 24 : handled[1] ? 16 : 8; /* an older kernel takes no longer one */
-    int ruleset = (int)syscall(SYS_landlock_create_ruleset, handled, size, 0);
-    if (ruleset < 0) give_up("Landlock", errno);
-    for (size_t i = 0; i < launch->rules.count; i++) add_rule(ruleset, launch->rules.items[i]);
-    return ruleset;
-}
-
 static void confine(void) {
     const struct launch *launch = guard.launch;
-    int ruleset = launch->has_landlock ? make_ruleset() : -1;
+    int ruleset = launch->landlock_fd;
     if (launch->drop_capabilities) drop_capabilities();
-    if ((launch->has_landlock || launch->seccomp.size || launch->no_new_privileges) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    if ((ruleset >= 0 || launch->seccomp.size || launch->no_new_privileges) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
         give_up("no new privileges", errno);
     if (ruleset >= 0 && syscall(SYS_landlock_restrict_self, ruleset, 0)) give_up("Landlock", errno);
-    close_fd(&ruleset);
     if (!launch->seccomp.size) return;
     struct sock_filter *steps = malloc(launch->seccomp.size); /* the bytes of the description may be unaligned */
     if (!steps) give_up("seccomp", ENOMEM);
@@ -195,49 +119,53 @@ static void confine(void) {
     free(steps);
 }
 
-static int open_source(const struct given_fd *given, int write_ready, int write_status) {
-    switch (given->source) {
+static int find_source(enum fd_source source, int number) {
+    switch (source) {
     case FD_STDIN: return guard.stdin_read;
     case FD_STDOUT: return write_end(0);
     case FD_STDERR: return write_end(1);
     case FD_GO: return guard.go_read;
-    case FD_READY: return write_ready;
-    case FD_STATUS: return write_status;
+    case FD_READY: return ready[1];
+    case FD_STATUS: return status[1];
     case FD_ERRORS: return errors;
-    case FD_INHERIT: return given->number;
-    case FD_NULL: return open("/dev/null", O_RDWR | O_CLOEXEC);
-    case FD_READ: return open(given->path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-    case FD_WRITE: return open(given->path, O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    case FD_INHERIT: return number;
     }
     return -1;
 }
 
-static int move_high(int fd, int least, const char *what) {
-    int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, least);
-    if (high < 0) give_up(what, fd >= 0 && errno == EINVAL ? EMFILE : errno); /* EINVAL: there are not so many numbers */
-    return high;
+static void join_cgroup(const char *group) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/cgroup.procs", group);
+    int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || write(fd, "0", 1) != 1) give_up(group, errno);
+    close(fd);
 }
 
-/* Give the command its descriptors and close all others, also the lock. Returns the ones that stay ours. */
-static void arrange_fds(int write_ready, int write_status, int *go, int *tell) {
-    const struct launch *launch = guard.launch;
-    int high[LAUNCH_MOST_FDS], kept[LAUNCH_MOST_FDS + 2], least = 3;
+static int duplicate_above(int fd, int least) {
+    int copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, least);
+    if (copy < 0) give_up("descriptors", fd < 0 ? EBADF : errno == EINVAL ? EMFILE : errno); /* EINVAL: above the rlimit */
+    return copy;
+}
+
+/* Give the command its descriptors and close all others, also the lock. `*go` and `*tell` stay ours. */
+static void arrange_fds(int *go, int *tell) {
+    struct launch *launch = guard.launch;
+    int copies[LAUNCH_MOST_FDS], kept[LAUNCH_MOST_FDS + 3], least = 3;
     for (size_t i = 0; i < launch->fd_count; i++)
         if (launch->fds[i].target >= least) least = launch->fds[i].target + 1;
-    /* All above every target, so that none is overwritten before its turn comes. */
-    for (size_t i = 0; i < launch->fd_count; i++) {
-        const struct given_fd *given = &launch->fds[i];
-        high[i] = move_high(open_source(given, write_ready, write_status), least, given->path && *given->path ? given->path : "descriptors");
-    }
-    *go = move_high(guard.go_read, least, "descriptors");
-    *tell = move_high(report[1], least, "descriptors");
+    /* First copies above every target, so that no source is overwritten before its turn comes. */
+    for (size_t i = 0; i < launch->fd_count; i++)
+        copies[i] = duplicate_above(find_source(launch->fds[i].source, launch->fds[i].number), least);
+    *go = duplicate_above(guard.go_read, least);
+    *tell = duplicate_above(report[1], least);
+    if (launch->landlock_fd >= 0) launch->landlock_fd = duplicate_above(launch->landlock_fd, least);
     for (size_t i = 0; i < launch->fd_count; i++) {
         kept[i] = launch->fds[i].target;
-        if (dup2(high[i], kept[i]) < 0) give_up("descriptors", errno);
-        if (launch->fds[i].source == FD_READ || launch->fds[i].source == FD_WRITE) fcntl(kept[i], F_SETFL, 0);
+        if (dup2(copies[i], kept[i]) < 0) give_up("descriptors", errno);
     }
-    kept[launch->fd_count] = *go, kept[launch->fd_count + 1] = *tell;
-    close_all_but(kept, launch->fd_count + 2);
+    size_t count = launch->fd_count;
+    kept[count++] = *go, kept[count++] = *tell, kept[count++] = launch->landlock_fd;
+    close_all_but(kept, count);
 }
 
 static void reset_signals(void) {
@@ -248,19 +176,17 @@ static void reset_signals(void) {
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static noreturn void become_command(int write_ready, int write_status) {
+static noreturn void become_command(void) {
     const struct launch *launch = guard.launch;
     int go, tell;
     char byte = 'r';
-    if (setsid() < 0) give_up("session", errno); /* the session tells the command from its guards */
-    uint64_t tick = read_own_tick();
-    guard.page->command_tick = tick;
+    if (setsid() < 0) give_up("session", errno);
+    guard.page->command_tick = read_own_tick();
     reset_signals();
-    for (size_t i = 0; i < launch->groups.count; i++)
-        if (!write_text(launch->groups.items[i], "cgroup.procs", "0")) give_up(launch->groups.items[i], errno);
-    arrange_fds(write_ready, write_status, &go, &tell);
+    for (size_t i = 0; i < launch->cgroups.count; i++) join_cgroup(launch->cgroups.items[i]);
+    arrange_fds(&go, &tell);
     if (chdir(launch->cwd)) give_up(launch->cwd, errno);
-    umask(launch->umask);
+    umask((mode_t)launch->umask);
     if (!launch->program_waits && access(launch->program, X_OK)) give_up(launch->program, errno);
     confine();
     set_limits();
@@ -275,20 +201,19 @@ static noreturn void become_command(int write_ready, int write_status) {
 /* --- in the supervisor --- */
 
 bool spawn_child(void) {
-    int ready[2] = {-1, -1}, status[2] = {-1, -1};
-    bool wants_ready = gives_fd(guard.launch, FD_READY), wants_status = gives_fd(guard.launch, FD_STATUS);
+    const struct launch *launch = guard.launch;
     static const struct bytes NOTHING = {"", 0};
-    if (pipe2(report, O_CLOEXEC) || (wants_ready && pipe2(ready, O_CLOEXEC)) || (wants_status && pipe2(status, O_CLOEXEC)))
-        return false;
-    if (gives_fd(guard.launch, FD_ERRORS) && (errors = make_memfd(&NOTHING)) < 0) return false;
+    if (pipe2(report, O_CLOEXEC)) return false;
+    if (gives_fd(launch, FD_READY) && pipe2(ready, O_CLOEXEC)) return false;
+    if (gives_fd(launch, FD_STATUS) && pipe2(status, O_CLOEXEC)) return false;
+    if (gives_fd(launch, FD_ERRORS) && (errors = make_memfd(&NOTHING)) < 0) return false;
     int pid = fork_process(&guard.page->child, SIGCHLD);
-    if (pid == 0) become_command(ready[1], status[1]);
+    if (pid == 0) become_command();
     int why = errno;
     close_fd(&report[1]);
     close_fd(&ready[1]);
     close_fd(&status[1]);
-    ready_read = ready[0], status_read = status[0];
-    close_fd(&guard.stdin_read); /* a command that closes its input must be seen to */
+    close_fd(&guard.stdin_read); /* so that a writer gets EPIPE when the command closes its input */
     close_fd(&guard.go_read);
     errno = why;
     return pid > 0;
@@ -297,8 +222,8 @@ bool spawn_child(void) {
 /* bubblewrap says in JSON which process it started; that is the init of the sandbox, and the command is its child. */
 static int find_inner(void) {
     char text[1024], path[64];
-    if (!is_ready(status_read, POLLIN)) return 0;
-    ssize_t n = read(status_read, text, sizeof text - 1);
+    if (!is_ready(status[0], POLLIN)) return 0;
+    ssize_t n = read(status[0], text, sizeof text - 1);
     text[n > 0 ? n : 0] = 0;
     char *at = strstr(text, "\"child-pid\":");
     int init = at ? (int)strtol(at + 12, NULL, 10) : 0;
@@ -307,7 +232,7 @@ static int find_inner(void) {
     return read_file(path, text, sizeof text) > 0 ? (int)strtol(text, NULL, 10) : 0;
 }
 
-/* What a wrapper complained about, as the reason of a refusal. */
+/* The refusal quotes what the program printed before it ended, such as an error of bubblewrap. */
 static void read_errors(void) {
     char *what = guard.page->spawn_what;
     ssize_t n = errors >= 0 ? pread(errors, what, sizeof guard.page->spawn_what - 1, 0) : 0;
@@ -337,14 +262,13 @@ bool await_child(void) {
     struct shared *page = guard.page;
     ssize_t said = await_byte(report[0]); /* a byte, or the end at `execve` */
     if (said < 0) page->spawn_errno = errno;
-    close_fd(&report[0]);
     page->command = page->child;
     if (!page->spawn_errno && said == 0 && !guard.launch->program_waits) {
         snprintf(page->spawn_what, sizeof page->spawn_what, "the command was killed before it began");
         page->spawn_errno = ECHILD;
     }
-    if (!page->spawn_errno && ready_read >= 0 && await_byte(ready_read) != 1) read_errors();
-    if (!page->spawn_errno && status_read >= 0) {
+    if (!page->spawn_errno && ready[0] >= 0 && await_byte(ready[0]) != 1) read_errors();
+    if (!page->spawn_errno && status[0] >= 0) {
         struct proc_stat stat;
         int inner = find_inner();
         if (inner > 0 && read_stat(inner, &stat) && !stat.dead) {
@@ -353,8 +277,9 @@ bool await_child(void) {
         } else
             read_errors();
     }
-    close_fd(&ready_read);
-    close_fd(&status_read);
+    close_fd(&report[0]);
+    close_fd(&ready[0]);
+    close_fd(&status[0]);
     close_fd(&errors);
     if (!page->spawn_errno && (guard.command = open_pidfd(page->command)) < 0) page->spawn_errno = errno;
     return !page->spawn_errno;
