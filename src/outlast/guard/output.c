@@ -245,10 +245,16 @@ static void make_blocking(struct stream *s) {
     if (flags > 0 && flags & O_NONBLOCK) fcntl(s->writer, F_SETFL, flags & ~O_NONBLOCK);
 }
 
+/* A segment is made when there is something to put into it. */
+static bool is_full_and_idle(const struct stream *s) {
+    int waiting = 0;
+    return s->offset - s->start >= s->size && ioctl(s->reader, FIONREAD, &waiting) == 0 && !waiting;
+}
+
 /* Move up to `most` bytes: how many, 0 at the end of the stream, -1 if there are none now. */
 static ssize_t move_piece(struct stream *s, size_t most) {
     make_blocking(s);
-    uint64_t fits = s->no_splice || !has_space(s) ? 0 : find_room(s);
+    uint64_t fits = s->no_splice || !has_space(s) || is_full_and_idle(s) ? 0 : find_room(s);
     if (!fits) return move_through_memory(s, most);
     size_t piece = fits < most ? (size_t)fits : most;
     if (s->allowed < (int64_t)piece) piece = (size_t)s->allowed;
