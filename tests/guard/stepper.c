@@ -5,9 +5,10 @@
  * ROLE is `supervisor` or `keeper`. A system call has two stops: before it (the call is then not made) and after it. The second
  * pair kills the guard that has ROLE2 then, counted from the moment the first kill is done. Prints one line:
  *
- *   KILLS SUPERVISOR_EXISTED STOPS LEFT
+ *   KILLS BOTH STOPS LEFT
  *
- * how many were killed, whether there was a supervisor, how many stops the first target had, how many processes were left. */
+ * how many were killed, whether a kill hit the last guard (no other one lived at that moment), how many stops the first target
+ * had, and whether processes were left. What is left after the last guard died is killed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
@@ -30,7 +31,7 @@ static struct {
     enum role role;
     bool alive;
 } tracees[MOST];
-static int count, kills, stops, first_stops, existed;
+static int count, kills, stops, first_stops, both;
 static struct {
     enum role role;
     int at;
@@ -54,13 +55,25 @@ static void add(int pid, enum role role) {
     tracees[count].pid = pid, tracees[count].role = role, tracees[count++].alive = true;
 }
 
-/* Which role a process has that `parent` forked. */
-static enum role role_of(enum role parent, int event) {
+static int read_parent(int pid) {
+    char path[40], text[512] = "";
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file) return 0;
+    if (fgets(text, sizeof text, file) && strrchr(text, ')')) sscanf(strrchr(text, ')') + 1, " %*c %d", &parent);
+    fclose(file);
+    return parent;
+}
+
+/* Which role `child` has, which `pid` with the role `parent` forked. */
+static enum role role_of(int pid, enum role parent, int child, int event) {
     if (parent == MAIN) return KEEPER;
     if (event != PTRACE_EVENT_CLONE) return NONE; /* the command */
+    if (read_parent(child) != pid) return NONE;   /* a sibling: the program at the end */
     if (parent == KEEPER && !lives(SUPERVISOR)) return SUPERVISOR;
     if (parent == SUPERVISOR && !lives(KEEPER)) return KEEPER;
-    return NONE; /* the program that is to run at the end */
+    return NONE;
 }
 
 static void resume(int pid, int number) {
@@ -71,8 +84,7 @@ static void handle_event(int pid, int event) {
     unsigned long child = 0;
     ptrace(PTRACE_GETEVENTMSG, pid, NULL, &child);
     int at = find(pid);
-    enum role role = role_of(at < 0 ? NONE : tracees[at].role, event);
-    existed |= role == SUPERVISOR;
+    enum role role = role_of(pid, at < 0 ? NONE : tracees[at].role, (int)child, event);
     add((int)child, role);
 }
 
@@ -104,6 +116,8 @@ static void handle_stop(int pid, int status) {
             if (stops == wanted[kills].at) {
                 kills++;
                 stops = 0;
+                tracees[at].alive = false; /* its exit is not waited for: it counts as dead from now on */
+                both |= !lives(KEEPER) && !lives(SUPERVISOR);
                 kill(pid, SIGKILL);
                 return;
             }
@@ -116,6 +130,14 @@ static void handle_stop(int pid, int status) {
 
 static enum role parse_role(const char *word) { return !strcmp(word, "keeper") ? KEEPER : SUPERVISOR; }
 
+static void kill_children(void) {
+    char text[4096] = "", *at = text, *end;
+    FILE *file = fopen("/proc/thread-self/children", "r");
+    if (!file || !fgets(text, sizeof text, file)) text[0] = 0;
+    for (int pid; (pid = (int)strtol(at, &end, 10)) > 0; at = end) kill(pid, SIGKILL);
+    if (file) fclose(file);
+}
+
 static int count_left(void) {
     struct timespec start, at, pause = {0, 2000000};
     clock_gettime(CLOCK_MONOTONIC, &start);
@@ -123,7 +145,9 @@ static int count_left(void) {
         int status;
         int pid = waitpid(-1, &status, __WALL | WNOHANG);
         if (pid < 0 && errno == ECHILD) return 0;
+        if (pid > 0 && WIFSTOPPED(status)) ptrace(PTRACE_DETACH, pid, NULL, NULL); /* of the program at the end */
         if (pid > 0) continue;
+        if (both) kill_children();
         clock_gettime(CLOCK_MONOTONIC, &at);
         if (at.tv_sec - start.tv_sec > PATIENCE_S) return 1;
         nanosleep(&pause, NULL);
@@ -158,6 +182,6 @@ int main(int argc, char **argv) {
         if (WIFSTOPPED(status)) handle_stop(pid, status);
         else if ((at = find(pid)) >= 0) tracees[at].alive = false;
     }
-    printf("%d %d %d %d\n", kills, existed, first_stops, count_left());
+    printf("%d %d %d %d\n", kills, both, first_stops, count_left());
     return 0;
 }
