@@ -8,7 +8,7 @@
  *   KILLS BOTH STOPS LEFT
  *
  * how many were killed, whether a kill hit the last guard (no other one lived at that moment), how many stops the first target
- * had, and whether processes were left. What is left after the last guard died is killed. */
+ * had, and whether processes were left. What is left some time after the last guard died is killed. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 enum role { NONE, MAIN, KEEPER, SUPERVISOR };
-enum { MOST = 512, PATIENCE_S = 20 };
+enum { MOST = 512, PATIENCE_S = 20, LOST_S = 2 };
 
 static struct {
     int pid;
@@ -147,8 +147,8 @@ static int count_left(void) {
         if (pid < 0 && errno == ECHILD) return 0;
         if (pid > 0 && WIFSTOPPED(status)) ptrace(PTRACE_DETACH, pid, NULL, NULL); /* of the program at the end */
         if (pid > 0) continue;
-        if (both) kill_children();
         clock_gettime(CLOCK_MONOTONIC, &at);
+        if (both && at.tv_sec - start.tv_sec >= LOST_S) kill_children();
         if (at.tv_sec - start.tv_sec > PATIENCE_S) return 1;
         nanosleep(&pause, NULL);
     }

@@ -2,16 +2,23 @@
  * left. docs/guard.md describes the launch description, the messages, the files and the states. */
 #ifndef OUTLAST_GUARD_H
 #define OUTLAST_GUARD_H
+#define _GNU_SOURCE
 
+#include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <stdnoreturn.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "launch.h"
 
@@ -29,12 +36,6 @@ enum state {
     EXITED,   /* the command ended, and the record says how (or it can never be known) */
     DRAINED,  /* all that it printed before is in the files, and the record has its outcome */
     CLOSED,   /* the pipes are at their end and no process is left: the guards exit */
-};
-
-/* How much of the output to keep and how long the command may run. A prepared shell learns them when it begins. */
-struct terms {
-    int64_t limit, grace; /* nanoseconds; no limit is NEVER */
-    uint64_t head, segment, floor;
 };
 
 /* What both processes must know. The kernel writes each pid while it forks (CLONE_PARENT_SETTID), so there is no
@@ -59,8 +60,6 @@ struct shared {
     int64_t started, monotonic; /* when the command was released, by both clocks */
     int64_t ended, elapsed;     /* when it ended */
     struct terms terms;
-    char go[LAUNCH_GO_BYTES];
-    int go_bytes;
     _Atomic uint64_t dropped_up_to[STREAMS]; /* where each stream stood when bytes were last dropped */
     /* Bytes on their way from the relay into a file: of which stream, where in it, how many. */
     _Atomic int relay_stream, loaded;
@@ -90,7 +89,7 @@ extern struct guard guard;
 /* process.c: processes as the kernel knows them */
 struct proc_stat {
     char state;
-    int parent, session, exit_code;
+    int exit_code;
     uint64_t tick, cpu_ticks;
     bool dead;
 };
@@ -118,7 +117,7 @@ void write_guards(void);
 void write_code(int status, int64_t cpu_us);
 void write_spawn_failure(void);
 bool make_bells(void);
-void hold_bell(void);
+void open_bell(void);
 void ring_bell(void);
 void release_bell(void);
 void ring_directory(void);
@@ -126,7 +125,6 @@ void send_to_caller(const char *format, ...) __attribute__((format(printf, 1, 2)
 #define SECONDS(t) (long long)((t) / SECOND), (long long)((t) % SECOND / 1000)
 
 /* output.c: from the pipes to the files */
-struct pollfd;
 bool make_pipes(void);
 bool open_outputs(void);
 void apply_bounds(void);

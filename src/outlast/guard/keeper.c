@@ -1,14 +1,9 @@
 /* The keeper: the parent of the supervisor. It holds the same descriptors and sleeps. If the supervisor dies, the command
  * and its orphans become the keeper's children, and it forks another supervisor. */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <poll.h>
+#include "guard.h"
+
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "guard.h"
 
 enum {
     SHORT_LIFE_MS = 1000,

@@ -1,11 +1,5 @@
 /* Parses the launch description. It trusts nothing about the bytes: every length is checked against what is left. */
-#define _GNU_SOURCE
-#include "launch.h"
-
-#include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "guard.h"
 
 static const char HEADER[] = "outlast-launch 1\n";
 enum { MOST_FD = 1023, MOST_LINE = 64, NANO_DIGITS = 9, MOST_SECCOMP_BYTES = 4096 * 8 };
@@ -125,6 +119,14 @@ static bool parse_hold(struct launch *launch, char *text) {
     return true;
 }
 
+static bool parse_go(struct launch *launch, char *text) {
+    size_t size = strlen(text);
+    if (!size || size > LAUNCH_GO_BYTES) return false;
+    memcpy(launch->terms.go, text, size);
+    launch->terms.go_bytes = size;
+    return true;
+}
+
 /* --- the table of keys --- */
 
 enum kind { PATH, TEXT, LIST, PATHS, BYTES, FLAG, SECS, SIZE, PASSED_FD, OTHER };
@@ -151,12 +153,12 @@ static const struct key {
     {"cgroup", PATHS, KEPT, FIELD(cgroups)},
     {"stdin-text", BYTES, 0, FIELD(stdin_text)},
     {"seccomp", BYTES, 0, FIELD(seccomp)},
-    {"go", BYTES, TERM, FIELD(go)},
-    {"limit", SECS, TERM, FIELD(limit)},
-    {"grace", SECS, TERM, FIELD(grace)},
-    {"head", SIZE, TERM, FIELD(head)},
-    {"segment", SIZE, TERM, FIELD(segment)},
-    {"floor", SIZE, TERM, FIELD(floor)},
+    {"go", OTHER, TERM, 0, parse_go},
+    {"limit", SECS, TERM, FIELD(terms.limit)},
+    {"grace", SECS, TERM, FIELD(terms.grace)},
+    {"head", SIZE, TERM, FIELD(terms.head)},
+    {"segment", SIZE, TERM, FIELD(terms.segment)},
+    {"floor", SIZE, TERM, FIELD(terms.floor)},
     {"split", FLAG, 0, FIELD(split)},
     {"prepare", FLAG, 0, FIELD(prepare)},
     {"program-waits", FLAG, 0, FIELD(program_waits)},
@@ -233,9 +235,7 @@ static bool parse_items(struct launch *launch, char *at, const char *end, int fl
         if (key->kind != BYTES && memchr(value, 0, size)) return fail(launch, name, "has a NUL");
         if (!parse_value(launch, key, value, size)) return fail(launch, name, "bad value");
     }
-    if (!launch->head || !launch->segment) return fail(launch, "head", "head and segment are at least 1");
-    if (!launch->go.size || launch->go.size > LAUNCH_GO_BYTES) return fail(launch, "go", "1 to 256 bytes");
-    return true;
+    return (launch->terms.head && launch->terms.segment) || fail(launch, "head", "head and segment are at least 1");
 }
 
 static bool check_launch(struct launch *launch) {
@@ -260,8 +260,8 @@ static bool check_launch(struct launch *launch) {
 }
 
 bool parse_launch(struct launch *launch, char *data, size_t size) {
-    static const struct launch EMPTY = {.stdin_fd = -1, .lock_fd = -1, .landlock_fd = -1, .umask = 022, .limit = INT64_MAX,
-                                        .grace = 2000000000, .head = 50000000, .segment = 6249987, .go = {"g\n", 2}};
+    static const struct launch EMPTY = {.stdin_fd = -1, .lock_fd = -1, .landlock_fd = -1, .umask = 022,
+                                        .terms = {INT64_MAX, 2000000000, 50000000, 6249987, 0, "g\n", 2}};
     static const char END[] = "end 0\n\n";
     size_t head = sizeof HEADER - 1, tail = sizeof END - 1;
     *launch = EMPTY;

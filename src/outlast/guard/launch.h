@@ -29,6 +29,15 @@ struct strings {
     size_t count;
 };
 
+/* How much of the output to keep, how long the command may run, and what releases a program that waits. A prepared shell
+ * gets them when it begins. */
+struct terms {
+    int64_t limit, grace; /* nanoseconds; INT64_MAX is no limit */
+    uint64_t head, segment, floor;
+    char go[LAUNCH_GO_BYTES];
+    size_t go_bytes;
+};
+
 struct launch {
     const char *directory, *publish, *program, *cwd, *bells, *mark;
     struct strings args, env, on_end, remove, cgroups;
@@ -40,10 +49,9 @@ struct launch {
     const char *stdin_path;
     int stdin_fd, lock_fd, landlock_fd, nice;
     unsigned umask;
-    struct bytes stdin_text, seccomp, go;
+    struct bytes stdin_text, seccomp;
     bool split, prepare, program_waits, has_nice, drop_capabilities, no_new_privileges;
-    int64_t limit, grace; /* nanoseconds */
-    uint64_t head, segment, floor;
+    struct terms terms;
     char error[LAUNCH_ERROR_BYTES]; /* why it was refused */
 };
 

@@ -8,19 +8,11 @@
  * both guards share. Only the supervisor writes to the relay, so FIONREAD tells a successor whether a read that was
  * announced in the shared page (`loaded`) took place. From memory the bytes are written to the files, whose size says how
  * many of them are there already. */
-#define _GNU_SOURCE
-#include <dirent.h>
-#include <errno.h>
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
-
 #include "guard.h"
+
+#include <dirent.h>
+#include <sys/ioctl.h>
+#include <sys/statvfs.h>
 
 enum {
     SEGMENTS = 8,              /* the tail that is kept is between 7 and 8 eighths of its half */

@@ -1,20 +1,11 @@
 /* Processes as the kernel knows them: identity, signals, and how the command ended. */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <poll.h>
+#include "guard.h"
+
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <time.h>
-#include <unistd.h>
-
-#include "guard.h"
 
 #ifndef SYS_close_range
 #define SYS_close_range 436
@@ -65,8 +56,6 @@ static bool parse_stat(char *text, struct proc_stat *into) {
     *into = (struct proc_stat){.state = *at};
     for (int field = 3; *at; field++) {
         uint64_t value = strtoull(at, NULL, 10);
-        if (field == 4) into->parent = (int)value;
-        if (field == 6) into->session = (int)value;
         if (field >= 14 && field <= 17) into->cpu_ticks += value;
         if (field == 20) threads = value;
         if (field == 22) into->tick = value;

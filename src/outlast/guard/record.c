@@ -1,15 +1,8 @@
 /* The record page, the bells and the messages to the caller: how the guards report about a task. */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "guard.h"
+
+#include <stdarg.h>
+#include <sys/socket.h>
 
 enum { PAGE = 4096, CHECK = 9, MOST_SLOT = 2432 };
 
@@ -111,15 +104,11 @@ bool make_bells(void) {
     return true;
 }
 
-static void open_bell(void) {
+void open_bell(void) {
     /* Opening a named pipe for writing fails while no process reads it, so read it for a moment. */
     int held = open(BELLS[turn], O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     bell = open(BELLS[turn], O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     close_fd(&held);
-}
-
-void hold_bell(void) {
-    if (bell < 0) open_bell();
 }
 
 void ring_bell(void) {

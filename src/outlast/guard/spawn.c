@@ -2,24 +2,14 @@
  *
  * All that can fail is done before the task is published, so a refusal leaves nothing behind; only `execve` itself comes
  * later, unless the program waits by itself. */
-#define _GNU_SOURCE
-#include <errno.h>
-#include <limits.h>
+#include "guard.h"
+
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "guard.h"
 
 #ifndef SYS_landlock_restrict_self
 #define SYS_landlock_restrict_self 446

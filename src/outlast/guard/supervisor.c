@@ -1,19 +1,11 @@
 /* The supervisor: starts the command, moves its output, enforces its limit, records its end, and exits when nothing of it
  * is left. If its keeper dies it forks another one. */
-#define _GNU_SOURCE
+#include "guard.h"
+
 #include <dirent.h>
-#include <errno.h>
-#include <poll.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include "guard.h"
 
 enum {
     STATUS_MS = 20,  /* only the command's parent can read the exit status, and has not recorded it yet: look again */
@@ -83,14 +75,6 @@ static void replace_keeper(void) {
 
 /* --- until the command begins --- */
 
-static void copy_terms(void) {
-    const struct launch *launch = guard.launch;
-    struct shared *page = guard.page;
-    page->terms = (struct terms){launch->limit, launch->grace, launch->head, launch->segment, launch->floor};
-    memcpy(page->go, launch->go.data, launch->go.size);
-    page->go_bytes = (int)launch->go.size;
-}
-
 /* Keep a prepared shell until the caller sends the terms, or goes away. */
 static void await_begin(void) {
     char text[BEGIN_BYTES];
@@ -111,7 +95,7 @@ static void await_begin(void) {
     if (n <= 0) abandon_task();
     if ((size_t)n > sizeof text) refuse(E2BIG, "terms");
     if (!parse_terms(guard.launch, text, (size_t)n)) refuse(EINVAL, guard.launch->error);
-    copy_terms();
+    guard.page->terms = guard.launch->terms;
 }
 
 /* The task is published: release the command. A successor does all of it again if it cannot know that it was done. */
@@ -119,7 +103,7 @@ static void release_command(void) {
     struct shared *page = guard.page;
     page->state = RUNNING;
     send_to_caller("started %d %llu %lld.%06lld", page->command, (unsigned long long)page->command_tick, SECONDS(page->started));
-    if (guard.go_write >= 0 && write(guard.go_write, page->go, (size_t)page->go_bytes) < 0) errno = 0; /* it was killed */
+    if (guard.go_write >= 0 && write(guard.go_write, page->terms.go, page->terms.go_bytes) < 0) errno = 0; /* it was killed */
     close_fd(&guard.go_write);
     for (size_t i = 0; i < guard.launch->remove.count; i++) unlink(guard.launch->remove.items[i]);
     page->released = 1;
@@ -269,8 +253,8 @@ noreturn void start_task(void) {
     if (!spawn_child()) refuse(errno, "fork");
     /* Do the rest while the child sets itself up. */
     if (!make_bells() || !open_outputs()) refuse(errno, "output");
-    hold_bell();
-    copy_terms();
+    open_bell();
+    guard.page->terms = guard.launch->terms;
     if (!await_child()) refuse(guard.page->spawn_errno, guard.page->spawn_what);
     drop_launch();
     if (guard.launch->prepare) await_begin();
@@ -281,7 +265,7 @@ noreturn void start_task(void) {
 /* A successor, forked by the keeper: go on where the files end. */
 noreturn void resume_task(void) {
     become_supervisor();
-    hold_bell();
+    open_bell();
     resume_outputs();
     write_guards();
     if (!guard.page->released) release_command();

@@ -4,19 +4,9 @@
  * (and CONT, if it is stopped). After the grace all are stopped until no new one turns up, then killed: a process that
  * forks faster than we look would otherwise always be one child ahead. Signals go by pidfd to a process whose start tick
  * was compared after the pidfd was opened. */
-#define _GNU_SOURCE
-#include <dirent.h>
-#include <errno.h>
-#include <limits.h>
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "guard.h"
+
+#include <dirent.h>
 
 enum {
     FIRST_LOOK_MS = 10, /* after the first TERM, see `would_end_by_term` */
@@ -109,7 +99,8 @@ static struct members find_tree(void) {
     struct members list = {0};
     struct proc_stat who;
     int command = guard.page->command;
-    bool listed = add_children(&list, guard.page->supervisor) | add_children(&list, guard.page->keeper);
+    bool listed = add_children(&list, guard.page->supervisor);
+    listed |= add_children(&list, guard.page->keeper);
     if (command > 0 && read_stat(command, &who) && who.tick == guard.page->command_tick) add_member(&list, command);
     if (!listed || guard.page->recoveries > 1) add_marked(&list);
     for (size_t i = 0; i < list.count; i++) add_children(&list, list.items[i].pid);
