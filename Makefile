@@ -7,13 +7,13 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint guard wheels bench episodes clients fuzz soak clean
+.PHONY: help demo test lint guard guard-sanitize wheels bench episodes clients fuzz soak clean
 
 ARGS ?=
 CODE := $(wildcard src tests bench)
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
 
 demo: ## the main job in half a minute
 	@scripts/setup runtime
@@ -32,6 +32,9 @@ lint: ## ruff, mypy and the direction of imports
 guard: ## builds outlast-guard in place, if a C file changed
 	@scripts/setup runtime
 	@.venv/bin/python -c "from outlast.guard.build import find_guard; print(find_guard())"
+
+guard-sanitize: ## the guard's tests with ASan and UBSan, and its parser fuzzed
+	@scripts/guard-sanitize $(ARGS)
 
 wheels: ## a wheel for x86_64 and one for aarch64 in dist/, each tried; ARGS=x86_64 makes one
 	@scripts/setup dev
