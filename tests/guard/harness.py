@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import select
+import shlex
 import signal
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from outlast.guard import protocol
+from outlast.guard.build import find_guard
 
 Item = tuple[str, str | bytes | int | float]
 
@@ -26,6 +28,11 @@ SLOTS = {"guards": (0, 1024), "code": (1024, 128), "ending": (1152, 448), "posit
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_SET_SECCOMP = 22
+
+
+def find_words() -> list[str]:
+    """How to call the guard."""
+    return shlex.split(os.environ.get("OUTLAST_GUARD", "")) or [find_guard()]
 
 
 def prctl(*arguments: int) -> None:

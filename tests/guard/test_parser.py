@@ -10,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.guard.build import find_guard
 from outlast.guard.protocol import HEADER, encode_items, encode_launch
-from tests.guard.harness import Item, make_memfd
+from tests.guard.harness import Item, find_words, make_memfd
 
-PROGRAM = os.environ.get("OUTLAST_GUARD") or find_guard()
 REQUIRED: list[Item] = [("directory", "/d"), ("program", "/p"), ("arg", "p"), ("cwd", "/")]
 KEYS = """directory publish bells mark program cwd arg env on-end remove cgroup stdin-text seccomp go limit grace head segment
 floor split prepare program-waits drop-capabilities no-new-privileges lock landlock hold stdin fd rlimit nice umask end""".split()
@@ -32,7 +30,7 @@ def check(launch: bytes) -> tuple[int, str]:
     """What `--check` says about a description."""
     fd = make_memfd(launch)
     try:
-        ran = subprocess.run([PROGRAM, "--check", str(fd)], pass_fds=(fd,), capture_output=True)
+        ran = subprocess.run([*find_words(), "--check", str(fd)], pass_fds=(fd,), capture_output=True)
     finally:
         os.close(fd)
     assert ran.stderr == b""

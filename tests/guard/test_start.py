@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from outlast.guard.protocol import encode_launch
-from tests.guard.harness import Item, Launcher, wait_until
+from tests.guard.harness import Item, Launcher, find_words, wait_until
 
 
 @pytest.mark.parametrize("code", [0, 1, 7, 127, 255])
@@ -128,9 +128,9 @@ def test_a_program_that_cannot_be_executed_is_no_exit_code(launcher: Launcher) -
     assert task.slot("code") == {"spawn": f"No such file or directory: {script}"[:79]}
 
 
-def test_usage(guard_program: str) -> None:
-    assert subprocess.run([guard_program], capture_output=True).returncode == 2
-    ran = subprocess.run([guard_program, "--version"], capture_output=True, text=True)
+def test_usage() -> None:
+    assert subprocess.run(find_words(), capture_output=True).returncode == 2
+    ran = subprocess.run([*find_words(), "--version"], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (0, "outlast-guard 1\n")
 
 

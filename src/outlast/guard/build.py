@@ -33,7 +33,8 @@ def sources(directory: str = DIRECTORY) -> list[str]:
     return sorted(os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".c"))
 
 
-def _inputs(directory: str) -> list[str]:
+def find_inputs(directory: str = DIRECTORY) -> list[str]:
+    """The C files and headers."""
     names = [name for name in os.listdir(directory) if name.endswith((".c", ".h"))]
     return [os.path.join(directory, name) for name in names]
 
@@ -69,6 +70,8 @@ def build(output: str, compiler: Sequence[str], flags: Iterable[str] = FLAGS, di
     command = [*compiler, *flags, *sources(directory), "-o", made]
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
+        if os.path.exists(made):
+            os.unlink(made)
         raise BuildError(f"{shlex.join(command)} failed:\n{ran.stderr}")
     os.chmod(made, 0o755)
     os.replace(made, output)
@@ -80,7 +83,7 @@ def is_stale(output: str, directory: str = DIRECTORY) -> bool:
         made = os.stat(output).st_mtime_ns
     except FileNotFoundError:
         return True
-    return any(os.stat(path).st_mtime_ns > made for path in _inputs(directory))
+    return any(os.stat(path).st_mtime_ns > made for path in find_inputs(directory))
 
 
 def find_guard() -> str:
