@@ -24,7 +24,13 @@ from outlast.guard.build import find_guard
 Item = tuple[str, str | bytes | int | float]
 
 PATIENCE_S = 30.0
-SLOTS = {"guards": (0, 1024), "code": (1024, 128), "ending": (1152, 448), "position": (1600, 64), "outcome": (1664, 2432)}
+SLOTS = {
+    "guards": (0, 1024),
+    "code": (1024, 128),
+    "ending": (1152, 448),
+    "position": (1600, 64),
+    "outcome": (1664, 2432),
+}
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_SET_SECCOMP = 22
@@ -52,7 +58,7 @@ def read_slot(directory: Path, slot: str) -> dict[str, Any]:
         if binascii.crc32(value) == int(check, 16):
             found: dict[str, Any] = json.loads(value)
             return found
-    raise AssertionError(f"{slot} is damaged: {text!r}")
+    raise AssertionError(f"{slot} is damaged")
 
 
 def read_stream(directory: Path, name: str = "output", head: int | None = None) -> list[tuple[int, bytes]]:
@@ -192,7 +198,10 @@ class Launcher:
         memfd = make_memfd(launch)
         words = [*self.wrapper, self.program, str(memfd), str(theirs.fileno())]
         process = subprocess.Popen(
-            words, pass_fds=(memfd, theirs.fileno(), *fds), stdout=subprocess.PIPE, preexec_fn=self.preexec
+            words,
+            pass_fds=(memfd, theirs.fileno(), *fds),
+            stdout=subprocess.PIPE,
+            preexec_fn=self.preexec,  # noqa: PLW1509 - the tests have no threads
         )
         os.close(memfd)
         theirs.close()

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from outlast.guard.protocol import encode_launch
 from tests.guard.harness import Item, Launcher, is_gone, wait_until
 
 
@@ -83,7 +84,8 @@ def test_a_process_that_forks_all_the_time_is_ended(guard_program: str, tmp_path
         "import sys; sys.path.insert(0, '.')\n"
         "from pathlib import Path\nfrom tests.guard.harness import Launcher\n"
         f"launcher = Launcher(Path({str(tmp_path)!r}), {guard_program!r})\n"
-        f"task = launcher.start('python3 -Ic \"$FORKS\" & exec sleep 60', ('env', 'FORKS=' + {FORKS!r}), ('limit', 0.3), ('grace', 0.1))\n"
+        f"items = [('env', 'FORKS=' + {FORKS!r}), ('limit', 0.3), ('grace', 0.1)]\n"
+        "task = launcher.start('python3 -Ic \"$FORKS\" & exec sleep 60', *items)\n"
         "print(task.run()[0])\n"
         "launcher.close()\n"
     )
@@ -127,13 +129,11 @@ def test_the_task_lives_while_a_silent_process_is_left(launcher: Launcher) -> No
 def test_a_task_started_inside_of_another_is_not_a_part_of_it(launcher: Launcher, guard_program: str) -> None:
     inner = launcher.describe("inner", "read line <stop; exit 4", [])
     os.mkfifo(launcher.place / "stop")
-    from outlast.guard.protocol import encode_launch
-
     (launcher.place / "launch").write_bytes(encode_launch(inner))
     task = launcher.start(f"{guard_program} 5 - 5<launch; exec sleep 60", ("limit", 0.3), ("grace", 0.1))
     assert task.run() == ["signal", "15"]  # closed, though guards of the inner task were below it
     directory = launcher.place / "tasks" / "inner"
-    wait_until(lambda: (directory / "record").exists(), "the inner task was published")
+    wait_until((directory / "record").exists, "the inner task was published")
     (launcher.place / "stop").write_bytes(b"\n")
     task.directory = directory
     wait_until(lambda: task.slot("outcome"), "the inner task ended")
@@ -192,7 +192,9 @@ def test_the_program_at_the_end_runs_once_and_is_not_a_part_of_the_task(launcher
 
 def test_held_locks_are_released_when_the_command_ends(launcher: Launcher) -> None:
     with open(launcher.place / "session", "wb") as held:
-        task = launcher.start("read line; sleep 60 & exit 0", ("stdin", "open"), ("hold", held.fileno()), fds=(held.fileno(),))
+        task = launcher.start(
+            "read line; sleep 60 & exit 0", ("stdin", "open"), ("hold", held.fileno()), fds=(held.fileno(),)
+        )
         task.expect("started")
         fcntl.flock(held, fcntl.LOCK_EX)  # the same open file: now the guards hold the lock too
     with open(launcher.place / "session", "wb") as other:
@@ -252,11 +254,13 @@ def test_killing_the_own_guards_does_not_change_the_code(launcher: Launcher) -> 
 
 
 def sandbox(script: str) -> list[Item]:
-    inner = f'echo r >&3; exec 3>&-; read -r line <&4 || exit 9; exec 4<&- 5>&-; {script}'
+    inner = f"echo r >&3; exec 3>&-; read -r line <&4 || exit 9; exec 4<&- 5>&-; {script}"
     words = ["bwrap", "--die-with-parent", "--unshare-pid", "--dev-bind", "/", "/", "--proc", "/proc"]
     words += ["--json-status-fd", "5", "--", "/bin/bash", "-c", inner]
     items: list[Item] = [("program", shutil.which("bwrap") or ""), *(("arg", word) for word in words)]
-    items += [("fd", f"{number} {name}") for number, name in enumerate(["stdin", "stdout", "stderr", "ready", "go", "status"])]
+    items += [
+        ("fd", f"{number} {name}") for number, name in enumerate(["stdin", "stdout", "stderr", "ready", "go", "status"])
+    ]
     return [*items, ("program-waits", 1), ("env", f"PATH={os.environ['PATH']}")]
 
 
@@ -265,7 +269,7 @@ needs_bubblewrap = pytest.mark.skipif(not shutil.which("bwrap"), reason="bubblew
 
 @needs_bubblewrap
 @pytest.mark.parametrize(("script", "ended"), [("exit 7", ["exit", "7"]), ("kill -9 $$; true", ["signal", "9"])])
-def test_the_status_is_that_of_the_command_inside_of_bubblewrap(launcher: Launcher, script: str, ended: list[str]) -> None:
+def test_the_status_inside_of_bubblewrap(launcher: Launcher, script: str, ended: list[str]) -> None:
     # bash as pid 2 of the namespace; a signal to itself is not one to the init of the namespace.
     task = launcher.start(None, *sandbox(script))
     assert task.run() == ended
@@ -293,7 +297,14 @@ def test_a_sandbox_that_cannot_be_made_is_refused_with_its_reason(launcher: Laun
 
 
 def test_a_control_group_is_joined_killed_and_removed(launcher: Launcher) -> None:
-    root = next((place for place in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")) if (place / "cgroup.procs").exists()), None)
+    root = next(
+        (
+            place
+            for place in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified"))
+            if (place / "cgroup.procs").exists()
+        ),
+        None,
+    )
     if not root or not os.access(root / "cgroup.procs", os.W_OK):
         pytest.skip("no control group can be made here")
     group = root / f"outlast-guard-test-{os.getpid()}"
@@ -301,7 +312,9 @@ def test_a_control_group_is_joined_killed_and_removed(launcher: Launcher) -> Non
         group.mkdir()
     except OSError:
         pytest.skip("no control group can be made here")
-    task = launcher.start("cat /proc/self/cgroup; trap '' TERM; sleep 60", ("cgroup", str(group)), ("limit", 0.2), ("grace", 0.1))
+    task = launcher.start(
+        "cat /proc/self/cgroup; trap '' TERM; sleep 60", ("cgroup", str(group)), ("limit", 0.2), ("grace", 0.1)
+    )
     assert task.run() == ["signal", "9"]
     assert group.name in task.output().decode()
     assert not group.exists()

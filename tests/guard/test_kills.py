@@ -1,9 +1,9 @@
 """kill -9 of either guard process at every system call that it makes, and of both in turn.
 
-`stepper.c` runs the guard under ptrace and kills one of its processes at its N-th system call stop. For N = 1, 2, 3 ... every
-run has to end in one of two ways: no task was published and the command never ran, or the task is complete, with the exit code
-of the kernel, all bytes of its output once, and its program at the end started once. Only if a second kill comes before the first
-guard was replaced may the exit code be absent; it is never wrong.
+`stepper.c` runs the guard under ptrace and kills one of its processes at its N-th system call stop. For N = 1, 2, 3 ...
+every run has to end in one of two ways: no task was published and the command never ran, or the task is complete, with
+the exit code of the kernel, all bytes of its output once, and its program at the end started once. Only if a second kill
+comes before the first guard was replaced may the exit code be absent; it is never wrong.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from outlast.guard.build import find_compiler
 from tests.guard.harness import Item, Launcher, Task, read_stream, refuse_splice, wait_until
 from tests.guard.test_start import PREPARED, WAITS
 
@@ -68,7 +69,10 @@ SCENARIOS = {
 def stepper(tmp_path_factory: pytest.TempPathFactory) -> str:
     made = tmp_path_factory.mktemp("stepper") / "stepper"
     source = Path(__file__).parent / "stepper.c"
-    subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", source, "-o", made], check=True)
+    compiler = find_compiler()
+    if compiler is None:
+        pytest.skip("there is no C compiler for the stepper")
+    subprocess.run([*compiler, "-O1", "-Wall", "-Wextra", "-Werror", source, "-o", made], check=True)
     return str(made)
 
 
@@ -126,7 +130,7 @@ def step(launcher: Launcher, name: str, kills: list[tuple[str, int]], stepper: s
         assert {key: found.get(key) for key in scenario.code} == scenario.code
         assert task.slot("outcome")["ended"] > 0
         check_kept(scenario, task)
-        wait_until(lambda: (launcher.place / "ended").exists(), "the program at the end ran")
+        wait_until((launcher.place / "ended").exists, "the program at the end ran")
         assert (launcher.place / "ended").read_text() == "\n", "it ran twice"
         assert (launcher.place / "ran").read_text() == "ran\n", "the command ran twice"
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 from collections.abc import Iterator
@@ -51,7 +52,7 @@ def test_the_head_and_the_tail_are_kept(mover: Launcher) -> None:
         assert NUMBERS[start : start + len(data)] == data
         assert len(data) == segment or start + len(data) == len(NUMBERS)
     starts = [start for start, _ in pieces[1:]]
-    assert all(after - before == segment for before, after in zip(starts, starts[1:], strict=False))
+    assert all(after - before == segment for before, after in itertools.pairwise(starts))
     assert starts[-1] + len(pieces[-1][1]) == len(NUMBERS)
     note = (directory / "output").read_bytes()[head:]
     assert len(note) == 100
@@ -154,7 +155,9 @@ def test_the_floor_of_free_space_is_kept(small_disk: Path, guard_program: str) -
         task = launcher.start("head -c 4000000 /dev/zero; exit 7", ("floor", 900_000))
         assert task.run() == ["exit", "7"]
         free = os.statvfs(small_disk)
-        assert free.f_bavail * free.f_frsize >= 45_000  # the floor is at most a twentieth of the disk, here 52,428, less a part of a page
+        assert (
+            free.f_bavail * free.f_frsize >= 45_000
+        )  # the floor is at most a twentieth of the disk, here 52,428, less a part of a page
         assert task.slot("position")["stdout"] == 4_000_000
     finally:
         launcher.close()

@@ -262,7 +262,9 @@ def test_no_new_privileges_and_seccomp(launcher: Launcher) -> None:
 
 
 def test_capabilities_are_dropped(launcher: Launcher) -> None:
-    task = launcher.start("grep -E 'Cap(Eff|Prm|Amb)' /proc/self/status", ("drop-capabilities", 1), ("no-new-privileges", 1))
+    task = launcher.start(
+        "grep -E 'Cap(Eff|Prm|Amb)' /proc/self/status", ("drop-capabilities", 1), ("no-new-privileges", 1)
+    )
     task.run()
     assert {line.split()[1] for line in task.output().splitlines()} == {b"0" * 16}
 

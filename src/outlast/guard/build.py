@@ -53,7 +53,9 @@ def _links_statically(compiler: Sequence[str]) -> bool:
         source = os.path.join(place, "try.c")
         with open(source, "w") as file:
             file.write(_TRY)
-        ran = subprocess.run([*compiler, *FLAGS, source, "-o", os.path.join(place, "try")], capture_output=True)
+        ran = subprocess.run(
+            [*compiler, *FLAGS, source, "-o", os.path.join(place, "try")], check=False, capture_output=True
+        )
         return ran.returncode == 0
 
 
@@ -68,7 +70,7 @@ def build(output: str, compiler: Sequence[str], flags: Iterable[str] = FLAGS, di
     """Compile into `output`, which is replaced at once: a running guard keeps the program that it has."""
     made = f"{output}.{os.getpid()}"
     command = [*compiler, *flags, *sources(directory), "-o", made]
-    ran = subprocess.run(command, capture_output=True, text=True)
+    ran = subprocess.run(command, check=False, capture_output=True, text=True)
     if ran.returncode:
         if os.path.exists(made):
             os.unlink(made)
@@ -105,7 +107,7 @@ def build_once(output: str, choose: Callable[[], Sequence[str]], flags: Iterable
 
 def _installed_zig() -> list[str]:
     compiler = zig_compiler()
-    if subprocess.run([*compiler[:3], "version"], capture_output=True).returncode:
+    if subprocess.run([*compiler[:3], "version"], check=False, capture_output=True).returncode:
         raise BuildError(
             "outlast-guard has to be built and there is no C compiler that links static programs;"
             " install gcc, clang or the Python package ziglang."
