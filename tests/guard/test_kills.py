@@ -2,8 +2,8 @@
 
 `stepper.c` runs the guard under ptrace and kills one of its processes at its N-th system call stop. For N = 1, 2, 3 ...
 every run has to end in one of two ways: no task was published and the command never ran, or the task is complete, with
-the exit code of the kernel, all bytes of its output once, and its program at the end started once. Only if a second kill
-comes before the first guard was replaced may the exit code be absent; it is never wrong.
+the exit code of the kernel, all bytes of its output once, and its program at the end started once. Only if a second
+kill comes before the first guard was replaced may the exit code be absent; it is never wrong.
 """
 
 from __future__ import annotations

@@ -99,8 +99,9 @@ static int clone_process(_Atomic int *pid, long flags) {
 int fork_process(_Atomic int *pid, int flags) {
     int made = clone_process(pid, CLONE_PARENT_SETTID | flags);
     /* qemu-user emulates a plain fork only. Then waits see guards too, and the program at the end is below the task. */
-    if (made < 0 && errno == EINVAL) made = clone_process(pid, CLONE_PARENT_SETTID | SIGCHLD);
-    if (made > 0) *pid = made;
+    if (made >= 0 || errno != EINVAL) return made;
+    made = clone_process(pid, CLONE_PARENT_SETTID | SIGCHLD);
+    if (made > 0) *pid = made; /* the emulator writes it in the child, and late */
     return made;
 }
 
