@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import binascii
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -34,6 +35,7 @@ SLOTS = {
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 PR_SET_SECCOMP = 22
+BPF_LOAD, BPF_EQUAL, BPF_RETURN = 0x20, 0x15, 0x06
 
 
 def find_words() -> list[str]:
@@ -78,6 +80,7 @@ class Task:
         self.line = line
         self.staging = staging
         self.directory = published
+        self.last = ""
 
     def receive(self, patience: float = PATIENCE_S) -> tuple[str, list[str]]:
         """The next message; ("", []) at the end of the connection."""
@@ -87,9 +90,12 @@ class Task:
         return protocol.parse_message(data) if data else ("", [])
 
     def expect(self, word: str) -> list[str]:
-        """The next message, which has to begin with `word`."""
+        """The next message, which has to begin with `word`. A new supervisor may repeat the last one before it."""
         found, rest = self.receive()
+        while found == self.last and found != word:
+            found, rest = self.receive()
         assert found == word, (found, rest)
+        self.last = word
         return rest
 
     def begin(self, *terms: Item) -> None:
@@ -243,20 +249,27 @@ def refuse_splice(also_pipes: bool) -> None:
 
     The guard passes an offset pointer only when it splices to a file.
     """
-    numbers = {"x86_64": 275, "aarch64": 76}
-    load, equal, ret = 0x20, 0x15, 0x06
-    allow, einval = 0x7FFF0000, 0x00050000 | 22
     off_out = 16 + 3 * 8  # of struct seccomp_data; little endian
-    steps = [
-        (load, 0, 0, 0),
-        (equal, 0, 4, numbers[os.uname().machine]),
-        (load, 0, 0, off_out if not also_pipes else 4),
-        (equal, 0, 3, 0),  # the low half is zero: a null pointer, unless the high half says otherwise
-        (load, 0, 0, off_out + 4 if not also_pipes else 4),
-        (equal, 0, 1, 0),
-        (ret, 0, 0, allow),
-        (ret, 0, 0, einval),
+    pointer = [
+        (BPF_LOAD, 0, 0, off_out),
+        (BPF_EQUAL, 0, 3, 0),  # not a null pointer: refuse
+        (BPF_LOAD, 0, 0, off_out + 4),
+        (BPF_EQUAL, 0, 1, 0),
     ]
+    refuse_call({"x86_64": 275, "aarch64": 76}, [] if also_pipes else pointer, errno.EINVAL)
+
+
+def refuse_pidfd_info() -> None:
+    """In a child before its `execve`: let ioctl(PIDFD_GET_INFO) fail, as on a kernel before Linux 6.15."""
+    request = [(BPF_LOAD, 0, 0, 16 + 8), (BPF_EQUAL, 1, 0, 0xC040FF0B)]
+    refuse_call({"x86_64": 16, "aarch64": 29}, request, errno.ENOTTY)
+
+
+def refuse_call(numbers: dict[str, int], condition: list[tuple[int, int, int, int]], number: int) -> None:
+    """Install a seccomp filter on a system call. `condition` is followed by two steps: allow, and refuse."""
+    allow, refuse = (BPF_RETURN, 0, 0, 0x7FFF0000), (BPF_RETURN, 0, 0, 0x00050000 | number)
+    steps = [(BPF_LOAD, 0, 0, 0), (BPF_EQUAL, 1, 0, numbers[os.uname().machine]), allow, *condition]
+    steps += [allow, refuse] if condition else [refuse]
     packed = b"".join(
         code.to_bytes(2, "little") + bytes([true, false]) + k.to_bytes(4, "little") for code, true, false, k in steps
     )

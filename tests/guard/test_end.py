@@ -59,13 +59,30 @@ def test_no_limit_after_the_command_ended(launcher: Launcher) -> None:
     assert task.slot("ending") == {}
 
 
-def test_a_sleeping_shell_that_loses_term_gets_it_again(launcher: Launcher) -> None:
-    script = "trap 'echo bye' EXIT; while :; do /bin/true; done"
-    for _ in range(5):
-        task = launcher.start(script, ("limit", 0.1), ("grace", 20.0))
-        began = time.monotonic()
-        assert task.run()[0] in ("signal", "exit")
-        assert time.monotonic() - began < 10
+LOSES_TERM = """
+import signal, time
+signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+print("ready", flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+def test_a_process_that_loses_term_gets_it_again(launcher: Launcher) -> None:
+    """As a child of bash between fork and exec, which still has the handlers of bash and forgets them."""
+    items: list[Item] = [("env", f"CODE={LOSES_TERM}"), ("limit", 0.5), ("grace", 25.0)]
+    task = launcher.start('exec python3 -Ic "$CODE"', *items)
+    began = time.monotonic()
+    assert task.run() == ["signal", "15"]
+    assert time.monotonic() - began < 10
+    assert task.output() == b"ready\n"
+
+
+def test_a_process_that_catches_term_gets_it_once(launcher: Launcher) -> None:
+    script = "trap 'echo asked' TERM; while :; do sleep 0.05; done"
+    task = launcher.start(script, ("limit", 0.1), ("grace", 1.0))
+    assert task.run() == ["signal", "9"]
+    assert task.output().split().count(b"asked") == 1
 
 
 FORKS = """

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from outlast.guard.build import find_compiler
-from tests.guard.harness import Item, Launcher, Task, read_stream, refuse_splice, wait_until
+from tests.guard.harness import Item, Launcher, Task, read_stream, refuse_pidfd_info, refuse_splice, wait_until
 from tests.guard.test_start import PREPARED, WAITS
 
 SEED = int(os.environ.get("OUTLAST_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
@@ -46,6 +46,10 @@ def refuse_files(launcher: Launcher) -> None:
     launcher.preexec = lambda: refuse_splice(also_pipes=False)
 
 
+def refuse_info(launcher: Launcher) -> None:
+    launcher.preexec = refuse_pidfd_info
+
+
 def send_begin(task: Task) -> None:
     if task.receive()[0] == "prepared":
         task.begin(("go", b"echo ran >>ran; " + PRINT.encode() + b"; exit 7\n"), ("head", 3000), ("segment", 1000))
@@ -56,6 +60,7 @@ SCENARIOS = {
     "bounded": Scenario(f"echo ran >>ran; {PRINT}; exit 7", [("head", 3000), ("segment", 1000)], head=3000),
     "left": Scenario(f"echo ran >>ran; ({PRINT}) & exit 7"),
     "relay": Scenario(f"echo ran >>ran; {PRINT}; exit 7", prepare=refuse_files),
+    "old kernel": Scenario(f"echo ran >>ran; {PRINT}; exit 7", prepare=refuse_info),
     "prepared": Scenario(WAITS, PREPARED, head=3000, drive=send_begin),
     "limit": Scenario(
         f"echo ran >>ran; {PRINT}; trap '' TERM; (setsid sleep 60 &) ; while :; do sleep 0.01; done",
@@ -170,15 +175,19 @@ def kill_pairs(launcher: Launcher, stepper: str, name: str, count: int) -> None:
         step_checked(launcher, name, kills, stepper)
 
 
+# Before Linux 6.15 the code is absent if init reaps the command: kill the supervisor, then the keeper that adopted it.
+IN_TURN = [name for name in SCENARIOS if name != "old kernel"]
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", IN_TURN)
 def test_kills_of_two_in_turn(launcher: Launcher, stepper: str, name: str) -> None:
     kill_pairs(launcher, stepper, name, PAIRS)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(14400)
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", IN_TURN)
 def test_kills_of_two_in_turn_in_full(launcher: Launcher, stepper: str, name: str) -> None:
     kill_pairs(launcher, stepper, name, 5000)
 
