@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -184,11 +185,12 @@ class Launcher:
     def describe(self, name: str, script: str | None, items: Iterable[Item]) -> list[Item]:
         staging = self.place / "staging" / name
         staging.mkdir()
+        mark = f"OUTLAST_TASK_ID={name}-{uuid.uuid4()}"  # no other task of the machine may have it
         lines: list[Item] = [("directory", str(staging)), ("publish", str(self.place / "tasks" / name))]
         if script is not None:
             lines += [("program", "/bin/bash"), ("arg", "bash"), ("arg", "-c"), ("arg", script)]
-            lines += [("env", f"PATH={os.environ['PATH']}"), ("env", f"OUTLAST_TASK_ID={name}")]
-            lines += [("mark", f"OUTLAST_TASK_ID={name}")]
+            lines += [("env", f"PATH={os.environ['PATH']}"), ("env", mark)]
+            lines += [("mark", mark)]
         given = list(items)
         if not any(key == "cwd" for key, _ in given):
             lines.append(("cwd", str(self.place)))

@@ -105,6 +105,7 @@ int open_pidfd(int pid);
 bool signal_pidfd(int fd, int number);
 bool is_unreaped(int pidfd);
 int fork_process(_Atomic int *pid, int flags);
+int fork_guard(_Atomic int *pid);
 void close_all_but(const int *kept, size_t count);
 bool note_exit(void);
 bool reap_children(void);

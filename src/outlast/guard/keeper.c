@@ -59,17 +59,9 @@ static void replace_supervisor(void) {
     page->keeper_has_children = has_descendants();
     page->recoveries++;
     for (;;) {
-        int me = open_pidfd(getpid());
-        int pid = me >= 0 ? fork_process(&page->supervisor, 0) : -1;
-        if (pid == 0) {
-            guard.peer = me;
-            resume_task();
-        }
-        close_fd(&me);
-        if (pid > 0) {
-            guard.peer = open_pidfd(pid);
-            return;
-        }
+        int pid = fork_guard(&page->supervisor);
+        if (pid == 0) resume_task();
+        if (pid > 0) return;
         poll(NULL, 0, RETRY_MS); /* fork failed, and no other process can do this */
     }
 }
@@ -78,7 +70,7 @@ static void replace_supervisor(void) {
 static void handle_death(void) {
     struct shared *page = guard.page;
     siginfo_t seen;
-    waitid(P_PIDFD, (id_t)guard.peer, &seen, WEXITED | WNOHANG | __WALL);
+    if (guard.peer >= 0) waitid(P_PIDFD, (id_t)guard.peer, &seen, WEXITED | WNOHANG | __WALL);
     close_fd(&guard.peer);
     if (page->state == CLOSED) _exit(0);
     bool is_task = page->state >= RUNNING || (guard.launch->publish ? is_published() : page->begun);

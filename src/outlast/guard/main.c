@@ -111,20 +111,12 @@ static noreturn void become_keeper(void) {
     read_identity();
     open_everything();
     page->keeper_tick = read_own_tick();
-    int me = open_pidfd(getpid()), pid = me < 0 ? -1 : fork_process(&page->supervisor, 0);
-    if (pid < 0) {
-        page->supervisor = 0;
-        refuse(errno, "fork");
-    }
-    if (pid == 0) {
-        guard.peer = me;
-        start_task();
-    }
-    close(me);
+    int pid = fork_guard(&page->supervisor);
+    if (pid == 0) start_task();
+    if (pid < 0 && !page->begun) refuse(errno, "fork");
     close_fd(&guard.go_read);
     close_fd(&guard.stdin_read);
     drop_launch();
-    guard.peer = open_pidfd(pid);
     keep_task();
 }
 

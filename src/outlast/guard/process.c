@@ -84,7 +84,7 @@ int open_pidfd(int pid) { return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) 
 
 bool signal_pidfd(int fd, int number) { return fd >= 0 && syscall(SYS_pidfd_send_signal, fd, number, NULL, 0) == 0; }
 
-bool is_unreaped(int pidfd) { return signal_pidfd(pidfd, 0) || errno == EPERM; }
+bool is_unreaped(int pidfd) { return pidfd >= 0 && (signal_pidfd(pidfd, 0) || errno == EPERM); }
 
 static int clone_process(_Atomic int *pid, long flags) {
 #ifdef __s390x__
@@ -102,6 +102,24 @@ int fork_process(_Atomic int *pid, int flags) {
     if (made >= 0 || errno != EINVAL) return made;
     made = clone_process(pid, CLONE_PARENT_SETTID | SIGCHLD);
     if (made > 0) *pid = made; /* the emulator writes it in the child, and late */
+    return made;
+}
+
+/* Fork the other guard, so that both have a pidfd of each other. One that cannot be watched is killed again, which is safe
+ * at any time: without a peer there is no process that could be taken for dead and be replaced while it lives. */
+int fork_guard(_Atomic int *pid) {
+    int me = open_pidfd(getpid()), made = me >= 0 ? fork_process(pid, 0) : -1, why = errno;
+    guard.peer = made == 0 ? me : made > 0 ? open_pidfd(made) : -1;
+    if (made == 0) return 0;
+    if (made > 0 && guard.peer < 0) {
+        siginfo_t seen;
+        why = errno;
+        kill(made, SIGKILL); /* our child and not reaped: the pid is still its own */
+        waitid(P_PID, (id_t)made, &seen, WEXITED | __WALL);
+        made = -1;
+    }
+    close_fd(&me);
+    errno = why;
     return made;
 }
 

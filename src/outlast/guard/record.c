@@ -50,7 +50,7 @@ void write_slot(enum slot slot, const char *format, ...) {
     memset(line + CHECK + n, ' ', size - CHECK - (unsigned)n);
     line[size - 1] = '\n';
     /* One write inside of one page whose block is there: all of it or nothing, also if this process is killed. */
-    while (pwrite(guard.record, line, size, SLOTS[slot].start) < 0 && errno == EINTR) continue;
+    for (int tries = 0; tries < 3 && pwrite(guard.record, line, size, SLOTS[slot].start) != (ssize_t)size; tries++) continue;
 }
 
 void write_guards(void) {

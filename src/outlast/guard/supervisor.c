@@ -61,16 +61,10 @@ static void replace_keeper(void) {
         page->keeper_closed_pipes = 0;
         page->recoveries++;
     }
-    int me = open_pidfd(getpid());
-    int pid = me >= 0 ? fork_process(&page->keeper, 0) : -1;
-    if (pid == 0) {
-        guard.peer = me;
-        release_bell();
-        close_output_files();
-        keep_task();
-    }
-    close_fd(&me);
-    if (pid > 0) guard.peer = open_pidfd(pid);
+    if (fork_guard(&page->keeper) != 0) return;
+    release_bell();
+    close_output_files();
+    keep_task();
 }
 
 /* --- until the command begins --- */

@@ -98,9 +98,10 @@ static void add_marked(struct members *list) {
 static struct members find_tree(void) {
     struct members list = {0};
     struct proc_stat who;
-    int command = guard.page->command;
-    bool listed = add_children(&list, guard.page->supervisor);
-    listed |= add_children(&list, guard.page->keeper);
+    int command = guard.page->command, me = getpid();
+    int peer = me == guard.page->supervisor ? guard.page->keeper : guard.page->supervisor;
+    bool listed = add_children(&list, me);
+    if (is_unreaped(guard.peer)) add_children(&list, peer); /* else the pid may be that of another process by now */
     if (command > 0 && read_stat(command, &who) && who.tick == guard.page->command_tick) add_member(&list, command);
     if (!listed || guard.page->recoveries > 1) add_marked(&list);
     for (size_t i = 0; i < list.count; i++) add_children(&list, list.items[i].pid);
