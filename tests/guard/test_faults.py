@@ -69,3 +69,20 @@ def test_a_call_that_fails(launcher: Launcher, call: str, error: str) -> None:
             task.process.wait(30)
             assert task.receive()[0] == "", number
     assert refused < MOST
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+@pytest.mark.parametrize(("call", "error"), [("pidfd_open", "EMFILE"), ("clone", "EAGAIN"), ("openat", "EMFILE")])
+def test_a_call_that_fails_while_a_guard_is_replaced(launcher: Launcher, call: str, error: str) -> None:
+    """The command kills its supervisor: the keeper starts another one, tries again if it cannot, and never has two."""
+    done = 0
+    for number in range(1, 9):
+        inject = f"inject={call}:error={error}:when={number}"
+        launcher.wrapper = ["strace", "-f", "-b", "execve", "-o", "/dev/null", "-e", f"trace={call}", "-e", inject]
+        task = launcher.start("read -r _ _ _ parent _ </proc/$$/stat; kill -9 $parent; sleep 0.1; exit 7")
+        if task.receive()[0] == "started":
+            done += 1
+            task.wait_closed()
+            assert task.slot("code").get("exit") == 7, number
+            assert task.slot("guards")["recoveries"] == 1, number
+    assert done > 0

@@ -36,7 +36,7 @@ noreturn void abandon_task(void) {
 noreturn void refuse(int number, const char *what) {
     clean_up(); /* first: when the caller gets the message, nothing is left */
     if (number == ENOTEMPTY) number = EEXIST; /* rename to a place that is taken */
-    bool said = number == ENOEXEC && what == guard.page->spawn_what; /* by the program itself, in its own words */
+    bool said = guard.page && number == ENOEXEC && what == guard.page->spawn_what; /* by the program, in its own words */
     send_to_caller("refused %d %s%s%s", number, what, said ? "" : ": ", said ? "" : strerror(number));
     if (guard.page) guard.page->state = CLOSED;
     _exit(1);
