@@ -13,6 +13,7 @@ from outlast.model import Usual
 from outlast.store import launchfile, output, view
 from outlast.store.hold import is_held, lock_for_removal, unlock_and_close
 from outlast.store.index import Index, New
+from outlast.store.queue import Queue
 from outlast.store.staging import token
 from outlast.store.status import is_damage, is_pending, is_watched, trouble
 
@@ -409,6 +410,10 @@ class Registry:
 
             later = gather_before_removal(self, task_id)
         aside = os.path.join(self.home.staging, f"{task_id}.{token()}")
+        try:
+            Queue(self.home.path).remember_end(task_id)
+        except OSError:
+            return False  # on a full disk: a pending task that waits for this one would take it for failed
         try:
             if not _rename_unless_held(directory, aside):
                 return False
