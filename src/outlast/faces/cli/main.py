@@ -13,6 +13,7 @@ from outlast.errors import (
     BadInput,
     InputRefused,
     OutlastError,
+    ReaderBusy,
     SessionBusy,
     StillRunning,
     SystemRefused,
@@ -33,6 +34,7 @@ _ABOUT_A_TASK = (
     AlreadyEnded,
     StillRunning,
     InputRefused,
+    ReaderBusy,
     UnknownSession,
     SessionBusy,
 )  # ordinary answers: exit code 1
