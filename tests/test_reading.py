@@ -498,14 +498,16 @@ def test_two_threads_that_read_as_one_reader_get_each_line_once(shell: Shell) ->
     assert sum(map(len, seen)) == sum(len(str(number)) for number in range(1, 3001))
 
 
-def test_two_command_lines_that_read_what_is_new_get_each_line_once(cli: Cli) -> None:
-    count, rounds = 300, 6
-    task_id = cli("run", "--bg", f"for i in $(seq {count}); do echo line-$i-; done", check=0).stdout.strip()
+def test_command_lines_that_read_what_is_new_at_once_get_each_line_once(cli: Cli, tmp_path: Path) -> None:
+    count, rounds = 30_000, 6
+    task_id = cli("run", "--bg", f"seq -f line-%.0f- {count}", check=0).stdout.strip()
     cli("wait", task_id, check=0)
-    readers = [cli.start("logs", "--new", task_id) for _ in range(rounds)]
-    seen = [reader.communicate(timeout=60) for reader in readers]
-    assert [reader.returncode for reader in readers] == [0] * rounds, seen
-    assert b"".join(out for out, _ in seen).split() == [b"line-%d-" % number for number in range(1, count + 1)]
+    files = [tmp_path / str(number) for number in range(rounds)]
+    readers = [cli.start("logs", "--new", task_id, stdout=file.open("wb")) for file in files]
+    assert [reader.wait(60) for reader in readers] == [0] * rounds
+    assert b"".join(file.read_bytes() for file in files).split() == [
+        b"line-%d-" % number for number in range(1, count + 1)
+    ]
 
 
 def test_a_reader_that_another_one_holds_up_says_so(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
