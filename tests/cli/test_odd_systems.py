@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.cli import the_running
 from tests.conftest import Cli
 
 
@@ -53,3 +55,34 @@ def test_without_a_home_directory_a_given_state_directory_is_used(cli: Cli, tmp_
     ran = unshared(cli, WITHOUT_PASSWD_ENTRY, [*cli.command, "run", "echo hello"], env=env, cwd=tmp_path)
     assert (ran.returncode, ran.stdout) == (0, "hello\n"), ran
     assert os.listdir(tmp_path) == ["state"]
+
+
+# --- an output that cannot be written ------------------------------------------------------
+
+
+def _full() -> int:
+    return os.open("/dev/full", os.O_WRONLY)
+
+
+def _without_reader() -> int:
+    reader, writer = os.pipe()
+    os.close(reader)
+    return writer
+
+
+@pytest.mark.parametrize("stdout", [_full, _without_reader])
+@pytest.mark.parametrize("options", [[], ["--json"], ["--startup-wait", "0.1"], ["--startup-wait", "0.1", "--json"]])
+def test_the_id_of_a_background_task_is_told_on_stderr_if_stdout_cannot_be_written(
+    cli: Cli, options: list[str], stdout: Callable[[], int]
+) -> None:
+    fd = stdout()
+    ran = cli.start("run", "--bg", *options, "sleep 60", stdout=fd)
+    os.close(fd)
+    told = ran.communicate(timeout=60)[1].decode()
+    task = the_running(cli)
+    why = "No space left on device" if stdout is _full else "Broken pipe"
+    assert told == (
+        f"outlast: {task['task_id']} is running, but its id could not be written to standard output: {why}; "
+        f"`outlast show {task['task_id']}` shows it.\n"
+    )
+    assert ran.returncode == 125

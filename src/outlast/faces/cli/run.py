@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from outlast.shell import Shell
 
 AFTER_LIMIT = 124
+OUR_FAILURE = 125
 _PASS = "let it have a secret variable of ours, such as GITHUB_TOKEN (may be repeated)"
 _LAST_LINES = 50  # in which a command that failed says why
 _EXAMPLES = """\
@@ -122,6 +123,19 @@ def run(words: Sequence[str], nursery: Nursery) -> int:
 
 def _background(shell: Shell, command: str, how: dict[str, Any], asked: Namespace) -> int:
     task = shell.start(command, startup_wait=asked.startup_wait, ready=asked.ready, **how)
+    try:
+        return _tell_of(shell, task, asked)
+    except OSError as error:
+        # The task runs: whoever does not learn its id here can neither read nor end it.
+        sys.stderr.write(
+            f"outlast: {task.task_id} is {task.status}, but its id could not be written to standard output: "
+            f"{error.strerror}; `outlast show {task.task_id}` shows it.\n"
+        )
+        return OUR_FAILURE
+
+
+def _tell_of(shell: Shell, task: Task, asked: Namespace) -> int:
+    """Write the id of a background task, or what it is, to standard output; the exit code."""
     if not isinstance(task, Waited):
         write(render.as_json(task) + "\n" if asked.json else f"{task.task_id}\n")
         if task.status == "pending" and not asked.json:
