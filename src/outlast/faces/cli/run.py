@@ -11,7 +11,7 @@ from outlast.asking import SKIP
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
-from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, whole, write
+from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, tell_id_on_stderr, whole, write
 from outlast.frozen import replaced
 from outlast.lean import signal
 from outlast.model import STREAMS, Cursor, Stdin, Waited
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from outlast.shell import Shell
 
 AFTER_LIMIT = 124
-OUR_FAILURE = 125
 _PASS = "let it have a secret variable of ours, such as GITHUB_TOKEN (may be repeated)"
 _LAST_LINES = 50  # in which a command that failed says why
 _EXAMPLES = """\
@@ -126,12 +125,7 @@ def _background(shell: Shell, command: str, how: dict[str, Any], asked: Namespac
     try:
         return _tell_of(shell, task, asked)
     except OSError as error:
-        # The task runs: whoever does not learn its id here can neither read nor end it.
-        sys.stderr.write(
-            f"outlast: {task.task_id} is {task.status}, but its id could not be written to standard output: "
-            f"{error.strerror}; `outlast show {task.task_id}` shows it.\n"
-        )
-        return OUR_FAILURE
+        return tell_id_on_stderr(task, error)
 
 
 def _tell_of(shell: Shell, task: Task, asked: Namespace) -> int:
