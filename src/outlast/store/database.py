@@ -31,6 +31,11 @@ def made(path: str) -> os.stat_result:
     return found
 
 
+def is_read_only(directory: str) -> bool:
+    """Whether nothing can be written there: its file system is mounted read-only, or its mode forbids it."""
+    return not os.access(directory, os.W_OK)
+
+
 def log_ahead(db: sqlite3.Connection, path: str) -> None:
     """Let readers and a writer not wait for each other.
 

@@ -13,6 +13,7 @@ leaves the task as pending as it was, and whoever comes later finds it begun. So
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -400,8 +401,13 @@ class Queue:
         )
 
     def _is_held(self, name: str) -> bool:
-        with self._locked():
-            fd = self._held_by_us(int(name))
+        try:
+            with self._locked():
+                fd = self._held_by_us(int(name))
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            return True  # it cannot be tried on a read-only file system: the waiter looks again after a moment
         if fd is not None:
             os.close(fd)
         return fd is None

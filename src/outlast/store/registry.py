@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
@@ -332,7 +333,11 @@ class Registry:
         row = self.index.row(task.task_id)
         if row is not None and row.view is not None:
             return  # it knows
-        launchfile.erase_secrets(directory)  # of one whose guards died before they could
+        try:
+            launchfile.erase_secrets(directory)  # of one whose guards died before they could
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
         self.index.finish(task.task_id, task.ended_at or task.started_at, _size(directory), view.dump(task))
 
     def _settle_quietly(self, task_id: str) -> None:
