@@ -295,3 +295,31 @@ def test_a_stranger_with_the_same_pid_is_left_alone(shell):
         shell.kill(done.task_id)
     assert alive(stranger.pid)
     assert stranger.pid in shell.kill(stranger.task_id).ended
+
+
+@pytest.mark.parametrize("gone", [1, 5, 40, 100, 150])
+@pytest.mark.parametrize("grace", ["0", "0.2"])
+def test_a_killer_that_is_killed_leaves_no_stopped_process_behind(cli, home, tmp_path, gone, grace):
+    """kill -9 of `outlast kill` at the moment when it has stopped or ended so many processes of the tree."""
+    with Shell.open(home=home) as shell:
+        task = shell.start(
+            f"trap '' TERM; for i in {{1..150}}; do sleep 60 & echo $! >> {tmp_path}/pids; done; "
+            f"while :; do sleep 60; done"
+        )
+        pids = pids_in(tmp_path / "pids", 150)
+        killer = cli.start("kill", "--grace", grace, task.task_id)
+        while killer.poll() is None and sum(not is_running(pid) for pid in pids) < gone:
+            pass
+        killer.kill()
+        killer.communicate()
+        stopped = [pid for pid in pids if (stat := process.stat_of(pid)) and stat.state in "Tt"]
+        assert stopped == []
+        try:
+            assert shell.kill(task.task_id, grace=0).survivors == ()
+        except AlreadyEnded:
+            pass  # the killer had finished
+
+
+def is_running(pid: int) -> bool:
+    stat = process.stat_of(pid)
+    return stat is not None and stat.state not in "TtZX"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 
 from outlast import Shell
-from outlast.errors import BadInput, BadPattern
+from outlast.errors import BadInput, BadPattern, ReaderBusy
 from outlast.model import Cursor, Result, Stdin, Task
+from outlast.store import places
 from outlast.store.output import Source
 from tests.conftest import Cli, eventually
 
@@ -471,3 +473,53 @@ def test_a_follower_learns_of_new_output_at_once(shell: Shell, talker: Talker) -
         assert next(stream).data == b"%d\n" % number
         waits.append(time.monotonic() - said)
     assert sorted(waits)[10] < 0.2
+
+
+# --- several readers of one name -----------------------------------------------------------
+
+
+def test_two_threads_that_read_as_one_reader_get_each_line_once(shell: Shell) -> None:
+    task = shell.start("for i in $(seq 3000); do echo $i; done")
+    seen: list[str] = []
+
+    def read() -> None:
+        while True:
+            closed = shell.show(task.task_id).closed
+            seen.extend(shell.read(task.task_id, new=True, reader="both").output.splitlines())
+            if closed:
+                return
+
+    threads = [threading.Thread(target=read) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    # A line that was half printed is read in two parts.
+    assert sum(map(len, seen)) == sum(len(str(number)) for number in range(1, 3001))
+
+
+def test_command_lines_that_read_what_is_new_at_once_get_each_line_once(cli: Cli, tmp_path: Path) -> None:
+    count, rounds = 30_000, 6
+    task_id = cli("run", "--bg", f"seq -f line-%.0f- {count}", check=0).stdout.strip()
+    cli("wait", task_id, check=0)
+    files = [tmp_path / str(number) for number in range(rounds)]
+    readers = [cli.start("logs", "--new", task_id, stdout=file.open("wb")) for file in files]
+    assert [reader.wait(60) for reader in readers] == [0] * rounds
+    assert b"".join(file.read_bytes() for file in files).split() == [
+        b"line-%d-" % number for number in range(1, count + 1)
+    ]
+
+
+def test_a_reader_that_another_one_holds_up_says_so(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    task_id = cli("run", "--bg", "--stdin", "open", "echo begun; read -r line", check=0).stdout.strip()
+    follower = cli.start("logs", "-f", "--new", task_id)
+    assert follower.stdout is not None
+    assert follower.stdout.readline() == b"begun\n"
+    monkeypatch.setattr(places, "PATIENCE_S", 0.1)
+    with Shell.open(home=cli.env["OUTLAST_HOME"]) as shell:
+        with pytest.raises(ReaderBusy, match="another process is reading"):
+            shell.read(task_id, new=True, reader="command line")
+        shell.send(task_id, "\n")
+        assert follower.wait(60) == 0
+        assert shell.read(task_id, new=True, reader="command line").output == ""
+    follower.communicate()

@@ -84,6 +84,12 @@ class InputRefused(OutlastError):
     code = "input-refused"
 
 
+class ReaderBusy(OutlastError):
+    """Another process reads what is new as the same reader, and has not finished."""
+
+    code = "reader-busy"
+
+
 class StartFailed(OutlastError):
     """The command could not be launched; no task was made."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.errors import BadInput
+from outlast.errors import BadInput, StateRefused
 from outlast.frozen import fields, frozen
 
 TYPE_CHECKING = False
@@ -197,6 +197,11 @@ def default_home(env: Mapping[str, str]) -> str:
     if home := env.get("OUTLAST_HOME"):
         return os.path.abspath(home)
     base = env.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    if base.startswith("~"):  # not expanded: it would become a directory named "~" in the working directory
+        raise StateRefused(
+            f"There is no place for the state: HOME is not set and user {os.getuid()} has no home directory; "
+            "set OUTLAST_HOME."
+        )
     return os.path.join(os.path.abspath(base), "outlast")
 
 

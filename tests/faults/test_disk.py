@@ -540,3 +540,26 @@ def test_all_of_this_in_a_user_namespace() -> None:
     ran = subprocess.run(words, capture_output=True, text=True, timeout=110)
     assert ran.returncode == 0, ran.stdout[-3000:] + ran.stderr[-1000:]
     assert "no disk can be mounted" not in ran.stdout
+
+
+@pytest.mark.parametrize("leave", [0, 8, 12, 16, 20, 24])
+@pytest.mark.parametrize("known", [False, True], ids=["first", "later"])
+def test_notices_on_a_nearly_full_disk_are_refused_in_one_sentence(known: bool, leave: int) -> None:
+    """Whatever step of it finds no space: the sentence, no traceback; and once there is space each notice comes."""
+    with mounted(f"size={2 * MIB}") as disk:
+        cli = Cli(disk.home)
+        with Shell.open(disk.home) as shell:
+            ids = [shell.start("true").task_id for _ in range(30)]
+            for task_id in ids:
+                shell.wait(task_id)
+        if known:
+            cli("notices", "--name", "another", check=0)
+        disk.fill(leave)
+        for words in (["notices"], ["notices", "--for-model", "--name", "m"], ["events"], ["brief"]):
+            ran = cli(*words)
+            assert "Traceback" not in ran.stderr, ran.stderr
+            assert ran.returncode in (0, 125), ran
+            assert ran.returncode == 0 or (ran.stderr.startswith("outlast: ") and ran.stderr.count("\n") == 1), ran
+        disk.free()
+        told = cli("notices", "--all", check=0).stdout
+        assert all(task_id in told for task_id in ids), told

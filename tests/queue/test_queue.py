@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from outlast import AsyncShell, OutlastError, Shell
-from outlast.errors import AlreadyEnded, BadInput, InputRefused
+from outlast.errors import AlreadyEnded, BadInput, InputRefused, UnknownTask
 from outlast.model import Stdin, Task
 from outlast.store.queue import Queue
 from tests.conftest import Cli, eventually
@@ -301,6 +301,38 @@ def test_to_wait_for_what_is_not_there_is_refused(shell: Shell, home: str) -> No
     with pytest.raises(BadInput, match="use run or skip"):
         shell.start("true", after_failed="explode")
     assert shell.list() == []
+
+
+def test_a_task_that_was_cleaned_counts_as_it_ended(shell: Shell, full: Task, gate: Gate) -> None:
+    done, failed = shell.run("true"), shell.run("exit 3")
+    both = shell.start("echo both", after=[full.task_id, done.task_id])
+    anyway = shell.start("echo anyway", after=[full.task_id, failed.task_id], after_failed="run")
+    assert both.status == "pending"
+    assert shell.clean(all_finished=True) >= 1
+    for task in (done, failed):
+        with pytest.raises(UnknownTask):
+            shell.show(task.task_id)
+    gate.open()
+    assert shell.wait(both.task_id, 30).status == "completed"
+    assert shell.read(both.task_id).output == "both\n"
+    assert shell.wait(anyway.task_id, 30).status == "completed"
+
+
+def test_a_task_that_ended_while_another_waited_and_was_cleaned_counts_as_it_ended(
+    shell: Shell, full: Task, gate: Gate, tmp_path: Path
+) -> None:
+    """Here the first task still runs when the second one is queued."""
+    other = Gate(tmp_path / "other")
+    first = shell.run(other.wait, wait=0)  # in the foreground: it needs no place
+    both = shell.start("echo both", after=[first.task_id, full.task_id])
+    other.open()
+    assert shell.wait(first.task_id, 30).status == "completed"
+    eventually(lambda: shell.show(first.task_id).closed)
+    shell.remove(first.task_id)
+    assert shell.show(both.task_id).status == "pending"
+    gate.open()
+    assert shell.wait(both.task_id, 30).status == "completed"
+    assert shell.read(both.task_id).output == "both\n"
 
 
 # --- names -------------------------------------------------------------------------------

@@ -249,13 +249,14 @@ class LocalExecutor(Starting):
         ]
 
     def _end_running(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
-        from outlast.supervise.ending import announce, end_trees
+        from outlast.process_tree import end_trees
+        from outlast.supervise.ending import announce
 
         directories = [self._directory(task_id) for task_id in task_ids]
         for directory in directories:
             announce(directory, by, rule)
         looks = [lambda directory=directory: status.guards_of(directory) for directory in directories]
-        ended = end_trees(looks, grace)
+        ended = end_trees(looks, status.watches_another, grace)
         return [
             self._receipt(task_id, gone, left, grace) for task_id, (gone, left) in zip(task_ids, ended, strict=True)
         ]

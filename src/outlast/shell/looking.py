@@ -7,6 +7,7 @@ from itertools import islice
 
 from outlast import asking, reading, showing
 from outlast.errors import BadInput, named
+from outlast.frozen import replaced
 from outlast.masking import OFF
 from outlast.model import STREAMS, Cursor
 from outlast.selection import Selection
@@ -67,12 +68,8 @@ class Looking(Opened):
         # Of what is over only the output is looked at; if it is gone with its task, that is noticed there.
         over = self.executor.registry.over(task_id, self._scope)
         task = self._showing.shown(over or self.executor.status(self._find(task_id)))
-        directory, who = "", ""
-        if new:
-            directory, who = os.path.dirname(task.output_file), reader or f"session {self.session}"
-            if cursor is not None or tail is not None or lines is not None:
-                raise BadInput("What is new starts where the last read ended; leave out cursor, tail and lines.")
-            cursor = places.place_of(directory, who)
+        if new and (cursor is not None or tail is not None or lines is not None):
+            raise BadInput("What is new starts where the last read ended; leave out cursor, tail and lines.")
         selection = Selection(
             cursor=asking.cursor(cursor) if cursor is not None else None,
             tail=tail,
@@ -87,18 +84,24 @@ class Looking(Opened):
         )
         if page and (tail is not None or lines is not None or interleaved):
             raise BadInput("Pages follow one another from a cursor on; leave out tail, lines and interleaved.")
-        if interleaved and (cursor is not None or selection.tail or lines or filter or exclude):
+        if interleaved and (new or cursor is not None or selection.tail or lines or filter or exclude):
             raise BadInput("Both streams in the order they came are shown whole; leave out what selects a part.")
         budget = self.settings.shown_chars if max_chars is None else max_chars
         if budget < 1:
             raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")
         try:
-            result = self._selected(task, selection, budget)
-            if new and (place := asking.cursor(result.cursor)) != selection.cursor:
-                places.move(directory, who, place)
+            if not new:
+                return self._selected(task, selection, budget)
+            return self._new(task, selection, budget, reader or f"session {self.session}")
         except OSError as error:
             self._find(task_id)  # which says so if it was removed
             raise self.executor.trouble(task.task_id, error) from None
+
+    def _new(self, task: Task, selection: Selection, budget: int, reader: str) -> Result:
+        """What `reader` has not read yet; nobody else reads as the same reader meanwhile."""
+        with places.Place(os.path.dirname(task.output_file), reader) as place:
+            result = self._selected(task, replaced(selection, cursor=place.cursor), budget)
+            place.move(asking.cursor(result.cursor))
         return result
 
     def _selected(self, task: Task, selection: Selection, budget: int) -> Result:

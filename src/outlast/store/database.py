@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import sqlite3
     from types import TracebackType
 
+_SQLITE_FULL = 13
+
 
 def made(path: str) -> os.stat_result:
     """The file at `path`, which is made if there is none: by us with our mode, as SQLite would use the caller's umask.
@@ -29,6 +31,11 @@ def made(path: str) -> os.stat_result:
     return found
 
 
+def is_read_only(directory: str) -> bool:
+    """Whether nothing can be written there: its file system is mounted read-only, or its mode forbids it."""
+    return not os.access(directory, os.W_OK)
+
+
 def log_ahead(db: sqlite3.Connection, path: str) -> None:
     """Let readers and a writer not wait for each other.
 
@@ -37,6 +44,13 @@ def log_ahead(db: sqlite3.Connection, path: str) -> None:
     """
     with Held(os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
         db.execute("PRAGMA journal_mode = WAL")
+
+
+def is_no_space(error: Exception) -> bool:
+    """Whether this error of SQLite or of the system means a full disk."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_FULL
 
 
 def version(db: sqlite3.Connection) -> int:

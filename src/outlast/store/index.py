@@ -11,7 +11,7 @@ import os
 
 from outlast.frozen import frozen
 from outlast.lean import sqlite, threading
-from outlast.store.database import AtOnce, log_ahead, made, version
+from outlast.store.database import AtOnce, is_read_only, log_ahead, made, version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,16 +102,36 @@ class Index:
         # who waits for SQLite's own lock can keep the interpreter from the thread that would free it.
         self._one_at_a_time = threading.RLock()
         self._file: tuple[int, int] | None = None  # which file is open, if it is one
+        self._read_only = False
         self._db = self._open_or_make_do()
 
     def _open_or_make_do(self) -> sqlite.Connection:
         try:
-            return self._open_or_renew()
+            self._read_only = is_read_only(os.path.dirname(self._path))
+            return self._open_to_read() if self._read_only else self._open_or_renew()
         except (OSError, sqlite.DatabaseError) as error:
             # A full disk, mostly. Tasks can still be found, listed and read: from their directories.
             self.makeshift = (error.strerror if isinstance(error, OSError) else None) or str(error)
             self._file = None
             return self._open(":memory:")
+
+    def _open_to_read(self) -> sqlite.Connection:
+        """Where nothing can be written; an index that cannot be used as it is counts as none."""
+        found = os.stat(self._path, follow_symlinks=False)
+        # Without a log no process has it open for writing, and SQLite must not try to make one.
+        how = "mode=ro" if os.path.exists(self._path + "-wal") else "immutable=1"
+        name = self._path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+        db = sqlite.connect(
+            f"file:{name}?{how}", timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=True
+        )
+        try:
+            if version(db) != _VERSION:
+                raise sqlite.OperationalError("the index is of another version")
+        except BaseException:
+            db.close()
+            raise
+        self._file = (found.st_dev, found.st_ino)
+        return db
 
     def _open_or_renew(self) -> sqlite.Connection:
         try:
@@ -124,8 +144,8 @@ class Index:
         return self._open_file()
 
     def _unlink(self) -> None:
-        if not self._is_current():
-            return  # somebody else made it anew already
+        if self._read_only or not self._is_current():
+            return  # it cannot be removed, or another process made it anew already
         for ending in ("-wal", "-shm", ""):
             if os.path.lexists(self._path + ending):
                 os.unlink(self._path + ending)

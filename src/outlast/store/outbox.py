@@ -16,10 +16,10 @@ import sqlite3
 import threading
 import time
 
-from outlast.errors import StateRefused
+from outlast.errors import StateRefused, SystemRefused
 from outlast.frozen import frozen
 from outlast.lean import json
-from outlast.store.database import AtOnce, log_ahead, made, version
+from outlast.store.database import AtOnce, is_no_space, log_ahead, made, version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,6 +105,8 @@ class Outbox:
             os.makedirs(self.directory, 0o700, exist_ok=True)
             self._db = self._open(os.path.join(self.directory, _FILE))
         except (OSError, sqlite3.Error) as error:
+            if is_no_space(error):
+                raise self._refused(error) from None
             what = getattr(error, "strerror", None) or str(error)
             raise StateRefused(f"The outbox in {self.directory} cannot be used: {what}; move it away.") from None
 
@@ -138,14 +140,24 @@ class Outbox:
         with self._one_at_a_time:
             self._db.close()
 
+    def _refused(self, error: Exception) -> SystemRefused:
+        todo = "free some space" if is_no_space(error) else "try again"
+        return SystemRefused(f"The outbox in {self.directory} cannot be used now: {error}; {todo}.")
+
     def at_once(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Do it in one transaction, alone."""
-        with self._one_at_a_time, AtOnce(self._db) as db:
-            return act(db)
+        try:
+            with self._one_at_a_time, AtOnce(self._db) as db:
+                return act(db)
+        except sqlite3.Error as error:
+            raise self._refused(error) from None
 
     def found(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        with self._one_at_a_time:
-            return self._db.execute(query, values).fetchall()
+        try:
+            with self._one_at_a_time:
+                return self._db.execute(query, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._refused(error) from None
 
     # --- what is put in ------------------------------------------------------------------
 
@@ -168,8 +180,7 @@ class Outbox:
     def add(self, one: Happened) -> None:
         """Put in an event that has no task: nobody else does. One statement, because somebody waits."""
         query = "INSERT INTO events (task, type, session, at, facts) VALUES (NULL, ?, ?, ?, ?)"
-        with self._one_at_a_time:
-            self._db.execute(query, (one.type, one.session, one.at, json.dumps(dict(one.facts))))
+        self.found(query, one.type, one.session, one.at, json.dumps(dict(one.facts)))
 
     def scan_of(self, task: str) -> str:
         """How far a task was looked through, as `move_scan` left it; empty: not at all."""

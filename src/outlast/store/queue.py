@@ -13,15 +13,15 @@ leaves the task as pending as it was, and whoever comes later finds it begun. So
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
 
 from outlast import process
-from outlast.errors import OutlastError
 from outlast.frozen import frozen
-from outlast.model import Ended, Exited, Identity, Lost, NeverStarted, Signalled
-from outlast.store import bell, launchfile, record, status
+from outlast.model import Identity, NeverStarted
+from outlast.store import bell, launchfile, predecessors, record, status
 from outlast.store.locks import Held
 from outlast.store.names import Naming
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _PLACE_BYTES = 160  # of the line in a place, always: so a new one can be written over an old one
 _DIGITS = 20  # of the number that an entry has in the order
 _NOBODY = "-"
-_UNREADABLE = (OSError, OutlastError, KeyError, TypeError, ValueError)
+_UNREADABLE = predecessors.UNREADABLE
 
 
 @frozen
@@ -194,6 +194,8 @@ class Queue:
             queued = os.open(os.path.join(staged, status.QUEUED), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             os.write(queued, entry.name.encode())
             os.close(queued)
+            for one in launch.after:
+                predecessors.remember(self._task(one), staged)  # it may be removed as soon as we release the lock
             # The entry first: a task without one would wait for ever, an entry without a task is nothing.
             os.close(self._open(os.path.join(self._entries, entry.name)))
             try:
@@ -218,6 +220,25 @@ class Queue:
         with open(os.path.join(directory, status.QUEUED), "rb") as file:
             entry = os.path.basename(file.read(512).decode())
         return [*launchfile.SECRETS, os.path.join(self._entries, entry)]
+
+    def remember_end(self, task_id: str) -> None:
+        """A task is about to be removed: note how it ended in each pending task that waits for it.
+
+        OSError if that cannot be noted; the task must stay then.
+        """
+        if self.is_empty():
+            return
+        with self._locked():
+            names = [parts for name in os.listdir(self._entries) if (parts := _split(name))]
+            for _, pending, _, after, _ in names:
+                if after == _NOBODY:
+                    continue
+                try:
+                    waits = task_id in launchfile.after_of(self._task(pending))[0]
+                except _UNREADABLE:
+                    continue
+                if waits:
+                    predecessors.remember(self._task(task_id), self._task(pending))
 
     def end_pending(self, directory: str, by: str, rule: str) -> bool:
         """End a pending task unrun; False if it is not pending, or about to begin."""
@@ -294,31 +315,14 @@ class Queue:
             after, after_failed = launchfile.after_of(self._task(entry.task_id))
         except _UNREADABLE:
             return True  # whoever begins it finds out
-        ends = [None if one in waiting else self._how_it_ended(one) for one in after]
+        pending = self._task(entry.task_id)
+        ends = [
+            None if one in waiting else predecessors.how_it_ended_or_was_removed(self._task(one), pending)
+            for one in after
+        ]
         if after_failed == "run":
             return None not in ends
         return next((end for end in ends if end), None not in ends)
-
-    def _how_it_ended(self, task_id: str) -> str | None:
-        """Nothing if it runs, empty if it completed, otherwise a few words."""
-        try:
-            found, _, _ = status.status_of(self._task(task_id))
-        except _UNREADABLE:
-            return f"{task_id}, which it was to follow, is not there any more"
-        match found:
-            case Ended(outcome=Exited(0), ending=None):
-                return ""
-            case Ended(ending=None, outcome=Exited(code)):
-                return f"{task_id}, which it was to follow, failed with exit code {code}"
-            case Ended(ending=None, outcome=Signalled(number)):
-                return f"{task_id}, which it was to follow, was ended by signal {number}"
-            case Ended(ending=None):
-                return f"{task_id}, which it was to follow, could not be started"
-            case Ended():
-                return f"{task_id}, which it was to follow, was killed"
-            case Lost():
-                return f"{task_id}, which it was to follow, was lost"
-        return None
 
     def _skip(self, entry: Entry, why: str) -> bool:
         directory = self._task(entry.task_id)
@@ -403,8 +407,13 @@ class Queue:
         )
 
     def _is_held(self, name: str) -> bool:
-        with self._locked():
-            fd = self._held_by_us(int(name))
+        try:
+            with self._locked():
+                fd = self._held_by_us(int(name))
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            return True  # it cannot be tried on a read-only file system: the waiter looks again after a moment
         if fd is not None:
             os.close(fd)
         return fd is None

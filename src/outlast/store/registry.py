@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 
@@ -20,8 +21,9 @@ from outlast.frozen import replaced
 from outlast.lean import sqlite, threading
 from outlast.model import Usual
 from outlast.store import launchfile, output, session_files, view
-from outlast.store.hold import is_held
+from outlast.store.hold import is_held, lock_for_removal, unlock_and_close
 from outlast.store.index import Index, New
+from outlast.store.queue import Queue
 from outlast.store.staging import token
 from outlast.store.status import is_damage, is_pending, is_watched, trouble
 
@@ -340,10 +342,14 @@ class Registry:
         row = self.index.row(task.task_id)
         if row is not None and row.view is not None:
             return  # it knows
-        launchfile.erase_secrets(directory)  # of one whose guards died before they could
-        launch = self.launch_of(task.task_id)
-        if launch.state and (not launch.keeps or session_files.is_moved(directory)):
-            session_files.remove_all(directory)  # its session takes nothing over
+        try:
+            launchfile.erase_secrets(directory)  # of one whose guards died before they could
+            launch = self.launch_of(task.task_id)
+            if launch.state and (not launch.keeps or session_files.is_moved(directory)):
+                session_files.remove_all(directory)  # its session takes nothing over
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
         self.index.finish(task.task_id, task.ended_at or task.started_at, _size(directory), view.dump(task))
 
     def _settle_quietly(self, task_id: str) -> None:
@@ -422,14 +428,18 @@ class Registry:
             from outlast.store.gathering import gather_before_removal  # hardly any task that is removed
 
             later = gather_before_removal(self, task_id)
-        # Renamed first: nobody ever sees half a task.
         aside = os.path.join(self.home.staging, f"{task_id}.{token()}")
         try:
-            os.rename(directory, aside)
+            Queue(self.home.path).remember_end(task_id)
+        except OSError:
+            return False  # on a full disk: a pending task that waits for this one would take it for failed
+        try:
+            if not _rename_unless_held(directory, aside):
+                return False
         except FileNotFoundError:
-            return False
-        finally:
             self.index.forget(task_id)
+            return False
+        self.index.forget(task_id)
         _remove_tree(aside)
         if later is not None:
             later()
@@ -480,6 +490,24 @@ class Registry:
         except (DamagedTask, UnknownTask):
             return task_id, "", 0.0, 0
         return task_id, launch.session, created, launch.output_limit + BESIDE_BYTES
+
+
+def _rename_unless_held(directory: str, aside: str) -> bool:
+    """Move a task out of the way before it is removed, so that no reader sees half of it; False if it is held."""
+    try:
+        lock = lock_for_removal(directory)
+    except OSError as error:
+        if not is_damage(error):
+            raise trouble(directory, error) from None
+        lock = -1  # without a launch.json there is no hold
+    if lock is None:
+        return False
+    try:
+        os.rename(directory, aside)
+    finally:
+        if lock >= 0:
+            unlock_and_close(lock)
+    return True
 
 
 def _is_prepared(staged: str) -> bool:

@@ -7,7 +7,7 @@ import sys
 
 from outlast.errors import BadInput, named
 from outlast.faces import render
-from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
+from outlast.faces.cli.options import Parser, open_shell, parse, seconds, tell_id_on_stderr, write
 from outlast.frozen import fields
 from outlast.model import Agent
 from outlast.text import inline
@@ -78,7 +78,10 @@ def _start(shell: Shell, asked: Namespace) -> int:
     name, prompt = asked.words
     text = sys.stdin.read() if prompt == "-" else prompt
     task = shell.agent.start(name, text, asked.description, cwd=asked.cwd, limit=asked.limit)
-    write(render.as_json(task) + "\n" if asked.json else task.task_id + "\n")
+    try:
+        write(render.as_json(task) + "\n" if asked.json else task.task_id + "\n")
+    except OSError as error:
+        return tell_id_on_stderr(task, error)
     return 0
 
 

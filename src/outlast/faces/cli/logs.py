@@ -115,7 +115,13 @@ class _Printing:
         self._lines = {stream: _Lines(selection, asked.follow, self._mask) for stream in self._streams}
 
     def run(self) -> int:
-        place, code = self._outside_secrets(self._start()), 0
+        if not self._asked.new:
+            return self._run(self._start(), None)
+        with places.Place(self._directory, READER) as place:
+            return self._run(place.cursor, place)
+
+    def _run(self, start: Cursor, moved: places.Place | None) -> int:
+        place, code = self._outside_secrets(start), 0
         at = {stream: place.at(stream) for stream in STREAMS}
         try:
             for piece in self._pieces(place):
@@ -128,8 +134,8 @@ class _Printing:
         whole = not code and (self._asked.follow or self._task.closed)
         for stream in self._streams:
             self._write(stream, self._lines[stream].finish(whole))
-        if self._asked.new:
-            places.move(self._directory, READER, Cursor(**at))
+        if moved is not None:
+            moved.move(Cursor(**at))
         self._say_what_is_hidden()
         return code
 
@@ -138,8 +144,6 @@ class _Printing:
         return self._shell.executor.registry.home.task(self._task.task_id)
 
     def _start(self) -> Cursor:
-        if self._asked.new:
-            return places.place_of(self._directory, READER)
         if self._selection.tail is not None:
             sources = {s: self._shell.executor.source(self._task.task_id, s) for s in self._streams}
             return Cursor(**{s: source.tail(self._selection.tail) for s, source in sources.items()})

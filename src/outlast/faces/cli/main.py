@@ -13,6 +13,7 @@ from outlast.errors import (
     BadInput,
     InputRefused,
     OutlastError,
+    ReaderBusy,
     SessionBusy,
     StillRunning,
     SystemRefused,
@@ -33,6 +34,7 @@ _ABOUT_A_TASK = (
     AlreadyEnded,
     StillRunning,
     InputRefused,
+    ReaderBusy,
     UnknownSession,
     SessionBusy,
 )  # ordinary answers: exit code 1
@@ -89,8 +91,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(SystemRefused(f"The system refused what Outlast needs: {error.strerror}{what}."), words)
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        if not _is_of_sqlite(error):
+            raise
+        return _complain(SystemRefused(f"A file of the state directory cannot be used: {error}; try again."), words)
     finally:
         _stdout_works()  # or the interpreter would complain in our stead
+
+
+def _is_of_sqlite(error: Exception) -> bool:
+    """Whether SQLite raised it; asked without loading SQLite, which most verbs do without."""
+    return any(kind.__module__ == "sqlite3" for kind in type(error).__mro__)
 
 
 def _prepare_streams() -> None:

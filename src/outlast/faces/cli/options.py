@@ -15,12 +15,16 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from outlast.faces.cli.thorough import Thorough
+    from outlast.model import Task
     from outlast.permissions.approval import Answer, Approval
     from outlast.shell import Shell
     from outlast.shell.looking import Looking
     from outlast.shell.opened import Opened
 
     Kind = TypeVar("Kind", bound=Opened)
+
+
+OUR_FAILURE = 125  # the exit code if Outlast itself failed
 
 
 class Argument:
@@ -176,3 +180,12 @@ def number(text: str) -> float:
 def write(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def tell_id_on_stderr(task: Task, error: OSError) -> int:
+    """Standard output took no id. The caller must learn it all the same, to read and to end the task; the exit code."""
+    sys.stderr.write(
+        f"outlast: {task.task_id} is {task.status}, but its id could not be written to standard output: "
+        f"{error.strerror}; `outlast show {task.task_id}` shows it.\n"
+    )
+    return OUR_FAILURE

@@ -11,7 +11,7 @@ from outlast.asking import SKIP
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
-from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, whole, write
+from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, tell_id_on_stderr, whole, write
 from outlast.frozen import replaced
 from outlast.lean import signal
 from outlast.model import STREAMS, Cursor, Stdin, Waited
@@ -120,6 +120,14 @@ def run(words: Sequence[str]) -> int:
 
 def _background(shell: Shell, command: str, how: dict[str, Any], asked: Namespace) -> int:
     task = shell.start(command, startup_wait=asked.startup_wait, ready=asked.ready, **how)
+    try:
+        return _tell_of(shell, task, asked)
+    except OSError as error:
+        return tell_id_on_stderr(task, error)
+
+
+def _tell_of(shell: Shell, task: Task, asked: Namespace) -> int:
+    """Write the id of a background task, or what it is, to standard output; the exit code."""
     if not isinstance(task, Waited):
         write(render.as_json(task) + "\n" if asked.json else f"{task.task_id}\n")
         if task.status == "pending" and not asked.json:
