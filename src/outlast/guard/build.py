@@ -2,19 +2,18 @@
 
 The build hook (`hatch_build.py`) uses it for wheels and for editable installs. In a source tree `find_guard` also
 builds the program again when a C file changed. A wheel has the program and no sources, so nothing is built there.
-Standard library only: the hook loads this file by its path.
+Standard library only: the hook loads this file by its path. Every caller of the guard imports it too, so what only a
+build needs is imported where it is used.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shlex
-import shutil
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
 
 DIRECTORY = os.path.dirname(os.path.abspath(__file__))
 NAME = "outlast-guard"
@@ -22,6 +21,7 @@ WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion")
 FLAGS = ("-std=c11", "-Os", "-s", "-static")
 _TRY = "#include <sys/signalfd.h>\nint main(void) { return 0; }\n"
 _ZIG_NAMES = {"ppc64le": "powerpc64le", "armv7l": "arm"}
+_found = ""
 
 
 class BuildError(Exception):
@@ -41,6 +41,9 @@ def find_inputs(directory: str = DIRECTORY) -> list[str]:
 
 def find_compiler() -> list[str] | None:
     """A C compiler of this machine that links static programs; None if there is none."""
+    import shlex
+    import shutil
+
     for name in filter(None, (os.environ.get("CC"), "cc", "gcc", "clang")):
         words = shlex.split(name)
         if words and shutil.which(words[0]) and _links_statically(words):
@@ -49,6 +52,9 @@ def find_compiler() -> list[str] | None:
 
 
 def _links_statically(compiler: Sequence[str]) -> bool:
+    import subprocess
+    import tempfile
+
     with tempfile.TemporaryDirectory() as place:
         source = os.path.join(place, "try.c")
         with open(source, "w") as file:
@@ -68,6 +74,9 @@ def zig_compiler(machine: str = "") -> list[str]:
 
 def build(output: str, compiler: Sequence[str], flags: Iterable[str] = FLAGS, directory: str = DIRECTORY) -> None:
     """Compile into `output`, which is replaced at once: a running guard keeps the program that it has."""
+    import shlex
+    import subprocess
+
     made = f"{output}.{os.getpid()}"
     command = [*compiler, *flags, *sources(directory), "-o", made]
     ran = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -89,15 +98,20 @@ def is_stale(output: str, directory: str = DIRECTORY) -> bool:
 
 
 def find_guard() -> str:
-    """The path of the program. In a source tree it is built first if it is stale."""
-    output = os.path.join(DIRECTORY, NAME)
-    if not sources() or not is_stale(output):
-        return output
-    return build_once(output, lambda: find_compiler() or _installed_zig(), FLAGS)
+    """The path of the program. In a source tree it is built first if it is stale, once in a process."""
+    global _found
+    if not _found:
+        output = os.path.join(DIRECTORY, NAME)
+        if sources() and is_stale(output):
+            build_once(output, lambda: find_compiler() or _installed_zig(), FLAGS)
+        _found = output
+    return _found
 
 
 def build_once(output: str, choose: Callable[[], Sequence[str]], flags: Iterable[str]) -> str:
     """Build a stale program under a lock, so that two processes do not do it at the same time."""
+    import fcntl
+
     with open(os.path.join(DIRECTORY, "build.py"), "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if is_stale(output):
@@ -106,6 +120,8 @@ def build_once(output: str, choose: Callable[[], Sequence[str]], flags: Iterable
 
 
 def _installed_zig() -> list[str]:
+    import subprocess
+
     compiler = zig_compiler()
     if subprocess.run([*compiler[:3], "version"], check=False, capture_output=True).returncode:
         raise BuildError(
