@@ -17,7 +17,7 @@ from outlast.executors.nursery import Prepared
 from outlast.executors.starting import _Start
 from outlast.frozen import replaced
 from outlast.model import Guards, Result, terms
-from outlast.store import sessionfile, staging, status
+from outlast.store import session_files, staging, status
 from outlast.supervise import request
 from tests.conftest import eventually
 
@@ -107,7 +107,6 @@ def prepared_of(shell: Shell) -> Prepared:
     """What the shell has prepared, taken from it."""
     (one,) = shell.executor._warm._prepared
     shell.executor._warm._prepared = []
-    assert one.is_staged()
     return one
 
 
@@ -117,7 +116,7 @@ def told_to_begin(shell: Shell, one: Prepared, command: str) -> None:
     launch = replaced(shell._asked[1], command=command)
     found = shell.executor._enter(one.staged, one.published, _Start(launch, None))
     assert found is not None
-    assert request.say(one._line, request.Word(terms(found[1]), -1, "", (time.time(), time.monotonic())))
+    assert request.say(one._line, request.Word(terms(found[1]), -1, (time.time(), time.monotonic())))
 
 
 @pytest.mark.parametrize("published", [False, True], ids=["before it publishes", "before it lets go"])
@@ -182,9 +181,9 @@ def test_renaming_decides(tmp_path, monkeypatch, first):
 
 def test_letting_go_of_what_runs_already_does_nothing(tmp_path):
     staging.let_go(str(tmp_path))
-    os.mkfifo(tmp_path / sessionfile.GO)
+    os.mkfifo(tmp_path / session_files.GO)
     staging.let_go(str(tmp_path))  # nobody reads it
-    reader = os.open(tmp_path / sessionfile.GO, os.O_RDONLY | os.O_NONBLOCK)
+    reader = os.open(tmp_path / session_files.GO, os.O_RDONLY | os.O_NONBLOCK)
     staging.let_go(str(tmp_path))
     assert os.read(reader, 10) == staging.GO_WORD
     os.close(reader)
