@@ -8,7 +8,7 @@ import time
 
 from outlast.errors import StartFailed
 from outlast.lean import socket, threading
-from outlast.store.staging import let_go
+from outlast.store import staging
 from outlast.supervise import request
 
 TYPE_CHECKING = False
@@ -48,7 +48,7 @@ class Prepared:
             os.rename(self.staged, self.published)
         except OSError:
             return False  # or it cannot be done; it will say why
-        let_go(self.published)
+        staging.let_go(self.published)
         return True
 
     def has_ended(self) -> bool:
@@ -70,6 +70,11 @@ class Prepared:
         except OSError:
             pass
         self._line.close()
+
+    def discard(self) -> None:
+        """Take it back before there is a command for it. Its supervisor does the same, unless it was killed."""
+        self.close()
+        staging.discard(self.staged)
 
 
 class Nursery:

@@ -55,7 +55,7 @@ class Warm:
 
     def _drop(self, some: list[Prepared]) -> None:
         for one in some:
-            one.close()  # its supervisor removes it
+            one.discard()
         self._prepared = [one for one in self._prepared if one not in some]
 
     def _forget_those_of_our_parent(self) -> None:
