@@ -40,7 +40,7 @@ def show(sessions: Sessions, name: str, scope: str | None = None) -> SessionStat
         umask=os.fsdecode(state.get(snapshot.UMASK, b"")),
         generation=found.generation,
         updated_at=found.made,
-        last_task=found.task,
+        last_task=found.task.rpartition(" ")[2],  # a merge names all tasks that it took, the last one last
         variables=_changed(state, beginning),
         removed=tuple(sorted(os.fsdecode(key[1]) for key in beginning.keys() - state.keys() if key[0] == VARIABLE)),
         functions=tuple(_names(state, FUNCTION)),

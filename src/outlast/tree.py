@@ -6,8 +6,6 @@ those of the other, because orphans go to them; but a task outlasts who started 
 
 from __future__ import annotations
 
-import os
-
 from outlast import process
 from outlast.frozen import frozen
 from outlast.model import Identity
@@ -44,17 +42,7 @@ def look(guards: Guards, apart: Apart, all_processes: Callable[[], Table]) -> Lo
         table = all_processes()
         found.members.update({pid: table.by_pid[pid] for pid in members(guards, table, apart)})
     found.ended.update(who.pid for who in _those_watching(guards) if who.pid in watching and not process.is_alive(who))
-    if any(_has_moved_on(pid, guards.task_id) for pid in watching):
-        return Look({}, set())  # so nothing was left of this one, and what we saw may be another's
     return found
-
-
-def _has_moved_on(guard: int, task_id: str) -> bool:
-    """Whether a guard watches another task by now: it never comes back, and goes there before it starts anything."""
-    try:
-        return not os.path.basename(os.readlink(f"/proc/{guard}/cwd")).startswith(task_id)
-    except OSError:
-        return False
 
 
 def _descend(watching: list[int], apart: Callable[[Stat], bool]) -> Look:

@@ -362,7 +362,7 @@ def test_attributes_of_the_session_change_what_one_call_is_given_and_not_the_ses
 def test_a_command_cannot_forge_its_exit_code(named: Shell, forgery: str, prepared: bool) -> None:
     for _ in range(3 * prepared):
         named.run("true")
-    result = named.run(f"{forgery}; exit 7")
+    result = named.run(f"{forgery}; sleep 0.1; exit 7")
     assert (result.status, result.exit_code) == ("failed", 7)
     eventually(lambda: named.show(result.task_id).closed)
     assert named.show(result.task_id).exit_code == 7

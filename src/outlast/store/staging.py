@@ -96,6 +96,16 @@ def remove_here() -> None:
         pass  # it is gone
 
 
+def discard(staged: str) -> None:
+    """In a caller: take back a directory that its supervisor may be about to publish, or to remove."""
+    aside = f"{staged}.gone"
+    try:
+        os.rename(staged, aside)
+    except OSError:
+        return  # removed
+    remove(aside)
+
+
 def remove(staged: str) -> None:
     """Take back a directory that did not become a task; whoever else does so meanwhile is welcome."""
     try:
