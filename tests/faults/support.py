@@ -56,11 +56,19 @@ def replace(task: Task, name: str) -> None:
     eventually(lambda: guard(task, name) != before and process.is_alive(guard(task, name)), what=f"a new {name}")
 
 
+def stop_guards(task: Task, *names: str) -> None:
+    """SIGSTOP of guards. If the keeper is among them, all of them stay stopped until somebody lets them go on."""
+    # The keeper first: one that runs lets a stopped supervisor go on at once.
+    for who in (guard(task, name) for name in sorted(names)):
+        assert process.send(who, signal.SIGSTOP)
+        if "keeper" in names:
+            eventually(lambda: state_of(who) == "T")  # noqa: B023
+
+
 def end_both(task: Task) -> None:
     """kill -9 of supervisor and keeper before either can notice."""
     both = [guard(task, "supervisor"), guard(task, "keeper")]
-    for who in both:
-        process.send(who, signal.SIGSTOP)
+    stop_guards(task, "supervisor", "keeper")
     for who in both:
         end(who)
     eventually(lambda: not any(map(process.is_alive, both)))
@@ -88,14 +96,14 @@ def state_of(who: Identity) -> str:
 
 
 def is_waiting(pid: int) -> bool:
-    """Whether a process has a line to a supervisor, or a descriptor of it, and sleeps: it waits for a task."""
+    """Whether a process sleeps and watches a task: by a pidfd, or by a second descriptor of a connection to a guard."""
     try:
-        held = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+        held = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd") if int(fd) > 2]
     except OSError:
         return False  # one of them was closed meanwhile
     stat = process.stat_of(pid)
-    # Its nursery is one end of a socket, and a task that it keeps warm may be another.
-    waits = "anon_inode:[pidfd]" in held or sum(one.startswith("socket:") for one in held) > 2
+    connections = [one for one in held if one.startswith("socket:")]
+    waits = "anon_inode:[pidfd]" in held or len(connections) > len(set(connections))
     return waits and stat is not None and stat.state == "S"
 
 
