@@ -16,7 +16,7 @@ import outlast
 from outlast import Shell, process
 from outlast.model import Guards, Identity, Task
 from outlast.store import status
-from tests.conftest import eventually
+from tests.conftest import eventually, processes_of
 
 SOURCE = str(Path(outlast.__file__).parent.parent)
 ROOT = str(Path(__file__).parent.parent.parent)
@@ -78,6 +78,13 @@ def closed(shell: Shell, task: Task) -> Task:
     """The task when nothing of it is left."""
     eventually(lambda: shell.executor.is_closed(task.task_id), what=f"the end of {task.task_id}")
     return shell.show(task.task_id)
+
+
+def left_in_staging(home: str) -> list[str]:
+    """Directories of tasks that did not begin. Shells that wait for a command are not among them."""
+    watched = {what.rpartition(" in ")[2] for what in processes_of(home).values()}
+    paths = [entry.path for entry in os.scandir(os.path.join(home, "staging"))]
+    return [path for path in paths if path not in watched]
 
 
 def output(task: Task) -> bytes:
