@@ -26,7 +26,6 @@ STATUS_FILE = "sandbox"  # what bubblewrap tells: its child, and how that ended
 # Its own three are not the command's: it would hold them open, and its complaints are no output.
 STDIN, STDOUT, STDERR, TOLD = 6, 7, 8, 9
 STATUS, ARGUMENTS = 10, 11
-HIGH = 12
 
 APART = (
     "--unshare-user-try",  # always possible for root, who may do without
