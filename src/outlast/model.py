@@ -201,7 +201,6 @@ class Guards:
     task_id: str
     supervisor: Identity
     keeper: Identity | None
-    ender: Identity | None
     command: Identity
     started: float
     monotonic: float

@@ -1,6 +1,6 @@
 """Processes as the kernel knows them: who they are, whose children, how they ended.
 
-What Linux has and others lack is used here and nowhere else: `/proc`, pidfd, subreapers.
+What Linux has and others lack is used here and nowhere else: `/proc`, pidfd.
 """
 
 from __future__ import annotations
@@ -15,21 +15,15 @@ from outlast.model import Exited, Identity, Signalled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from outlast.model import Outcome
 
-_PR_SET_CHILD_SUBREAPER = 36
 _PIDFD_INFO_BYTES = 80
 _PIDFD_GET_INFO = 3 << 30 | _PIDFD_INFO_BYTES << 16 | 0xFF << 8 | 11
 _PIDFD_INFO_EXIT = 8
 _PIDFD_SIGNAL_PROCESS_GROUP = 4
 
 _PROC_BYTES = 4096
-_PRIORITY = os.sched_param(0)
-_UNDECIDED = os.sched_getscheduler(0) == os.SCHED_OTHER  # nobody chose how we, and what we start, are to be scheduled
 _boot: str | None = None
-_prctl: tuple[Callable[..., object], int] | None = None
 _title: tuple[int, int] | None = None
 _children_told = False
 
@@ -135,20 +129,6 @@ def _tells_children() -> bool:
     if not _children_told:
         _children_told = os.path.exists("/proc/thread-self/children")
     return _children_told
-
-
-def has_no_child_but(pid: int, *known: int) -> bool:
-    """Whether a process of one thread has no other child: in one look, and if in doubt it may have."""
-    try:
-        fd = os.open(f"/proc/{pid}/task/{pid}/children", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return all(int(word) in known for word in os.read(fd, 4096).split())
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
 
 
 class Table:
@@ -322,32 +302,6 @@ def is_unreaped(pidfd: int) -> bool:
 def _outcome(wait_status: int) -> Outcome:
     code = os.waitstatus_to_exitcode(wait_status)
     return Exited(code) if code >= 0 else Signalled(-code)
-
-
-def stand_back(yes: bool) -> None:
-    """Whether who wakes us goes on first, on the core where we would take its place."""
-    if _UNDECIDED:
-        try:
-            os.sched_setscheduler(0, os.SCHED_BATCH if yes else os.SCHED_OTHER, _PRIORITY)
-        except OSError:
-            pass  # forbidden here: then we are in the way
-
-
-def become_subreaper(yes: bool = True) -> None:
-    """Orphans among our descendants become our children, not init's."""
-    if _prctl is None:
-        _find_prctl()
-    call, function = _prctl  # type: ignore[misc] # it was found
-    call(function, (_PR_SET_CHILD_SUBREAPER, int(yes), 0, 0, 0))
-
-
-def _find_prctl() -> None:
-    """Once: each import, even of what is there, looks at more than the call itself."""
-    global _prctl  # noqa: PLW0603 # an address, the same in every fork
-    import _ctypes  # ctypes proper costs 0.7 MiB in every supervisor
-
-    function = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type] # None: this very program
-    _prctl = _ctypes.call_function, function
 
 
 def rename_self(name: str, title: str) -> None:

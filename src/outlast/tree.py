@@ -65,7 +65,7 @@ def _descend(watching: list[int], apart: Callable[[Stat], bool]) -> Look:
 
 
 def _those_watching(guards: Guards) -> list[Identity]:
-    return [who for who in (guards.supervisor, guards.keeper, guards.ender) if who is not None]
+    return [who for who in (guards.supervisor, guards.keeper) if who is not None]
 
 
 def members(guards: Guards, table: Table, apart: Apart) -> dict[int, Identity]:

@@ -16,7 +16,7 @@ import outlast
 from outlast import Shell, process
 from outlast.model import Guards, Identity, Task
 from outlast.store import status
-from tests.conftest import eventually
+from tests.conftest import eventually, processes_of
 
 SOURCE = str(Path(outlast.__file__).parent.parent)
 ROOT = str(Path(__file__).parent.parent.parent)
@@ -56,11 +56,19 @@ def replace(task: Task, name: str) -> None:
     eventually(lambda: guard(task, name) != before and process.is_alive(guard(task, name)), what=f"a new {name}")
 
 
+def stop_guards(task: Task, *names: str) -> None:
+    """SIGSTOP of guards. If the keeper is among them, all of them stay stopped until somebody lets them go on."""
+    # The keeper first: one that runs lets a stopped supervisor go on at once.
+    for who in (guard(task, name) for name in sorted(names)):
+        assert process.send(who, signal.SIGSTOP)
+        if "keeper" in names:
+            eventually(lambda: state_of(who) == "T")  # noqa: B023
+
+
 def end_both(task: Task) -> None:
     """kill -9 of supervisor and keeper before either can notice."""
     both = [guard(task, "supervisor"), guard(task, "keeper")]
-    for who in both:
-        process.send(who, signal.SIGSTOP)
+    stop_guards(task, "supervisor", "keeper")
     for who in both:
         end(who)
     eventually(lambda: not any(map(process.is_alive, both)))
@@ -70,6 +78,13 @@ def closed(shell: Shell, task: Task) -> Task:
     """The task when nothing of it is left."""
     eventually(lambda: shell.executor.is_closed(task.task_id), what=f"the end of {task.task_id}")
     return shell.show(task.task_id)
+
+
+def left_in_staging(home: str) -> list[str]:
+    """Directories of tasks that did not begin. Shells that wait for a command are not among them."""
+    watched = {what.rpartition(" in ")[2] for what in processes_of(home).values()}
+    paths = [entry.path for entry in os.scandir(os.path.join(home, "staging"))]
+    return [path for path in paths if path not in watched]
 
 
 def output(task: Task) -> bytes:
@@ -88,14 +103,14 @@ def state_of(who: Identity) -> str:
 
 
 def is_waiting(pid: int) -> bool:
-    """Whether a process has a line to a supervisor, or a descriptor of it, and sleeps: it waits for a task."""
+    """Whether a process sleeps and watches a task: by a pidfd, or by a second descriptor of a connection to a guard."""
     try:
-        held = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")]
+        held = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd") if int(fd) > 2]
     except OSError:
         return False  # one of them was closed meanwhile
     stat = process.stat_of(pid)
-    # Its nursery is one end of a socket, and a task that it keeps warm may be another.
-    waits = "anon_inode:[pidfd]" in held or sum(one.startswith("socket:") for one in held) > 2
+    connections = [one for one in held if one.startswith("socket:")]
+    waits = "anon_inode:[pidfd]" in held or len(connections) > len(set(connections))
     return waits and stat is not None and stat.state == "S"
 
 

@@ -7,9 +7,9 @@ when space returns, everything goes on.
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -25,12 +25,12 @@ from outlast import Shell
 from outlast.errors import OutlastError, StartFailed, StateRefused
 from outlast.frozen import replaced
 from outlast.model import Result, Stdin, Task, surroundings
-from outlast.store import launchfile, record
+from outlast.store import launchfile
 from outlast.store.index import New
-from outlast.store.output import Source, bound_of
+from outlast.store.output import Source
 from outlast.store.staging import stage
 from tests.conftest import PATIENCE_S, Cli, end_all, eventually, processes_of
-from tests.faults.support import closed, directory_of, replace
+from tests.faults.support import closed, directory_of, guard, left_in_staging, replace
 from tests.test_output import kept, pieces, with_settings
 
 MIB = 1 << 20
@@ -203,35 +203,6 @@ def test_a_supervisor_that_dies_on_a_full_disk_is_replaced(disk: Disk, tmp_path:
         assert shell.wait(waiting.task.task_id, timeout=PATIENCE_S).exit_code == 6
 
 
-@pytest.mark.timeout(20)  # what it must not do is wait for ever
-def test_bytes_can_be_dropped_without_a_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    record.reserve()
-    reader, writer = os.pipe()
-    pump = Pump("stdout", reader, -1, bound_of(MIB, False), 0)
-
-    def refuse(number: int) -> Callable[..., int]:
-        def refused(*_: object, **__: object) -> int:
-            raise OSError(number, os.strerror(number))
-
-        return refused
-
-    os.write(writer, b"x" * 1000)
-    opened = os.open
-    monkeypatch.setattr(os, "splice", refuse(errno.ENOSPC))
-    no_more = refuse(errno.EMFILE)
-    monkeypatch.setattr(
-        os, "open", lambda path, *how, **more: (no_more if path == "/dev/null" else opened)(path, *how, **more)
-    )
-    assert pump.move()
-    assert not pump.closed
-    assert record.read()["position"] == {"stdout": 1000}
-    os.close(writer)
-    assert not pump.move()
-    assert pump.closed
-    os.close(reader)
-
-
 # --- space returns -------------------------------------------------------------------------
 
 
@@ -309,6 +280,21 @@ def test_what_is_lost_at_the_very_end_is_counted_too() -> None:
         assert f"[outlast: {result.dropped_bytes} bytes were dropped here]" in result.output
 
 
+def test_bytes_can_be_dropped_without_a_descriptor() -> None:
+    with mounted(f"size={MIB}") as disk, Shell.open(disk.home) as shell:
+        talking = Talking(shell)
+        talking.say(b"kept before\n")
+        for name in ("supervisor", "keeper"):
+            pid = guard(talking.task, name).pid
+            taken = {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")}
+            lowest = min(set(range(len(taken) + 1)) - taken)
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (lowest, resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]))
+        disk.fill()
+        talking.say(b"lost\n" * 20_000)
+        assert talking.check() > 0
+        assert talking.end().exit_code == 0
+
+
 def test_places_are_remembered_on_a_full_disk(disk: Disk) -> None:
     """Of a reader that read before; to a new one everything may be new once more, but reading works."""
     with Shell.open(disk.home) as shell:
@@ -331,7 +317,7 @@ def check_refusal(shell: Shell, error: OutlastError, home: str) -> None:
     assert error.message.count("\n") == 0
     assert error.message.endswith(".")
     assert "No space left on device" in error.message or "full" in error.message or "unable to open" in error.message
-    assert os.listdir(os.path.join(home, "staging")) == []
+    assert left_in_staging(home) == []
     assert os.listdir(os.path.join(home, "tasks")) == []
     assert shell.list() == []
 
@@ -482,7 +468,7 @@ def test_running_tasks_share_what_there_is(home: str, tmp_path: Path) -> None:
         assert caught.value.message.count("\n") == 0
         assert len(tasks) >= 5
         assert len(os.listdir(os.path.join(home, "tasks"))) == len(tasks)
-        eventually(lambda: os.listdir(os.path.join(home, "staging")) == [])  # its supervisor may still be preparing it
+        assert left_in_staging(home) == []
 
         def flood() -> None:
             gate.touch()

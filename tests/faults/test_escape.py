@@ -55,12 +55,9 @@ def told(side: str) -> list[int]:
 
 
 def others() -> dict[int, str]:
-    """Every living process here but ourselves and our nursery."""
-    return {
-        pid: stat.name
-        for pid, stat in process.Table().by_pid.items()
-        if not stat.dead and pid != os.getpid() and stat.name != "outlast-nursery"
-    }
+    """Every living process here but ourselves."""
+    table = process.Table().by_pid
+    return {pid: stat.name for pid, stat in table.items() if not stat.dead and pid != os.getpid()}
 
 
 def start(shell: Shell, text: str, side: str, count: int) -> Task:

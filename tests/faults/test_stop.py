@@ -14,7 +14,19 @@ import pytest
 from outlast import Shell, process
 from outlast.model import Identity, Task
 from tests.conftest import Cli, eventually
-from tests.faults.support import closed, dice, end, guard, guards_of, is_waiting, numbers, output, python, state_of
+from tests.faults.support import (
+    closed,
+    dice,
+    end,
+    guard,
+    guards_of,
+    is_waiting,
+    numbers,
+    output,
+    python,
+    state_of,
+    stop_guards,
+)
 
 GUARDS = ("supervisor", "keeper")
 KILL_S = 1.0  # a stopped task that does not refuse to end is gone within this time
@@ -48,12 +60,9 @@ def gate(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("stopped", [("supervisor",), ("keeper",), GUARDS], ids=" and ".join)
 def test_a_task_with_stopped_guards_is_running(shell: Shell, stopped: tuple[str, ...]) -> None:
-    task = shell.start("seq 1 1000; exit 6")
-    for name in stopped:
-        process.send(guard(task, name), signal.SIGSTOP)
-    running = shell.start("sleep 300")
-    for name in stopped:
-        stop(guard(running, name))
+    task, running = shell.start("sleep 0.1; seq 1 1000; exit 6"), shell.start("sleep 300")
+    for one in (task, running):
+        stop_guards(one, *stopped)
     for _ in range(20):
         assert shell.show(running.task_id).status == "running"
         assert shell.show(task.task_id).reason in (None, "exit")
@@ -63,17 +72,16 @@ def test_a_task_with_stopped_guards_is_running(shell: Shell, stopped: tuple[str,
     assert (ended.exit_code, output(ended)) == (6, numbers(1000))
 
 
-def test_a_stopped_supervisor_loses_no_output(shell: Shell, gate: Path) -> None:
-    """More than the pipe holds, so the command waits; it goes on with the supervisor."""
+def test_stopped_guards_lose_no_output(shell: Shell, gate: Path) -> None:
+    """More than the pipe holds, so the command waits; it goes on with the supervisor, which lets the keeper go on."""
     task = shell.start(f"read x < {gate}; seq 1 30000; exit 9")
-    supervisor = guard(task, "supervisor")
-    stop(supervisor)
+    stop_guards(task, *GUARDS)
     gate.write_text("go\n")
     command = guards_of(task).command
     eventually(lambda: any(state_of_pid(pid) == "S" for pid in process.children_of(command.pid)), what="seq to wait")
     assert output(task) == b""
     assert shell.show(task.task_id).status == "running"
-    go_on(supervisor)
+    go_on(guard(task, "supervisor"))
     ended = closed(shell, task)
     assert (ended.exit_code, output(ended)) == (9, numbers(30000))
 
@@ -84,14 +92,22 @@ def state_of_pid(pid: int) -> str:
 
 
 @pytest.mark.parametrize("name", GUARDS)
-def test_the_end_is_recorded_when_a_stopped_guard_goes_on(shell: Shell, name: str, gate: Path) -> None:
+def test_one_stopped_guard_does_not_keep_the_end_from_being_recorded(shell: Shell, name: str, gate: Path) -> None:
+    task = shell.start(f"seq 1 9; read x < {gate}; seq 10 30000; exit 8")
+    stop_guards(task, name)
+    gate.write_text("go\n")
+    ended = closed(shell, task)
+    assert (ended.exit_code, output(ended)) == (8, numbers(30000))
+
+
+@pytest.mark.parametrize("name", GUARDS)
+def test_the_end_is_recorded_when_one_of_two_stopped_guards_goes_on(shell: Shell, name: str, gate: Path) -> None:
     task = shell.start(f"seq 1 9; read x < {gate}; exit 8")
-    stopped = guard(task, name)
-    stop(stopped)
+    stop_guards(task, *GUARDS)
     gate.write_text("go\n")
     eventually(lambda: not process.is_alive(guards_of(task).command))
-    assert shell.show(task.task_id).reason in (None, "exit")
-    go_on(stopped)
+    assert shell.show(task.task_id).status == "running"
+    go_on(guard(task, name))
     ended = closed(shell, task)
     assert (ended.exit_code, output(ended)) == (8, numbers(9))
 
@@ -100,7 +116,7 @@ def test_the_end_is_recorded_when_a_stopped_guard_goes_on(shell: Shell, name: st
 def test_a_stopped_guard_whose_fellow_dies_is_still_a_guard(shell: Shell, name: str) -> None:
     task = shell.start("seq 1 5; sleep 0.05; seq 6 9; exit 8")
     stopped = guard(task, name)
-    stop(stopped)
+    stop_guards(task, *GUARDS)
     end(guard(task, "keeper" if name == "supervisor" else "supervisor"))
     for _ in range(20):
         assert shell.show(task.task_id).status == "running"
@@ -111,11 +127,10 @@ def test_a_stopped_guard_whose_fellow_dies_is_still_a_guard(shell: Shell, name: 
 
 def test_the_limit_strikes_when_a_stopped_supervisor_goes_on(shell: Shell) -> None:
     task = shell.start("sleep 300", limit=0.1)
-    supervisor = guard(task, "supervisor")
-    stop(supervisor)
+    stop_guards(task, *GUARDS)
     eventually(lambda: time.time() > task.started_at + 0.3)
     assert shell.show(task.task_id).status == "running"
-    go_on(supervisor)
+    go_on(guard(task, "supervisor"))
     assert closed(shell, task).reason == "timeout"
 
 
@@ -143,8 +158,7 @@ def test_a_stopped_task_is_killed_within_a_second(shell: Shell, stopped: tuple[s
     task = shell.start("sleep 300 & sleep 300 | cat; exit 1")
     eventually(lambda: len(process.children_of(guards_of(task).command.pid)) == 3)
     stop_task(task)
-    for name in stopped:
-        stop(guard(task, name))
+    stop_guards(task, *stopped)
     before = time.monotonic()
     receipt = shell.kill(task.task_id)
     assert time.monotonic() - before < KILL_S

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -19,10 +20,11 @@ import pytest
 
 from outlast import Shell, process
 from outlast.errors import AlreadyEnded
+from outlast.guard.build import find_guard
 from outlast.model import Stdin, Task
 from outlast.store import record
 from tests.conftest import eventually, processes_of
-from tests.faults.support import dice, directory_of, guards_of, python
+from tests.faults.support import dice, directory_of, guard, guards_of, python
 
 # Not `close`: what is made to fail is not done, and a descriptor that stays open is no fault that exists.
 ERRORS = ("EIO", "ENOSPC", "EMFILE", "ENOMEM", "EINTR")
@@ -39,13 +41,13 @@ EVERYWHERE = (
     "ioctl",
     "poll",
 )
-IN_HOSTS = ("mkdir", "getdents64", "pipe2", "sendmsg", "pidfd_open", "pidfd_send_signal")
+IN_HOSTS = ("mkdir", "getdents64", "pipe2", "sendmsg", "pidfd_open", "pidfd_send_signal", "memfd_create", "socketpair")
 IN_GUARDS = (
     *("rename", "unlink", "mknodat", "fallocate", "splice", "dup2", "chdir", "umask", "setsid", "prctl", "statfs"),
-    *("clone", "wait4", "waitid", "pidfd_open", "pidfd_send_signal", "pipe2", "socketpair", "recvmsg", "sendto"),
-    *("recvfrom", "mmap", "ftruncate"),
+    *("clone", "waitid", "pidfd_open", "pidfd_send_signal", "pipe2", "sendto", "mmap", "brk", "memfd_create"),
+    *("eventfd2", "signalfd4", "close_range", "getdents64", "readlink", "prlimit64"),
 )
-CALLS = {"host": EVERYWHERE + IN_HOSTS, "nursery": EVERYWHERE + IN_GUARDS, "guards": EVERYWHERE + IN_GUARDS}
+CALLS = {"host": EVERYWHERE + IN_HOSTS, "new guards": EVERYWHERE + IN_GUARDS, "guards": EVERYWHERE + IN_GUARDS}
 SHORT = 6  # faults tried for each verb in the short form
 VERB_PATIENCE_S = 40.0
 
@@ -61,14 +63,17 @@ import json, mmap, os, signal, traceback
 from outlast import OutlastError, Shell
 from outlast.frozen import fields
 import outlast.supervise.ending  # or the kill would load it, and Python's own calls would be counted
-home, task_id, verb, answer = sys.argv[1:]
+from outlast.guard import client
+home, task_id, verb, answer, guard = sys.argv[1:]
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 memory = mmap.mmap(os.open(answer, os.O_RDWR), 0)
 shell = Shell.open(home)
 shell.run("true")
 shell.show(task_id)
 list(shell.follow(task_id, timeout=0))
-print(shell.executor._nursery._pid, flush=True)
+if guard:
+    client.find_guard = lambda: guard
+print("prepared", flush=True)
 signal.sigwait({signal.SIGUSR1})
 said = {}
 try:
@@ -92,12 +97,14 @@ memory[0:1] = b"!"
 signal.sigwait({signal.SIGUSR1})
 """
 
-    def __init__(self, home: str, task_id: str, verb: str, answer: Path) -> None:
+    def __init__(self, home: str, task_id: str, verb: str, answer: Path, guard: str) -> None:
         answer.write_bytes(bytes(1 << 20))
         self._answer = answer
-        self._host = subprocess.Popen(python(self.CODE, home, task_id, verb, str(answer)), stdout=subprocess.PIPE)
+        words = python(self.CODE, home, task_id, verb, str(answer), guard)
+        self._host = subprocess.Popen(words, stdout=subprocess.PIPE)
+        self.pid = self._host.pid
         assert self._host.stdout is not None
-        self.pid, self.nursery = self._host.pid, int(self._host.stdout.readline())
+        assert self._host.stdout.readline() == b"prepared\n"
 
     def go(self) -> None:
         self._host.send_signal(signal.SIGUSR1)
@@ -120,36 +127,46 @@ signal.sigwait({signal.SIGUSR1})
 class Fault:
     """The n-th of a call fails, in processes that run already and in what they fork; not in the command itself."""
 
-    def __init__(self, call: str, error: str, n: int, log: Path) -> None:
+    def __init__(self, call: str, error: str, n: int, scratch: Path) -> None:
         self.name = f"{call}:{error}:{n}"
-        self._inject = f"inject={call}:error={error}:when={n}"
-        self._trace = f"trace={call}"
-        self._log = log
+        self._log = scratch / "strace.log"
+        self._log.unlink(missing_ok=True)
+        inject = f"inject={call}:error={error}:when={n}"
+        self._words = ["strace", "-f", "-qq", "-b", "execve", "-o", str(self._log), "-e", f"trace={call}", "-e", inject]
+        self._strace: subprocess.Popen[bytes] | None = None
 
     def __str__(self) -> str:
         return self.name
 
     def strike(self, *pids: int) -> None:
+        """Processes that run already."""
         attach = [word for pid in pids for word in ("-p", str(pid))]
-        words = ["strace", "-f", "-qq", "-b", "execve", "-o", str(self._log), "-e", self._trace, "-e", self._inject]
-        self._strace = subprocess.Popen([*words, *attach], stderr=subprocess.PIPE)
-        eventually(lambda: self._strace.poll() is not None or all(map(_is_traced, pids)))
-        if self._strace.poll() is not None:
-            assert self._strace.stderr is not None
-            pytest.skip(f"strace cannot be used here: {self._strace.stderr.read().decode().strip()}")
+        self._strace = tracer = subprocess.Popen([*self._words, *attach], stderr=subprocess.PIPE)
+        eventually(lambda: tracer.poll() is not None or all(map(_is_traced, pids)))
+        if tracer.poll() is not None:
+            assert tracer.stderr is not None
+            pytest.skip(f"strace cannot be used here: {tracer.stderr.read().decode().strip()}")
+
+    def new_guard(self, scratch: Path) -> str:
+        """A program that is a guard in which the call fails. strace ends with the guards that it starts."""
+        path = scratch / "faulty-guard"
+        path.write_text(f'#!/bin/sh\n{shlex.join(self._words)} {find_guard()} "$@" >/dev/null 2>&1 &\nexit 0\n')
+        path.chmod(0o700)
+        return str(path)
 
     def end(self) -> bool:
         """Let everything go on without faults; whether the call was ever made."""
-        self._strace.send_signal(signal.SIGTERM)
-        try:
-            self._strace.wait(5)
-        except subprocess.TimeoutExpired:
-            # It sometimes waits for ever for a process that was about to execute another. Without it they go on.
-            self._strace.kill()
-            self._strace.wait(30)
-        assert self._strace.stderr is not None
-        self._strace.stderr.close()
-        return "INJECTED" in self._log.read_text(errors="replace")
+        if self._strace is not None:
+            self._strace.send_signal(signal.SIGTERM)
+            try:
+                self._strace.wait(5)
+            except subprocess.TimeoutExpired:
+                # It sometimes waits for ever for a process that was about to execute another. Without it they go on.
+                self._strace.kill()
+                self._strace.wait(30)
+            assert self._strace.stderr is not None
+            self._strace.stderr.close()
+        return self._log.exists() and "INJECTED" in self._log.read_text(errors="replace")
 
 
 def _is_traced(pid: int) -> bool:
@@ -164,7 +181,7 @@ class Laboratory:
     """One state directory in which one fault after the other is tried."""
 
     def __init__(self, home: str, scratch: Path) -> None:
-        self.home, self._log, self._answer = home, scratch / "strace.log", scratch / "answer"
+        self.home, self._scratch = home, scratch
         self.shell = Shell.open(home=home)
 
     def close(self) -> None:
@@ -179,13 +196,13 @@ class Laboratory:
     def try_one(self, verb: str, where: str, call: str, error: str, n: int) -> bool:
         """Whether the n-th call was reached."""
         task = self.task()
-        host = Host(self.home, task.task_id, verb, self._answer)
-        fault = Fault(call, error, n, self._log)
-        guards = guards_of(task)
-        assert guards.keeper is not None
-        watched = {"host": [host.pid], "nursery": [host.nursery], "guards": [guards.supervisor.pid, guards.keeper.pid]}
-        self._log.unlink(missing_ok=True)
-        fault.strike(*watched[where])
+        fault = Fault(call, error, n, self._scratch)
+        new_guard = fault.new_guard(self._scratch) if where == "new guards" else ""
+        host = Host(self.home, task.task_id, verb, self._scratch / "answer", new_guard)
+        if where == "host":
+            fault.strike(host.pid)
+        elif where == "guards":
+            fault.strike(guard(task, "supervisor").pid, guard(task, "keeper").pid)
         try:
             host.go()
             if verb == "finish":
@@ -229,8 +246,8 @@ def end(shell: Shell, task: Task) -> None:
 
 
 def _guards_in(home: str) -> list[int]:
-    # In the staging directory is what the host keeps warm.
-    return [pid for pid, what in processes_of(home).items() if "nursery" not in what and "/staging/" not in what]
+    # In the staging directory are shells that a host has prepared.
+    return [pid for pid, what in processes_of(home).items() if "/staging/" not in what]
 
 
 def sound(said: dict[str, Any], fault: str) -> None:
@@ -305,7 +322,7 @@ CHECKS: dict[str, Callable[[Laboratory, Task, dict[str, Any], str], None]] = {
 }
 TRIED = [
     ("start", "host"),
-    ("start", "nursery"),
+    ("start", "new guards"),
     ("finish", "guards"),
     ("kill", "host"),
     ("kill", "guards"),

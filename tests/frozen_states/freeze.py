@@ -91,7 +91,7 @@ def _scrub(directory: Path, began: float, number: int) -> None:
     """Pids, times and the boot of no machine."""
     found = record.read(str(directory))
     guards = found["guards"]
-    for place, name in enumerate(("supervisor", "keeper", "command", "ender")):
+    for place, name in enumerate(("supervisor", "keeper", "command")):
         if name in guards:
             guards[name] = [4_000_001 + 10 * number + place, 1000 + number]
     record.write("guards", {**guards, "boot": BOOT, "started": began, "monotonic": 100.0 + number}, str(directory))

@@ -33,15 +33,17 @@ def raw(shell: Shell, task_id: str) -> bytes:
 
 
 def environs_of_ours(home: str) -> dict[str, bytes]:
-    """Arguments and environments of every process of ours."""
+    """Arguments and environments of the guards of a state directory, by what each guards and its name."""
     found = {}
     for pid, stat in process.Table().by_pid.items():
-        if stat.name.startswith("outlast-"):
-            try:
-                base = Path(f"/proc/{pid}")
-                found[f"{stat.name} {pid}"] = (base / "cmdline").read_bytes() + (base / "environ").read_bytes()
-            except OSError:
-                continue
+        base = Path(f"/proc/{pid}")
+        try:
+            place = os.readlink(base / "cwd")
+            if stat.name.startswith("outlast-") and place.startswith(f"{home}/"):
+                name = f"{os.path.basename(os.path.dirname(place))} {stat.name}"
+                found[name] = (base / "cmdline").read_bytes() + (base / "environ").read_bytes()
+        except OSError:
+            continue
     return found
 
 
@@ -63,15 +65,9 @@ def test_they_are_in_no_argument_list_and_no_environment_of_ours(home, canaries)
     with Shell.open(home) as shell:
         task = shell.start("sleep 100", pass_secrets=["GITHUB_TOKEN"])
         for _ in range(3):
-            shell.run("true")  # so that one is warm, too
-        ours = {"outlast-nursery", "outlast-sup", "outlast-keeper"}
-
-        def all_of_ours() -> dict[str, bytes] | None:
-            found = environs_of_ours(home)
-            return found if {name.split()[0] for name in found} >= ours else None
-
-        # A nursery that practises goes by the names of what it practises.
-        seen = eventually(all_of_ours)
+            shell.run("true")  # so that a shell is prepared, too
+        guards = {f"{place} {name}" for place in ("tasks", "staging") for name in ("outlast-sup", "outlast-keeper")}
+        seen = eventually(lambda: (found := environs_of_ours(home)).keys() == guards and found)
         assert not any(leaks(data) for data in seen.values())
         shell.kill(task.task_id, grace=0.2)
 

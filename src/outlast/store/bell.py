@@ -15,7 +15,6 @@ then waits: whatever changes after its look rings the bell that it holds already
 from __future__ import annotations
 
 import os
-import select
 
 NAMES = ("bell.0", "bell.1")
 HOUSE = "../../outbox"  # from a task's directory
@@ -41,39 +40,6 @@ def ring_house(directory: str = ".") -> None:
     house = f"{directory}/{HOUSE}"
     if os.access(house, os.F_OK):  # most have none
         ring_once(house)
-
-
-class Ringer:
-    """The supervisor's side."""
-
-    def __init__(self) -> None:
-        self._turn = 0
-        self._held = self._grip()
-        self._heard = select.poll()
-        self._heard.register(self._held, 0)
-
-    def _grip(self) -> int:
-        # Opening a pipe for writing fails while nobody reads it, so read it for a moment.
-        name = NAMES[self._turn]
-        reader = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            return os.open(name, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        finally:
-            os.close(reader)
-
-    def ring(self) -> None:
-        """Wake everybody who waits on this task."""
-        if self._heard.poll(0):
-            return  # an error on the write end: no reader
-        old = self._held
-        self._turn = 1 - self._turn
-        self._held = self._grip()
-        self._heard.unregister(old)
-        self._heard.register(self._held, 0)
-        os.close(old)
-
-    def close(self) -> None:
-        os.close(self._held)
 
 
 class Listener:

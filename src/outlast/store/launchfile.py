@@ -15,7 +15,7 @@ import os
 from outlast.errors import NewerTask
 from outlast.frozen import fields, replaced
 from outlast.lean import json
-from outlast.model import Launch, Stdin, Terms, as_sandbox
+from outlast.model import Launch, Stdin, as_sandbox
 from outlast.store.home import FORMAT
 from outlast.store.status import LAUNCH, trouble
 
@@ -89,24 +89,6 @@ def _parse(text: bytes, command: bytes, name: str) -> tuple[Launch, float]:
 def made_at(directory: str) -> float:
     """When a launch was left: without reading it."""
     return os.stat(f"{directory}/{_LAUNCH}").st_mtime
-
-
-def read_terms() -> Terms:
-    """In a task's directory: what its guards go by. Without the text of the command, which may be long."""
-    try:
-        values = json.loads(_read(".", _LAUNCH))
-        given = {name: values[name] for name in Terms.__match_args__ if name != "stages"}
-        return Terms(**given, stages=_is_in_command(b"|") or _is_in_command(b"!"))
-    except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-        raise trouble(os.getcwd(), error) from None
-
-
-def _is_in_command(character: bytes) -> bool:
-    with open(os.open(_COMMAND, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0) as file:
-        while piece := file.read(_READ_BYTES):
-            if character in piece:
-                return True
-    return False
 
 
 def after_of(directory: str) -> tuple[tuple[str, ...], str]:

@@ -178,7 +178,7 @@ def _cut(text: str, most: int) -> str:
 
 
 def write_guards(guards: Guards, directory: str = ".") -> None:
-    who = {"supervisor": guards.supervisor, "keeper": guards.keeper, "ender": guards.ender, "command": guards.command}
+    who = {"supervisor": guards.supervisor, "keeper": guards.keeper, "command": guards.command}
     value = {
         **{name: [one.pid, one.tick] for name, one in who.items() if one},
         "boot": guards.command.boot,
@@ -209,7 +209,7 @@ def watches_another(stat: Stat, task_id: str) -> bool:
         return os.path.basename(directory) != task_id and os.path.exists(os.path.join(directory, QUEUED))
     except (OSError, OutlastError, TypeError, ValueError):
         return False
-    watching = [(who.pid, who.tick) for who in (guards.supervisor, guards.keeper, guards.ender) if who]
+    watching = [(who.pid, who.tick) for who in (guards.supervisor, guards.keeper) if who]
     return guards.task_id != task_id and (stat.pid, stat.tick) in watching
 
 
@@ -225,18 +225,12 @@ def _guards(directory: str, found: dict[str, Any]) -> Guards:
     supervisor, command = who("supervisor"), who("command")
     if supervisor is None or command is None:
         raise ValueError("the record does not say who watches")
-    started, monotonic = slot["started"], slot["monotonic"]
-    if not started:
-        # A warm one that its caller let go a moment ago, and its supervisor has not written down when.
-        started = os.stat(os.path.join(directory, LAUNCH)).st_mtime
-        monotonic = time.monotonic() - (time.time() - started)
     return Guards(
         task_id=os.path.basename(os.path.abspath(directory)),
         supervisor=supervisor,
         keeper=who("keeper"),
-        ender=who("ender"),
         command=command,
-        started=started,
-        monotonic=monotonic,
+        started=slot["started"],
+        monotonic=slot["monotonic"],
         recoveries=slot["recoveries"],
     )

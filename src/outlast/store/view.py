@@ -68,7 +68,7 @@ def _children(launch: Launch, guards: Guards, status: Status, table: Callable[[]
     found = _left(guards, status, table) if isinstance(status, Ended) else look(guards, watches_another, table).members
     if launch.sandbox and launch.sandbox.kind == BUBBLEWRAP:
         # What the command left behind has the sandbox's own init as its parent, and that is none of it.
-        watching = [who.pid for who in (guards.supervisor, guards.keeper, guards.ender) if who]
+        watching = [who.pid for who in (guards.supervisor, guards.keeper) if who]
         outer = {pid for pid, stat in found.items() if stat.parent in watching}
         inner = {pid for pid, stat in found.items() if stat.parent in outer and stat.session == pid}
         wrappers = outer | {pid for pid in inner if found[pid].name == "bwrap"}

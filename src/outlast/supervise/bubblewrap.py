@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 # Its own three are not the command's: it would hold them open, and its complaints are no output.
 STDIN, STDOUT, STDERR, TOLD = 6, 7, 8, 9
 STATUS, ARGUMENTS = 10, 11
-HIGH = 12
 
 APART = (
     "--unshare-user-try",  # always possible for root, who may do without

@@ -91,7 +91,7 @@ class _Tree:
 
     def _leave_alone(self, guards: Guards) -> None:
         """A new guard is a stranger in the tree until it is recorded."""
-        for who in (guards.supervisor, guards.keeper, guards.ender):
+        for who in (guards.supervisor, guards.keeper):
             if who and self.known.get(who.pid) == who:
                 if (fd := self.living.get(who.pid)) is not None:
                     _signal(fd, signal.SIGCONT)  # we may have stopped it meanwhile

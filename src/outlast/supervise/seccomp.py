@@ -21,7 +21,6 @@ _UNIX, _NETLINK = 1, 16
 _NUMBER_AT, _ARCHITECTURE_AT, _FIRST_ARGUMENT_AT = 0, 4, 16
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
-_PR_SET_SECCOMP, _MODE_FILTER = 22, 2
 
 
 def known_here() -> bool:
@@ -47,16 +46,3 @@ def program(machine: str) -> bytes:
         (_RETURN, 0, 0, _ALLOW),
     ]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
-
-
-def close_network() -> None:
-    """From here on, for this process and all that it will ever start. It must have given up new privileges."""
-    import ctypes
-
-    code = program(os.uname().machine)
-    held = ctypes.create_string_buffer(code)
-    whole = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(held)))
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.c_void_p(ctypes.addressof(whole)), 0, 0):
-        number = ctypes.get_errno()
-        raise OSError(number, f"seccomp: {os.strerror(number)}")
