@@ -13,6 +13,7 @@ from outlast.frozen import extended
 from outlast.lean import signal
 from outlast.model import Ended, Exited, Pending, Receipt, Running
 from outlast.store import launchfile, output, sessionfile, status
+from outlast.store.files import open_regular
 from outlast.store.hold import Hold
 from outlast.watch import Deadline, Watch, until
 
@@ -173,7 +174,7 @@ class LocalExecutor(Starting):
     def _end_input(self, directory: str) -> None:
         # The guards keep the input open. A file tells them to let go, also those who come later.
         path = os.path.join(directory, status.END_OF_INPUT)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
         guards = status.guards_of(directory)
         for guard in (guards.supervisor, guards.keeper):
             if guard:
@@ -186,7 +187,7 @@ class LocalExecutor(Starting):
             # What has ended has told its session already, or is about to.
             if not self.has_ended(task_id):
                 path = os.path.join(directory, sessionfile.MOVED)
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+                os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
                 self.registry.index.set_untold([task_id], 1)  # of its end somebody has to be told
         except OSError:
             pass  # a full disk, or it was removed: whoever asked has more important things to learn

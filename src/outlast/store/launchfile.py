@@ -16,6 +16,7 @@ from outlast.errors import NewerTask
 from outlast.frozen import fields, replaced
 from outlast.lean import json
 from outlast.model import Launch, Stdin, Terms, as_sandbox
+from outlast.store.files import open_regular
 from outlast.store.home import FORMAT
 from outlast.store.status import LAUNCH, trouble
 
@@ -102,7 +103,7 @@ def read_terms() -> Terms:
 
 
 def _is_in_command(character: bytes) -> bool:
-    with open(os.open(_COMMAND, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb", buffering=0) as file:
+    with open(open_regular(_COMMAND), "rb", buffering=0) as file:
         while piece := file.read(_READ_BYTES):
             if character in piece:
                 return True
@@ -153,7 +154,7 @@ def is_newer(directory: str) -> bool:
 
 def _read(directory: str, name: str) -> bytes:
     # Not a file object: every start and every look at a task comes by here.
-    fd = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = open_regular(f"{directory}/{name}")
     try:
         data = b""
         while piece := os.read(fd, _READ_BYTES):
