@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 
+from outlast.supervise.rest import QUIET_S
+
 from bench.measure import Lacks, Timing, first_line
 from bench.peers import Ours, Peer
 from bench.peers.base import MARK
 from outlast import Shell
 from outlast.model import Guards
 from outlast.store import status
-from outlast.supervise.rest import QUIET_S
 
 _COMMAND = "exec sleep 1000"
 _OPENED_S = 0.3  # a host is opened when it starts, and used later

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
+from outlast.supervise.rest import QUIET_S
+
 from bench import memory
 from bench.measure import Effort, Lacks, Timing, Turn, in_turns, timed
 from bench.peers import Ours, Peer, Raw
-from outlast.supervise.rest import QUIET_S
 
 GB = 1_000_000_000
 OPENED_S = 0.1  # a host is opened when it starts, and used later

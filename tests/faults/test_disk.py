@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from outlast.supervise.pump import Pump
 
 from outlast import Shell
 from outlast.errors import OutlastError, StartFailed, StateRefused

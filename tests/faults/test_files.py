@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import stat
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,7 @@ from outlast.model import Stdin
 from outlast.store import registry
 from outlast.store.home import FORMAT
 from tests.conftest import eventually
-from tests.faults.support import directory_of
+from tests.faults.support import closed, directory_of
 from tests.frozen_states import freeze
 
 FROZEN = sorted(path.parent for path in Path(freeze.__file__).parent.glob("format-*/golden.json"))
@@ -341,3 +343,89 @@ def test_a_state_directory_can_be_moved(home):
         assert task.output_file == os.path.join(home + "-moved", "tasks", task.task_id, "output")
         assert shell.line_counts(task) == (1, 0)
         assert shell.read(task.task_id).output == "here\n"
+
+
+# --- planted FIFOs -------------------------------------------------------------------------
+
+_READ_BY = [
+    ["ps", "--all"],
+    ["show"],
+    ["logs"],
+    ["logs", "--new"],
+    ["logs", "--new", "--json"],
+    ["logs", "--tail", "3"],
+    ["wait", "--timeout", "0.1"],
+    ["kill", "--grace", "0"],
+    ["clean"],
+    ["clean", "--all-finished"],
+]
+PATIENCE_S = 15
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["in the index", "not in the index"])
+@pytest.mark.parametrize(
+    "file", ["record", "launch.json", "command", "output", "stderr", "order", "lock", "readers/command%20.line"]
+)
+def test_a_fifo_in_place_of_a_file_of_an_ended_task_holds_nobody_up(cli, home, file, known):
+    with Shell.open(home=home) as shell:
+        task = shell.run("for i in 1 2 3; do echo out; echo err >&2; done", split=True)
+        shell.read(task.task_id, new=True, reader="command line")
+        closed(shell, task)
+        if known:
+            shell.list()
+    if not known:
+        for path in Path(home).glob("index.sqlite*"):
+            path.unlink()
+    plant_fifo(directory_of(task), file)
+    check_that_nothing_hangs(cli, task)
+
+
+@pytest.mark.parametrize(
+    "file", ["record", "launch.json", "command", "lock", "queued", "environ", "moved", "stdin.eof"]
+)
+def test_a_fifo_in_place_of_a_file_of_a_pending_task_holds_nobody_up(cli, home, file, monkeypatch):
+    monkeypatch.setenv("OUTLAST_MAX_RUNNING", "1")
+    with Shell.open(home=home) as shell:
+        first = shell.start("sleep 1000")
+        task = shell.start("echo second", stdin=Stdin(open=True))
+        plant_fifo(directory_of(task), file)
+        check_that_nothing_hangs(cli, task)
+        shell.kill(first.task_id, grace=0)
+        assert shell.run("echo third").output == "third\n"
+
+
+@pytest.mark.parametrize("file", ["record", "launch.json", "command", "output", "lock", "stdin.eof", "moved"])
+def test_a_fifo_in_place_of_a_file_of_a_running_task_holds_nobody_up(cli, home, file, tmp_path):
+    with Shell.open(home=home) as shell:
+        task = shell.start(f"echo $$ > {tmp_path}/pid; echo hello; exec sleep 1000", stdin=Stdin(open=True))
+        eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        kept = os.path.join(directory_of(task), file + ".kept")
+        if os.path.exists(os.path.join(directory_of(task), file)):
+            os.link(os.path.join(directory_of(task), file), kept)
+        plant_fifo(directory_of(task), file)
+        try:
+            # Its end is for the guards to record, which have the files open.
+            check_that_nothing_hangs(
+                cli, task, [*(words for words in _READ_BY if words[0] != "kill"), ["send", "--eof"]]
+            )
+        finally:
+            if os.path.exists(kept):
+                os.rename(kept, os.path.join(directory_of(task), file))
+            os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+
+
+def plant_fifo(directory: str, file: str) -> None:
+    path = os.path.join(directory, file)
+    if os.path.exists(path):
+        os.unlink(path)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.mkfifo(path)
+
+
+def check_that_nothing_hangs(cli, task, calls=_READ_BY) -> None:
+    for words in calls:
+        about_one = words[0] != "ps" and "--all-finished" not in words
+        every = [*cli.command, *words, *([task.task_id] if about_one else [])]
+        ran = subprocess.run(every, env=cli.env, capture_output=True, text=True, timeout=PATIENCE_S)
+        assert "Traceback" not in ran.stderr, (words, ran.stderr)
+        assert ran.returncode in (0, 1, 124, 125), (words, ran)

@@ -13,6 +13,7 @@ from outlast.frozen import extended
 from outlast.lean import signal
 from outlast.model import Ended, Exited, Pending, Receipt, Running
 from outlast.store import launchfile, output, session_files, status
+from outlast.store.files import open_regular
 from outlast.store.hold import Hold
 from outlast.watch import Deadline, Watch, until
 
@@ -174,7 +175,7 @@ class LocalExecutor(Starting):
     def _end_input(self, directory: str) -> None:
         # The guards keep the input open. The file tells them to close it, also those that come later.
         path = os.path.join(directory, status.END_OF_INPUT)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
         try:
             fd = os.open(os.path.join(directory, _WAKE), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
@@ -193,7 +194,7 @@ class LocalExecutor(Starting):
             # The session takes over what a command changed that ended before this.
             if not self.has_ended(task_id):
                 path = os.path.join(directory, session_files.MOVED)
-                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+                os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
                 self.registry.index.set_untold([task_id], 1)  # of its end somebody has to be told
         except OSError:
             pass  # a full disk, or it was removed: whoever asked has more important things to learn

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from outlast.lean import json
+from outlast.store.files import open_regular
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def read(directory: str) -> dict[str, Any]:
     """What was told so far."""
     for _ in range(_TORN_READS):
         try:
-            fd = os.open(os.path.join(directory, NAME), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = open_regular(os.path.join(directory, NAME))
             with open(fd, "rb") as file:
                 text = file.read()
             found = json.loads(text) if text else {}

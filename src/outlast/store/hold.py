@@ -15,6 +15,8 @@ import os
 import struct
 import time
 
+from outlast.store.files import open_regular
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
@@ -95,4 +97,4 @@ def _request(how: int) -> bytes:
 
 
 def _open(directory: str, how: int) -> int:
-    return os.open(os.path.join(directory, _FILE), how | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    return open_regular(os.path.join(directory, _FILE), how)

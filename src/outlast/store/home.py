@@ -20,6 +20,7 @@ import stat
 
 from outlast.errors import StateRefused
 from outlast.frozen import frozen
+from outlast.store.files import open_regular
 
 FORMAT = 1
 STAGING = "staging"
@@ -115,7 +116,7 @@ def _private(directory: str) -> None:
 def _check_format(path: str) -> None:
     name = os.path.join(path, "format")
     try:
-        with open(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        with open(open_regular(name), "rb") as file:
             text = file.read(64)
     except FileNotFoundError:
         _write_format(name)

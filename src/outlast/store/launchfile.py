@@ -16,6 +16,7 @@ from outlast.errors import NewerTask
 from outlast.frozen import fields, replaced
 from outlast.lean import json
 from outlast.model import Launch, Stdin, as_sandbox
+from outlast.store.files import open_regular
 from outlast.store.home import FORMAT
 from outlast.store.status import LAUNCH, trouble
 
@@ -140,7 +141,7 @@ def is_newer(directory: str) -> bool:
 
 def _read(directory: str, name: str) -> bytes:
     # Not a file object: every start and every look at a task comes by here.
-    fd = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = open_regular(f"{directory}/{name}")
     try:
         data = b""
         while piece := os.read(fd, _READ_BYTES):

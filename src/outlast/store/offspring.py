@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 
+from outlast.store.files import open_regular
+
 _NAME = "offspring"
 
 
 def note(parent: str, task_id: str) -> None:
     """Write down that `task_id` is about to be started from inside of the task in the directory `parent`."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        fd = os.open(os.path.join(parent, _NAME), flags, 0o600)
+        fd = open_regular(os.path.join(parent, _NAME), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     except (FileNotFoundError, NotADirectoryError):
         return  # it is a task of another state directory, or was removed
     try:
@@ -23,7 +24,7 @@ def note(parent: str, task_id: str) -> None:
 def noted(parent: str) -> list[str]:
     """The ids of all that was ever started from inside of it."""
     try:
-        fd = os.open(os.path.join(parent, _NAME), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = open_regular(os.path.join(parent, _NAME))
     except OSError:
         return []
     with open(fd, encoding="utf-8", errors="replace") as file:

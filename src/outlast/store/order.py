@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from outlast.store.files import open_regular
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,10 +48,10 @@ class Order:
 def runs(directory: str, ends: Mapping[str, int]) -> list[tuple[str, int]]:
     """The streams in turn, each up to where it then stood, until both are at their `ends`."""
     try:
-        with open(os.path.join(directory, FILE), "rb") as file:
+        with open(open_regular(os.path.join(directory, FILE)), "rb") as file:
             data = file.read(MOST_BYTES)
-    except FileNotFoundError:
-        data = b""
+    except OSError:
+        data = b""  # only a help
     found = []
     for at in range(0, len(data) - _ENTRY + 1, _ENTRY):
         entry = int.from_bytes(data[at : at + _ENTRY], "little")

@@ -14,6 +14,7 @@ import os
 from outlast.frozen import frozen
 from outlast.model import Slice
 from outlast.store import record
+from outlast.store.files import open_regular
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ FILES = {"stdout": "output", "stderr": "stderr"}
 SEGMENTS = 8  # the tail that is kept is between 7 and 8 eighths of its half
 NOTE_BYTES = 100  # the line for people where the head ends; it counts like everything else
 _READ_BYTES = 256 * 1024
-_TO_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @frozen
@@ -195,7 +195,7 @@ class Source:
             return None
         try:
             # Also if there is nothing to read: so a task that was removed does not go unnoticed.
-            fd = os.open(last.path, _TO_READ)
+            fd = open_regular(last.path)
         except FileNotFoundError:
             return None
         try:
@@ -239,7 +239,7 @@ class Source:
                 return Slice(self._stream, gone, b"", gone - cursor, gone)
             start = max(cursor, extent.start)
             try:
-                fd = os.open(extent.path, _TO_READ)
+                fd = open_regular(extent.path)
             except FileNotFoundError:
                 self._known = None
                 continue  # rolled away between the look and the open: look again
@@ -313,7 +313,7 @@ def count_lines(
 
 def _newlines(path: str, start: int, end: int) -> int:
     try:
-        fd = os.open(path, _TO_READ)
+        fd = open_regular(path)
     except FileNotFoundError:
         return 0  # rolled away; the next count does without it
     try:

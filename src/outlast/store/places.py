@@ -12,6 +12,7 @@ import time
 
 from outlast.errors import ReaderBusy
 from outlast.model import START, Cursor
+from outlast.store.files import open_regular
 from outlast.store.locks import Held
 
 TYPE_CHECKING = False
@@ -40,7 +41,7 @@ class Place:
         except OSError:
             # A full disk, or one that cannot be written to. Reading goes on: from a place that is there.
             try:
-                self._fd = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+                self._fd = open_regular(self._path)
             except OSError:
                 return self
         try:
@@ -89,7 +90,7 @@ class Place:
 def place_of(directory: str, reader: str) -> Cursor:
     """How far `reader` has read. Does not wait for a reader that is just reading."""
     try:
-        fd = os.open(_path(directory, reader), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = open_regular(_path(directory, reader))
     except FileNotFoundError:
         return START
     try:
@@ -132,15 +133,15 @@ def move(directory: str, reader: str, place: Cursor) -> None:
 
 
 def _opened(path: str) -> int:
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_CREAT
     try:
-        return os.open(path, flags, 0o600)
+        return open_regular(path, flags)
     except FileNotFoundError:
         try:
             os.mkdir(os.path.dirname(path), 0o700)
         except FileExistsError:
             pass
-        return os.open(path, flags, 0o600)
+        return open_regular(path, flags)
 
 
 def _path(directory: str, reader: str) -> str:

@@ -11,6 +11,7 @@ import os
 from outlast.errors import OutlastError
 from outlast.model import Ended, Exited, Lost, Signalled
 from outlast.store import status
+from outlast.store.files import open_regular
 
 UNREADABLE = (OSError, OutlastError, KeyError, TypeError, ValueError)
 _MOST_BYTES = 512
@@ -55,7 +56,7 @@ def remember(directory: str, pending: str) -> None:
     if how is None:
         return
     path = _path(pending, os.path.basename(directory))
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    fd = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     try:
         os.write(fd, b"%s\n" % how.encode())
     except OSError:
@@ -67,16 +68,12 @@ def remember(directory: str, pending: str) -> None:
 
 def _recall(pending: str, task_id: str) -> str | None:
     try:
-        with open(_path(pending, task_id), "rb", opener=_open_file) as file:
+        with open(open_regular(_path(pending, task_id)), "rb") as file:
             text = file.read(_MOST_BYTES)
     except OSError:
         return None
     # Without the newline its writer was killed in the middle.
     return text[:-1].decode(errors="replace") if text.endswith(b"\n") else None
-
-
-def _open_file(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
 def _path(pending: str, task_id: str) -> str:

@@ -22,6 +22,7 @@ from outlast import process
 from outlast.frozen import frozen
 from outlast.model import Identity, NeverStarted
 from outlast.store import bell, launchfile, predecessors, record, status
+from outlast.store.files import open_regular
 from outlast.store.locks import Held
 from outlast.store.names import Naming
 
@@ -171,7 +172,7 @@ class Queue:
         return found
 
     def _line(self, name: str) -> list[str]:
-        with open(os.path.join(self._places, name), "rb") as file:
+        with open(open_regular(os.path.join(self._places, name)), "rb") as file:
             return file.read(_PLACE_BYTES).decode(errors="replace").split()
 
     # --- enter, leave --------------------------------------------------------------------
@@ -212,7 +213,7 @@ class Queue:
 
     def leave(self, directory: str) -> None:
         """The task has begun, or never will."""
-        with open(os.path.join(directory, status.QUEUED), "rb") as file:
+        with open(open_regular(os.path.join(directory, status.QUEUED)), "rb") as file:
             self._remove(os.path.basename(file.read(512).decode()))
 
     def files_of_pending(self, directory: str) -> list[str]:
@@ -241,7 +242,7 @@ class Queue:
                     predecessors.remember(self._task(task_id), self._task(pending))
 
     def end_pending(self, directory: str, by: str, rule: str) -> bool:
-        """End a pending task unrun; False if it is not pending, or about to begin."""
+        """End a pending task unrun; False if it is not pending, or about to begin. OSError if it has no usable lock."""
         with self._locked():
             fd = _lock_of(directory)
             if fd is None:
@@ -350,7 +351,10 @@ class Queue:
     def _lock_if_pending(self, entry: Entry) -> int | None:
         """Its lock, if it still waits; an entry that outlived the death of who should have removed it goes."""
         directory = self._task(entry.task_id)
-        fd = _lock_of(directory)
+        try:
+            fd = _lock_of(directory)
+        except OSError:
+            fd = None
         try:
             pending = status.is_pending(directory)
         except _UNREADABLE:
@@ -448,12 +452,8 @@ class Queue:
 
 
 def _lock_of(directory: str) -> int | None:
-    """The lock of a task that nobody watches or begins."""
-    try:
-        fd = os.open(os.path.join(directory, status.LOCK), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
-        return None
-    return _held_or_closed(fd)
+    """The lock of a task that no process watches or begins; OSError if there is no such file."""
+    return _held_or_closed(open_regular(os.path.join(directory, status.LOCK), os.O_RDWR))
 
 
 def _held_or_closed(fd: int) -> int | None:

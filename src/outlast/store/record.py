@@ -16,6 +16,7 @@ from binascii import crc32
 
 from outlast.errors import DamagedTask
 from outlast.lean import json
+from outlast.store.files import open_regular
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def write(slot: str, value: Mapping[str, object], directory: str = ".", fd: int 
     if len(line) >= size:
         raise ValueError(f"{slot} takes {size - 10} bytes, not {len(text)}")
     if fd < 0:
-        fd = os.open(f"{directory}/{NAME}", os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = open_regular(f"{directory}/{NAME}", os.O_WRONLY)
     try:
         os.pwrite(fd, line.ljust(size - 1) + b"\n", start)
     finally:
@@ -61,7 +62,7 @@ def write(slot: str, value: Mapping[str, object], directory: str = ".", fd: int 
 
 def read(directory: str = ".", slots: Iterable[str] = SLOTS) -> dict[str, Any]:
     """Every slot (of these) that was written, by name."""
-    fd = os.open(f"{directory}/{NAME}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = open_regular(f"{directory}/{NAME}")
     try:
         for _ in range(_TORN_READS):
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import time
+import stat
 
 from outlast.errors import DamagedTask, OutlastError, SystemRefused, UnknownTask
 from outlast.lean import json
@@ -22,6 +22,7 @@ from outlast.model import (
     Signalled,
 )
 from outlast.store import home, record
+from outlast.store.files import open_regular
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -89,18 +90,31 @@ def has_outcome(directory: str) -> bool:
 def _unrun(directory: str, found: dict[str, Any]) -> tuple[Status, None]:
     """A task without guards waits in the queue, or left it without having run."""
     since = os.stat(os.path.join(directory, QUEUED)).st_mtime
-    return (_ended(directory, since, found) if "outcome" in found else Pending(since)), None
+    if "outcome" in found:
+        return _ended(directory, since, found), None
+    _check_lock(directory)
+    return Pending(since), None
 
 
 def is_pending(directory: str) -> bool:
     """Whether a task has not begun yet."""
     found = record.read(directory)
-    return not found.keys() & {"guards", "outcome"} and os.path.exists(os.path.join(directory, QUEUED))
+    pending = not found.keys() & {"guards", "outcome"} and os.path.exists(os.path.join(directory, QUEUED))
+    if pending:
+        _check_lock(directory)
+    return pending
+
+
+def _check_lock(directory: str) -> None:
+    """OSError if a pending task has no usable lock: it can neither begin nor be ended."""
+    path = os.path.join(directory, LOCK)
+    if not stat.S_ISREG(os.lstat(path).st_mode):
+        raise OSError(errno.ENXIO, "It is not a regular file", path)
 
 
 def is_watched(directory: str) -> bool:
     """Whether a guard holds the task's lock."""
-    fd = os.open(f"{directory}/{LOCK}", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    fd = open_regular(f"{directory}/{LOCK}")
     try:
         # Shared, so that two who look at the same time do not take each other for a supervisor.
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
