@@ -5,18 +5,15 @@ from __future__ import annotations
 import os
 import time
 
-from outlast.supervise.rest import QUIET_S
-
 from bench.measure import Lacks, Timing, first_line
 from bench.peers import Ours, Peer
 from bench.peers.base import MARK
 from outlast import Shell
-from outlast.model import Guards
-from outlast.store import status
+from outlast.storage import status
+from outlast.types import Guards
 
 _COMMAND = "exec sleep 1000"
 _OPENED_S = 0.3  # a host is opened when it starts, and used later
-_LIES_DOWN_S = 2.0  # what supervisors that all lie down at once take
 
 
 def private_kib(pid: int) -> int:
@@ -25,10 +22,10 @@ def private_kib(pid: int) -> int:
         return sum(int(line.split()[1]) for line in file if line.startswith("Private_"))
 
 
-def for_each_task(peer: Peer, tasks: int, quiet: bool = False) -> Timing:
-    """MiB for each of so many running tasks, ours after some time without output if `quiet`; one figure."""
+def for_each_task(peer: Peer, tasks: int) -> Timing:
+    """MiB for each of so many running tasks; one figure."""
     try:
-        mib = _ours(peer, tasks, quiet) if isinstance(peer, Ours) else _theirs(peer, tasks)
+        mib = _ours(peer, tasks) if isinstance(peer, Ours) else _theirs(peer, tasks)
     except Lacks:
         return Timing(trouble="-")
     except Exception as error:  # whatever a peer does wrong must not end the run
@@ -42,15 +39,13 @@ def _guards(shell: Shell, task_id: str) -> Guards:
     return status.guards_of(os.path.dirname(shell.show(task_id).output_file))
 
 
-def _ours(peer: Ours, tasks: int, quiet: bool) -> float:
+def _ours(peer: Ours, tasks: int) -> float:
     shell = peer.opened
     ids: list[str] = []
     time.sleep(_OPENED_S)
     try:
         for _ in range(tasks):
             ids.append(peer.start(_COMMAND))
-        if quiet:
-            time.sleep(QUIET_S + _LIES_DOWN_S)
         guards = [_guards(shell, task_id) for task_id in ids]
         kib = sum(private_kib(who.pid) for both in guards for who in (both.supervisor, both.keeper) if who is not None)
     finally:

@@ -10,8 +10,8 @@ from bench.measure import Turn, timed
 from bench.peers import Ours, Peer, Raw
 from bench.rows import OPENED_S, Goal, Race, Row
 from outlast.frozen import replaced
-from outlast.model import Task
-from outlast.store import view
+from outlast.storage import view
+from outlast.types import Task
 
 LONG = 10_000_000_000
 MANY = 100_000

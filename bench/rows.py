@@ -12,8 +12,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from outlast.supervise.rest import QUIET_S
-
 from bench import memory
 from bench.measure import Effort, Lacks, Timing, Turn, in_turns, timed
 from bench.peers import Ours, Peer, Raw
@@ -345,14 +343,6 @@ def memory_each(race: Race) -> Row:
     return _memory(race, tasks, f"memory-{tasks}")
 
 
-def memory_quiet(race: Race) -> Row:
-    """Of tasks that have run for a while and say nothing."""
-    tasks = 10 if race.quick else 100
-    timings = {race.ours.name: memory.for_each_task(race.ours, tasks, quiet=True)}
-    what = f"private memory for each of {tasks} that say nothing for {QUIET_S:g} s"
-    return Row("memory-quiet", what, "-", timings, Goal(1.0, is_ratio=False), "MiB")
-
-
 def memory_more(race: Race) -> Row | None:
     tasks = int(os.environ.get("OUTLAST_BENCH_TASKS", "0"))
     return _memory(race, tasks, f"memory-{tasks}") if tasks > 100 else None
@@ -435,7 +425,6 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "mcp": mcp_call,
     "mcp-start": mcp_start,
     "memory": memory_each,
-    "memory-quiet": memory_quiet,
     "memory-more": memory_more,
     "running": running_at_once,
     "list": listing,
@@ -444,6 +433,4 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "output-whole": output_whole,
     "output-cpu": output_cpu,
 }
-NOT_QUICK = frozenset(
-    {"mcp-start", "list", "output", "output-whole", "output-cpu", "memory-quiet", "memory-more", "running"}
-)
+NOT_QUICK = frozenset({"mcp-start", "list", "output", "output-whole", "output-cpu", "memory-more", "running"})

@@ -18,8 +18,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from outlast import Shell, process
+from outlast import Shell
 from outlast.errors import AlreadyEnded
+from outlast.linux import process
 
 PATIENCE_S = 30.0
 LEAVE_PATIENCE_S = 30.0

@@ -13,10 +13,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from outlast import AsyncShell, OutlastError, Shell, process
+from outlast import AsyncShell, OutlastError, Shell
 from outlast.errors import BadInput, UnknownTask
 from outlast.frozen import fields
-from outlast.model import Stdin
+from outlast.linux import process
+from outlast.types import Stdin
 from tests.conftest import end_all
 
 FEW_THREADS = 50  # the event loop's pool has at most 32
@@ -263,7 +264,7 @@ def test_closing_the_shell_wakes_who_waits_and_ends_nothing(home):
 
 def test_a_guard_that_dies_does_not_wake_or_lose_a_waiter(aio):
     async def work(shell):
-        from outlast.store import status
+        from outlast.storage import status
 
         task = await shell.start("read x; exit 4", stdin=Stdin(open=True))
         waiting = asyncio.create_task(shell.wait(task.task_id))

@@ -12,7 +12,7 @@ import pytest
 from outlast import Shell
 from outlast.errors import AlreadyEnded, BadInput, InputRefused
 from outlast.executors import local
-from outlast.model import Stdin, Task
+from outlast.types import Stdin, Task
 from tests.conftest import eventually
 from tests.faults.support import dice
 
@@ -288,7 +288,7 @@ def test_the_environment_of_our_processes_holds_no_secret(shell, monkeypatch):
     """Nor do the guards carry what the command was given."""
     monkeypatch.setenv("HOST_TOKEN", "canary-host")
     task = shell.start("sleep 60", env={"TOKEN": "canary-one"})
-    from outlast.store import status
+    from outlast.storage import status
 
     guards = status.guards_of(directory_of(task))
     for who in (guards.supervisor, guards.keeper):

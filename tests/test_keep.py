@@ -15,10 +15,11 @@ from functools import partial
 
 import pytest
 
-from outlast import Shell, Task, process
+from outlast import Shell, Task
 from outlast.errors import AlreadyEnded, BadInput, DamagedTask, NewerTask, StartFailed, UnknownTask
 from outlast.frozen import fields, replaced
-from outlast.store import record, registry, staging, status
+from outlast.linux import process
+from outlast.storage import record, registry, staging, status
 from tests.conftest import eventually
 from tests.faults.support import end_both
 

@@ -9,8 +9,9 @@ import time
 
 import pytest
 
-from outlast import Shell, process
+from outlast import Shell
 from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, UnknownTask
+from outlast.linux import process
 from tests.conftest import eventually, processes_of
 
 PYTHON = sys.executable
@@ -282,7 +283,7 @@ def test_to_be_named_like_a_guard_saves_nobody(shell, tmp_path):
 def test_a_stranger_with_the_same_pid_is_left_alone(shell):
     """The record names a pid; the process that has it now is another one."""
     from outlast.frozen import replaced
-    from outlast.store import status
+    from outlast.storage import status
 
     done = shell.run("true")
     eventually(lambda: shell.show(done.task_id).closed)

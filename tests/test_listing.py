@@ -10,9 +10,9 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import BadInput
-from outlast.model import Task
 from outlast.shell import looking
-from outlast.store.index import Index
+from outlast.storage.index import Index
+from outlast.types import Task
 from tests.conftest import eventually
 
 MANY = 12

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Shell, process
-from outlast.model import Task
-from outlast.store import status
+from outlast import Shell
+from outlast.linux import process
+from outlast.storage import status
+from outlast.types import Task
 from tests.conftest import eventually, processes_of
 
 MIB = 1024 * 1024

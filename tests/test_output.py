@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from outlast import Shell
-from outlast.model import Slice, Task
-from outlast.store.output import SEGMENTS, bound_of
+from outlast.storage.output import SEGMENTS, bound_of
+from outlast.types import Slice, Task
 from tests.conftest import Cli, end_all, eventually
 from tests.faults.support import closed, directory_of, guard, numbers, replace
 

@@ -10,10 +10,10 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import BadInput, StartFailed
-from outlast.model import NO_SHELL
 from outlast.selection import MARKS
-from outlast.store import order
-from outlast.store.order import Order, runs
+from outlast.storage import order
+from outlast.storage.order import Order, runs
+from outlast.types import NO_SHELL
 
 ALTERNATING = "for n in 1 2 3; do echo out $n; sleep 0.05; echo err $n >&2; sleep 0.05; done; printf end"
 

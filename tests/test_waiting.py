@@ -17,7 +17,7 @@ import pytest
 
 from outlast import AsyncShell, Shell, Task, Waited, conditions
 from outlast.errors import BadInput, BadPattern
-from outlast.model import Stdin
+from outlast.types import Stdin
 from tests.conftest import end_all, eventually
 
 PATIENCE_S = 30.0

@@ -6,10 +6,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.aio import AsyncShell
     from outlast.errors import OutlastError
-    from outlast.model import Cursor, Event, Notice, Receipt, Result, Sandbox, Slice, Stdin, Task, Waited
     from outlast.permissions import Policy
     from outlast.permissions.approval import Approval
     from outlast.shell import Shell
+    from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, Slice, Stdin, Task, Waited
 
 __version__ = "0.1.0"
 __all__ = [
@@ -37,16 +37,16 @@ _HOMES = {
     "AsyncShell": "outlast.aio",
     "Shell": "outlast.shell",
     "OutlastError": "outlast.errors",
-    "Cursor": "outlast.model",
-    "Event": "outlast.model",
-    "Notice": "outlast.model",
-    "Receipt": "outlast.model",
-    "Result": "outlast.model",
-    "Sandbox": "outlast.model",
-    "Slice": "outlast.model",
-    "Stdin": "outlast.model",
-    "Task": "outlast.model",
-    "Waited": "outlast.model",
+    "Cursor": "outlast.types",
+    "Event": "outlast.types",
+    "Notice": "outlast.types",
+    "Receipt": "outlast.types",
+    "Result": "outlast.types",
+    "Sandbox": "outlast.types",
+    "Slice": "outlast.types",
+    "Stdin": "outlast.types",
+    "Task": "outlast.types",
+    "Waited": "outlast.types",
 }
 
 

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from outlast.process import Stat
+    from outlast.linux.process import Stat
 
 BUSY, DISK, INPUT, STOPPED = "busy", "waiting for disk", "waiting for input", "stopped"
 NETWORK, EVENTS, SLEEPING = "waiting for network", "waiting for network or a timer", "sleeping"

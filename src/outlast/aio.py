@@ -17,9 +17,9 @@ from inspect import isawaitable
 
 from outlast import asking, conditions
 from outlast.errors import OutlastError
-from outlast.model import STREAMS
 from outlast.shell import Patience, Shell, refuse_to_wait, shorter
-from outlast.store.hold import Hold
+from outlast.storage.hold import Hold
+from outlast.types import STREAMS
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from outlast.aioagents import AsyncAgents
     from outlast.conditions import Condition, UnderWay
     from outlast.gate import Ask
-    from outlast.model import Cursor, Event, Notice, Receipt, Result, Sandbox, Slice, Task, Waited
     from outlast.permissions import Mode, Policy
     from outlast.permissions.approval import Approval
     from outlast.permissions.judge import Judgement
     from outlast.shell import Patience
+    from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, Slice, Task, Waited
     from outlast.watch import Watch
 
     T = TypeVar("T")

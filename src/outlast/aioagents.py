@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.agents.host import Run
-    from outlast.model import Agent, Stopped, Task
     from outlast.shell.agents import Agents
+    from outlast.types import Agent, Stopped, Task
 
     Asking = Callable[..., Awaitable[Any]]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 
 from outlast.errors import BadInput, named
-from outlast.model import AGENT, NO_SHELL, START, Cursor, Request, Stdin
+from outlast.types import AGENT, NO_SHELL, START, Cursor, Request, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import TypeGuard
 
-    from outlast.model import Sandbox
+    from outlast.types import Sandbox
 
 LONGEST_COMMAND_BYTES = 1 << 20
 LONGEST_DESCRIPTION = 2000

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from urllib.request import OpenerDirector
 
-    from outlast.model import Cursor
-    from outlast.store.output import Source
+    from outlast.storage.output import Source
+    from outlast.types import Cursor
 
 FIRST_TRY_S, LAST_TRY_S, SLOWER = 0.05, 1.0, 1.5  # between two tries, at first and in the end
 CONNECT_S = 1.0  # for a port that takes packets and says nothing

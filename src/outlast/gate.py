@@ -12,22 +12,22 @@ import os
 from outlast import asking
 from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, named
 from outlast.frozen import replaced
-from outlast.model import AGENT, NO_SHELL
 from outlast.permissions import OWN_RULES, Policy, decide, policies, policyfile, project_files, ruling
 from outlast.permissions.approval import Approval
 from outlast.permissions.judge import Judgement, Known
-from outlast.store import snapshot
-from outlast.store.snapshot import ALIAS, FUNCTION, VARIABLE
+from outlast.storage import snapshot
+from outlast.storage.snapshot import ALIAS, FUNCTION, VARIABLE
+from outlast.types import AGENT, NO_SHELL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from outlast.model import Grant, Launch, Request
     from outlast.permissions import Mode
     from outlast.settings import Settings
-    from outlast.store.sessionfile import Sessions
-    from outlast.store.snapshot import Snapshot, State
+    from outlast.storage.sessionfile import Sessions
+    from outlast.storage.snapshot import Snapshot, State
+    from outlast.types import Grant, Launch, Request
 
     Ask = Callable[[Approval], object]
 

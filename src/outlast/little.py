@@ -12,7 +12,7 @@ from outlast.text import CONTROLS, is_plain
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.masking import Mask
-    from outlast.store.output import Source
+    from outlast.storage.output import Source
 
 _MOST = 1 << 15  # bytes
 _CONTROLS = bytes(sorted(CONTROLS))

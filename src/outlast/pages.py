@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from outlast.model import START
 from outlast.selection import MARKS, Piece, share_by_need, work_through
 from outlast.text import HeadTail
+from outlast.types import START
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from outlast.masking import Mask
-    from outlast.model import Task
     from outlast.selection import Selection
-    from outlast.store.output import Source
+    from outlast.storage.output import Source
+    from outlast.types import Task
 
 _RUN_BYTES = 1 << 20  # that are filtered at once
 _SHORTEST_RUN_BYTES = 64

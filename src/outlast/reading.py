@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import os
 
-from outlast import ends, little
+from outlast import head_tail, little
 from outlast.frozen import extended
 from outlast.masking import MASK, OFF
-from outlast.model import START, STREAMS, Cursor, Result
 from outlast.pages import read_pages
 from outlast.selection import MARKS, Collected, Piece, check, gap, share_by_need, work_through
-from outlast.store.output import FILES
+from outlast.storage.output import FILES
 from outlast.stream_end import inside_secret, settled
 from outlast.text import Cleaner, HeadTail, where_the_rest_is
+from outlast.types import START, STREAMS, Cursor, Result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from outlast.masking import Mask
-    from outlast.model import Task
     from outlast.selection import Selection
-    from outlast.store.output import Source
+    from outlast.storage.output import Source
+    from outlast.types import Task
 
 
 def read(task: Task, selection: Selection, source: Callable[[str], Source], budget: int, mask: Mask = OFF) -> Result:
@@ -124,7 +124,7 @@ def _collect_any(task: Task, source: Source, stream: str, selection: Selection, 
     # Fixed now: a task that prints faster than we read must not keep us for ever.
     end = source.end()
     start = source.tail(selection.tail, end) if selection.tail is not None else (selection.cursor or START).at(stream)
-    if end - start > ends.MUCH and selection.takes_all:
+    if end - start > head_tail.MUCH and selection.takes_all:
         both = _both_ends(task, source, start, end, HeadTail(budget, marks), mask)
         if both:
             return both
@@ -140,7 +140,7 @@ def _both_ends(task: Task, source: Source, start: int, end: int, kept: HeadTail,
     if not kept.has_head:
         return None
     dropped = source.missing(start, end)
-    for size in ends.sizes(kept.budget):
+    for size in head_tail.sizes(kept.budget):
         tail = _tail(task, source, start, end, size, mask)
         if tail is None:
             return None
@@ -156,7 +156,7 @@ def _add_head(source: Source, start: int, end: int, kept: HeadTail, mask: Mask) 
     reader = _Cleared(mask)
     if secret := inside_secret(source, start, end, mask):
         kept.add(MASK)
-    for piece in source.chunks(start + secret, start + ends.MOST):
+    for piece in source.chunks(start + secret, start + head_tail.MOST):
         if piece.dropped:
             return
         kept.add(reader.feed(piece.data))
@@ -166,7 +166,7 @@ def _add_head(source: Source, start: int, end: int, kept: HeadTail, mask: Mask) 
 
 def _tail(task: Task, source: Source, start: int, end: int, size: int, mask: Mask) -> tuple[str, int] | None:
     """The text of the last bytes, at least so many, and up to where it is settled."""
-    first = ends.forgets_at(source, start, end, size, mask)
+    first = head_tail.forgets_at(source, start, end, size, mask)
     if first is None:
         return None
     reader, texts = _Cleared(mask), []
@@ -183,7 +183,7 @@ def _tail(task: Task, source: Source, start: int, end: int, size: int, mask: Mas
 
 def _interleaved(task: Task, sources: Mapping[str, Source], selection: Selection, budget: int, mask: Mask) -> Piece:
     """Both streams from their start as one text, line by line in the order they came."""
-    from outlast.store import order
+    from outlast.storage import order
 
     marks = MARKS if selection.marked else ("", "")
     kept = HeadTail(budget, marks)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from outlast.errors import BadInput, named
 from outlast.frozen import frozen
 from outlast.masking import MASK
-from outlast.model import STREAMS, Cursor
 from outlast.sieve import Sieve
 from outlast.stream_end import inside_secret, settled
 from outlast.text import Cleaner, HeadTail
+from outlast.types import STREAMS, Cursor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from outlast.masking import Mask
-    from outlast.store.output import Source
+    from outlast.storage.output import Source
 
 MARKS = ("\x1e", "\x1f")  # control characters, and `Cleaner` lets none through: so no output can contain them
 

@@ -11,9 +11,9 @@ import os
 
 from outlast.frozen import fields, replaced
 from outlast.masking import MASK, OFF, Mask
-from outlast.model import Slice
 from outlast.secrets import looks_secret, names_of_secrets, secret_values
-from outlast.store.quoting import value_of
+from outlast.storage.quoting import value_of
+from outlast.types import Slice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from outlast.errors import OutlastError
     from outlast.masking import BytesStream
-    from outlast.model import SessionState, Task
     from outlast.settings import Settings
-    from outlast.store.snapshot import Snapshot
+    from outlast.storage.snapshot import Snapshot
+    from outlast.types import SessionState, Task
 
     Seen = TypeVar("Seen", bound=Task)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from outlast.masking import LOOK_BACK, OFF
-from outlast.model import Slice
+from outlast.types import Slice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from outlast.masking import Mask
-    from outlast.store.output import Source
+    from outlast.storage.output import Source
 
 _LONGEST_STRING = 8192  # of an escape sequence that carries text (a title, a link), as in `text`
 _LONGEST_CONTROL = 256  # of any other one

@@ -10,10 +10,10 @@ import os
 import select
 import time
 
-from outlast import process
-from outlast.store import record, status
-from outlast.store.bell import Listener
-from outlast.store.queue import Queue
+from outlast.linux import process
+from outlast.storage import record, status
+from outlast.storage.bell import Listener
+from outlast.storage.queue import Queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from outlast import Shell, process
+from outlast import Shell
 from outlast.errors import BadInput, Refused
+from outlast.linux import process
 from tests.agent_tasks import settings, template
 from tests.conftest import Cli, end_all, eventually
 

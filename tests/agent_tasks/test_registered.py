@@ -16,7 +16,7 @@ from outlast import AsyncShell, Shell
 from outlast.errors import AlreadyEnded, BadInput
 from outlast.faces.cli.main import main
 from outlast.frozen import fields
-from outlast.model import Agent
+from outlast.types import Agent
 from tests.agent_tasks import settings, template
 from tests.conftest import Cli
 

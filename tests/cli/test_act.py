@@ -187,7 +187,7 @@ def test_a_command_that_closed_its_input_is_told(cli: Cli) -> None:
 
 def aged(cli: Cli, hours: float) -> str:
     """A finished task that looks as if it had ended some time ago."""
-    from outlast.store import record
+    from outlast.storage import record
 
     task: dict[str, Any] = ran(cli, "echo kept")
     directory = os.path.dirname(task["output_file"])

@@ -24,8 +24,8 @@ import pytest
 
 from outlast import OutlastError, Shell
 from outlast.faces.cli.main import main
-from outlast.model import Stdin
-from outlast.store import record
+from outlast.storage import record
+from outlast.types import Stdin
 from tests.cli import GOLDEN, agreed, the_running
 from tests.conftest import Cli, end_all, eventually, processes_of
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from outlast import Shell
-from outlast.store import status
+from outlast.storage import status
 from tests.cli import listed, ran, the_running
 from tests.conftest import Cli, eventually
 
@@ -120,7 +120,7 @@ def test_all_shows_every_session_and_every_age(cli: Cli) -> None:
 
 def _age(shell: Shell, task_id: str, directory: str, hours: float) -> None:
     """Make a task look as if all of it had happened earlier."""
-    from outlast.store import record
+    from outlast.storage import record
 
     shift = hours * 3600
     found = record.read(directory)

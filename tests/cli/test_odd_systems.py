@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from outlast import Shell
-from outlast.model import Task
+from outlast.types import Task
 from tests.cli import the_running
 from tests.conftest import Cli, eventually
 

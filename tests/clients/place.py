@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from outlast import Shell
-from outlast.model import Task
+from outlast.types import Task
 from tests.clients import alone
 from tests.conftest import end_all, eventually
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 
 import outlast
-from outlast import Shell, process
-from outlast.model import Guards, Identity, Task
-from outlast.store import status
+from outlast import Shell
+from outlast.linux import process
+from outlast.storage import status
+from outlast.types import Guards, Identity, Task
 from tests.conftest import eventually, processes_of
 
 SOURCE = str(Path(outlast.__file__).parent.parent)
@@ -122,7 +123,7 @@ def codes_outlive_their_parents() -> bool:
     fd = os.pidfd_open(pid)
     os.waitpid(pid, 0)
     try:
-        return process.ended_how(pid, fd) is not None
+        return process.has_exit_info(fd)
     finally:
         os.close(fd)
 

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Shell, process
+from outlast import Shell
 from outlast.frozen import replaced
 from outlast.guard import build, client
-from outlast.model import Task
-from outlast.store import record, status
+from outlast.linux import process
+from outlast.storage import record, status
+from outlast.types import Task
 from tests.conftest import eventually
 from tests.faults.support import closed, dice, directory_of, guard, replace, stop_guards
 from tests.frozen_states import freeze

@@ -23,11 +23,11 @@ import pytest
 from outlast import Shell
 from outlast.errors import OutlastError, StartFailed, StateRefused
 from outlast.frozen import replaced
-from outlast.model import Result, Stdin, Task, surroundings
-from outlast.store import launchfile
-from outlast.store.index import New
-from outlast.store.output import Source
-from outlast.store.staging import stage
+from outlast.storage import launchfile
+from outlast.storage.index import New
+from outlast.storage.output import Source
+from outlast.storage.staging import stage
+from outlast.types import Result, Stdin, Task, surroundings
 from tests.conftest import PATIENCE_S, Cli, end_all, eventually, processes_of
 from tests.faults.support import closed, directory_of, guard, left_in_staging, replace
 from tests.test_output import kept, pieces, with_settings

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Shell, process
-from outlast.model import Task
+from outlast import Shell
+from outlast.linux import process
+from outlast.types import Task
 from tests.conftest import eventually
 from tests.faults import wild
 from tests.faults.support import closed, guards_of, inside, output, replace

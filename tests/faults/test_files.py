@@ -14,9 +14,9 @@ import pytest
 
 from outlast import OutlastError, Shell
 from outlast.errors import DamagedTask, StartFailed, StateRefused
-from outlast.model import Stdin
-from outlast.store import registry
-from outlast.store.home import FORMAT
+from outlast.storage import registry
+from outlast.storage.home import FORMAT
+from outlast.types import Stdin
 from tests.conftest import eventually
 from tests.faults.support import closed, directory_of
 from tests.frozen_states import freeze

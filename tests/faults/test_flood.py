@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from outlast import Shell
-from outlast.model import Task
 from outlast.text import BUDGET
+from outlast.types import Task
 from tests.conftest import eventually
 from tests.faults.support import closed, dice, python
 from tests.test_output import check_bounded, kept, on_disk, pieces, with_settings

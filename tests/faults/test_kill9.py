@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Shell, process, tree
-from outlast.model import Identity, Stdin, Task
-from outlast.store import record, status
+from outlast import Shell
+from outlast.linux import process, process_tree
+from outlast.storage import record, status
+from outlast.types import Identity, Stdin, Task
 from tests.conftest import Cli, eventually, processes_of
 from tests.faults.support import (
     closed,
@@ -214,7 +215,8 @@ def start_tree(shell: Shell, limit: float | None = None) -> Task:
     eventually(
         lambda: (
             [
-                stat.name for stat in tree.look(guards_of(task), status.watches_another, process.Table).members.values()
+                stat.name
+                for stat in process_tree.look(guards_of(task), status.watches_another, process.Table).members.values()
             ].count("sleep")
             == 4
         )

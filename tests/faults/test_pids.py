@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Shell, process, tree
+from outlast import Shell
 from outlast.errors import AlreadyEnded, OutlastError
 from outlast.frozen import replaced
-from outlast.model import Identity, Stdin, Task
-from outlast.store import status
+from outlast.linux import process, process_tree
+from outlast.storage import status
+from outlast.types import Identity, Stdin, Task
 from tests.conftest import eventually
 from tests.faults.support import (
     closed,
@@ -273,8 +274,8 @@ def test_a_task_of_another_boot_is_lost_and_claims_nobody(shell: Shell) -> None:
     status.write_guards(guards, directory_of(task))
     lost = shell.show(task.task_id)
     assert (lost.status, lost.reason, lost.exit_code, lost.children) == ("failed", "lost", None, ())
-    assert tree.look(guards, status.watches_another, process.Table).members == {}
-    assert tree.members(guards, process.Table(), status.watches_another) == {}
+    assert process_tree.look(guards, status.watches_another, process.Table).members == {}
+    assert process_tree.members(guards, process.Table(), status.watches_another) == {}
     with pytest.raises(OutlastError):
         shell.kill(task.task_id)
     assert shell.show(running.task_id).status == "running"

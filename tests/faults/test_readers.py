@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from outlast import AsyncShell, Shell
-from outlast.model import Slice, Task
+from outlast.types import Slice, Task
 from tests.conftest import PATIENCE_S, Cli, eventually
 from tests.faults.support import closed, dice, numbers
 from tests.test_output import await_bytes, kept, with_settings

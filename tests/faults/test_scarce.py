@@ -15,7 +15,7 @@ from outlast import OutlastError, Shell
 from outlast.errors import StartFailed
 from outlast.guard import client
 from outlast.guard.build import find_guard
-from outlast.model import Stdin
+from outlast.types import Stdin
 from tests.conftest import eventually
 from tests.faults.support import closed, directory_of, guard, python, replace
 
@@ -134,7 +134,7 @@ def test_few_descriptors_are_a_refusal_or_enough(home, neighbour, limited):
 HOST = """
 import resource
 from outlast import OutlastError, Shell
-from outlast.model import Stdin
+from outlast.types import Stdin
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), hard))
 try:

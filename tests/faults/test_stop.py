@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Shell, process
-from outlast.model import Identity, Task
+from outlast import Shell
+from outlast.linux import process
+from outlast.types import Identity, Task
 from tests.conftest import Cli, eventually
 from tests.faults.support import (
     closed,

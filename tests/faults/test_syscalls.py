@@ -18,11 +18,12 @@ from typing import Any
 
 import pytest
 
-from outlast import Shell, process
+from outlast import Shell
 from outlast.errors import AlreadyEnded
 from outlast.guard.build import find_guard
-from outlast.model import Stdin, Task
-from outlast.store import record
+from outlast.linux import process
+from outlast.storage import record
+from outlast.types import Stdin, Task
 from tests.conftest import eventually, processes_of
 from tests.faults.support import dice, directory_of, guard, guards_of, python
 
@@ -62,7 +63,7 @@ class Host:
 import json, mmap, os, signal, traceback
 from outlast import OutlastError, Shell
 from outlast.frozen import fields
-import outlast.supervise.ending  # or the kill would load it, and Python's own calls would be counted
+import outlast.executors.local.ending  # or the kill would load it, and Python's own calls would be counted
 from outlast.guard import client
 home, task_id, verb, answer, guard = sys.argv[1:]
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})

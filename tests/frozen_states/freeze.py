@@ -20,8 +20,8 @@ from typing import Any, cast
 
 from outlast import Shell, Task
 from outlast.frozen import fields
-from outlast.store import record, staging
-from outlast.store.home import FORMAT
+from outlast.storage import record, staging
+from outlast.storage.home import FORMAT
 
 HERE = Path(__file__).parent
 HOME = os.path.join(tempfile.gettempdir(), "outlast-frozen", "state")

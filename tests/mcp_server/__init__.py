@@ -20,12 +20,13 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
-from outlast import Shell, process
+from outlast import Shell
 from outlast.faces.cli.mcp import mcp_parser
 from outlast.faces.cli.options import parse
 from outlast.faces.mcp.options import Options, chosen_session
 from outlast.faces.mcp.server import build
 from outlast.faces.mcp.tasks import EXTENSION, TaskParams, TaskState, UpdateParams
+from outlast.linux import process
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 PATIENCE_S = 60.0

@@ -16,7 +16,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from outlast import Shell
-from outlast.model import Task
+from outlast.types import Task
 from tests.conftest import eventually
 from tests.mcp_server import LEGACY, MODERN, PATIENCE_S, Raw, connected, lines, play, server, server_pid, shell
 from tests.mcp_server import eventually as eventually_async

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from outlast import Shell
-from outlast.store.outbox import EVERYBODY, Outbox
+from outlast.storage.outbox import EVERYBODY, Outbox
 
 HOSTS = 2
 PATIENCE_S = 600.0

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from outlast import Shell
-from outlast.store import gathering, outbox
-from outlast.store.gathering import Seen
-from outlast.store.outbox import EVERYBODY, Found, Happened, Outbox
-from outlast.store.registry import Registry
+from outlast.storage import gathering, outbox
+from outlast.storage.gathering import Seen
+from outlast.storage.outbox import EVERYBODY, Found, Happened, Outbox
+from outlast.storage.registry import Registry
 from tests.conftest import eventually
 
 FACTS = {"status": "completed"}

@@ -8,10 +8,10 @@ import time
 import pytest
 
 from outlast import Notice, Shell, Stdin
-from outlast.model import Launch
+from outlast.launch_builder import prepare
 from outlast.notices.subscription import Subscription
 from outlast.notices.words import for_model, quoted
-from outlast.sessions import prepare
+from outlast.types import Launch
 from tests.conftest import PATIENCE_S
 
 
@@ -91,7 +91,7 @@ def test_silence_is_told_of_once_until_it_prints_again(shell: Shell) -> None:
 
 
 def test_a_limit_that_is_near(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outlast.sessions._LONG_LIMIT_S", 1.0)
+    monkeypatch.setattr("outlast.launch_builder._LONG_LIMIT_S", 1.0)
     monkeypatch.setattr("outlast.notices.watching.NEAR", 0.1)
     shell.start("sleep 60", limit=5)
     with shell.subscribe("me") as subscription:
@@ -135,7 +135,7 @@ def test_a_task_that_asks_for_nothing_is_watched_for_nothing(shell: Shell, monke
         launches.append(prepare(*args, **how))  # type: ignore[arg-type]
         return launches[-1]
 
-    monkeypatch.setattr("outlast.sessions.prepare", noted)
+    monkeypatch.setattr("outlast.launch_builder.prepare", noted)
     shell.start("true")
     shell.run("true")
     assert [launch.notify for launch in launches] == [{}, {}]

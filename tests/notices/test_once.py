@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from outlast import Shell
-from outlast.store.outbox import Outbox
+from outlast.storage.outbox import Outbox
 from tests.conftest import eventually
 from tests.notices.chaos import contradictions
 
@@ -168,8 +168,8 @@ def test_a_foreground_command_whose_host_died_is_told_of(home: str) -> None:
 
 
 def test_a_lost_task_is_told_of_at_once(shell: Shell) -> None:
-    from outlast import process
-    from outlast.store import status
+    from outlast.linux import process
+    from outlast.storage import status
     from tests.faults.support import directory_of
 
     task = shell.start("sleep 60")

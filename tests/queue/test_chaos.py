@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from outlast import OutlastError, Shell, process
-from outlast.model import Task
-from outlast.store import status
+from outlast import OutlastError, Shell
+from outlast.linux import process
+from outlast.storage import status
+from outlast.types import Task
 from tests.conftest import processes_of
 from tests.faults.support import SOURCE, dice
 

@@ -13,8 +13,8 @@ import pytest
 
 from outlast import AsyncShell, OutlastError, Shell
 from outlast.errors import AlreadyEnded, BadInput, InputRefused, UnknownTask
-from outlast.model import Stdin, Task
-from outlast.store.queue import Queue
+from outlast.storage.queue import Queue
+from outlast.types import Stdin, Task
 from tests.conftest import Cli, eventually
 from tests.faults.support import SOURCE, end_both, is_waiting
 

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from outlast.model import BUBBLEWRAP, LANDLOCK, Sandbox
-from outlast.sandbox import able
+from outlast.sandbox.choice import able
+from outlast.types import BUBBLEWRAP, LANDLOCK, Sandbox
 
 BOTH = (BUBBLEWRAP, LANDLOCK)
 

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from outlast import AsyncShell, Sandbox, Shell, Task, process, sandbox
+from outlast import AsyncShell, Sandbox, Shell, Task
 from outlast.errors import BadInput, StartFailed, Unsupported
-from outlast.model import BUBBLEWRAP, LANDLOCK, Stdin
-from outlast.sandbox import Ability, able, available
+from outlast.linux import process
+from outlast.sandbox import bubblewrap, choice, landlock
+from outlast.sandbox.choice import Ability, able, available
 from outlast.settings import Settings, load
-from outlast.supervise import bubblewrap, landlock
+from outlast.types import BUBBLEWRAP, LANDLOCK, Stdin
 from tests.conftest import eventually
 from tests.sandbox.support import inside
 
@@ -133,7 +134,7 @@ def test_bad_choices_get_one_sentence(shell, work):
 def abilities(monkeypatch) -> dict[str, Ability]:
     """What this machine can do, to be changed by the test."""
     known = {kind: able(kind) for kind in (BUBBLEWRAP, LANDLOCK)}
-    monkeypatch.setattr(sandbox, "_known", known)
+    monkeypatch.setattr(choice, "_known", known)
     return known
 
 
@@ -187,6 +188,7 @@ def test_the_doctor_says_what_works(cli):
 
 def outer_bubblewrap(task: Task) -> int:
     """The process that the guard started: the parent of the sandbox's own init, which is the parent of the shell."""
+    assert task.pid is not None
     shell = process.stat_of(task.pid)
     assert shell is not None
     init = process.stat_of(shell.parent)

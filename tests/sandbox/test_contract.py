@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Sandbox, Shell, process
+from outlast import Sandbox, Shell
 from outlast.errors import BadInput, StartFailed
-from outlast.model import BUBBLEWRAP, LANDLOCK, Stdin
-from outlast.sandbox import able
+from outlast.linux import process
+from outlast.sandbox.choice import able
+from outlast.types import BUBBLEWRAP, LANDLOCK, Stdin
 from tests.conftest import eventually
 from tests.faults.support import SOURCE, directory_of, guard, replace
 from tests.sandbox.support import BOTH, inside, python, server
@@ -360,7 +361,8 @@ def test_not_even_what_forks_all_the_time_escapes_from_a_namespace(home, tmp_pat
     (work / "chain.py").write_text("import os\nif os.fork(): os._exit(0)\n" + _CHAIN)
     program = python("")[: -len(" -c ''")] + " chain.py"
     code = f"""
-from outlast import Sandbox, Shell, process
+from outlast.linux import process
+from outlast import Sandbox, Shell
 with Shell.open(home={home!r}) as shell:
     task = shell.start({program!r} + "; sleep 300", sandbox=Sandbox(kind="bubblewrap"))
     first = {{stat.pid for stat in process.Table().by_pid.values() if "python" in stat.name}}

@@ -11,8 +11,8 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import BadInput, Unsupported
-from outlast.sandbox import available
-from outlast.supervise import cgroup
+from outlast.sandbox import cgroup
+from outlast.sandbox.choice import available
 from tests.conftest import eventually
 from tests.sandbox.support import inside, python
 

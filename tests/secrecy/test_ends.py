@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from outlast import Shell, ends, reading, stream_end, text
+from outlast import Shell, head_tail, reading, stream_end, text
 from outlast.masking import Mask
-from outlast.model import Cursor
 from outlast.selection import Piece, Selection
+from outlast.types import Cursor
 from tests.conftest import eventually
 from tests.secrecy import TOKENS, key_block, told
 from tests.secrecy.test_little import VALUES, Printed
@@ -32,7 +32,7 @@ LONG = st.tuples(st.lists(PIECES, min_size=1, max_size=12), st.integers(1, 60), 
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """All sizes so small that little text is much."""
     for name, size in {"MUCH": 5000, "MOST": 9000, "_CONTEXT": 2500, "_LINE": 200, "LINE_LIMIT": 900}.items():
-        monkeypatch.setattr(ends, name, size)
+        monkeypatch.setattr(head_tail, name, size)
     monkeypatch.setattr(stream_end, "LOOK_BACK", 1000)
     monkeypatch.setattr(text, "LINE_LIMIT", 900)
     monkeypatch.setattr(text, "SLICE_BYTES", 256)
@@ -81,7 +81,7 @@ def test_the_middle_is_not_looked_at(printed: str, monkeypatch: pytest.MonkeyPat
         return really(self, data)
 
     monkeypatch.setattr(text.Cleaner, "feed", feed)
-    monkeypatch.setattr("outlast.store.output._READ_BYTES", 500)
+    monkeypatch.setattr("outlast.storage.output._READ_BYTES", 500)
     with tempfile.TemporaryDirectory() as directory:
         found = read(Printed(directory, printed.encode(), True), 0, BUDGET)
     assert MARKER.search(found.text)

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from outlast import AsyncShell, Shell, process
+from outlast import AsyncShell, Shell
 from outlast.errors import BadInput
+from outlast.linux import process
 from tests.cli import ran
 from tests.conftest import Cli, eventually
 from tests.secrecy import CANARIES, leaks, told

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from outlast import Shell, little, reading
 from outlast.errors import UnknownTask
 from outlast.masking import OFF, Mask
-from outlast.model import Cursor
 from outlast.selection import Selection
-from outlast.store import record
-from outlast.store.output import Source, bound_of
+from outlast.storage import record
+from outlast.storage.output import Source, bound_of
+from outlast.types import Cursor
 from tests.conftest import eventually
 from tests.secrecy import TOKENS, letters, told
 

@@ -11,7 +11,7 @@ import pytest
 
 from outlast import AsyncShell, Shell
 from outlast.errors import BadInput, UnknownTask
-from outlast.model import Slice
+from outlast.types import Slice
 from tests.cli import ran
 from tests.conftest import Cli, eventually
 from tests.secrecy import CANARIES, TOKENS, key_block, leaks, told

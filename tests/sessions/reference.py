@@ -9,8 +9,8 @@ import signal
 import subprocess
 
 from outlast import Shell
-from outlast.sessions import environment
-from outlast.store import snapshot
+from outlast.launch_builder import environment
+from outlast.storage import snapshot
 
 # The state in the words of an ordinary user; nothing of ours helps to tell it.
 TELL = """{ declare -p; echo @@; compgen -A function | while read -r f; do case $f in __outlast*) ;; *) declare -F "$f"

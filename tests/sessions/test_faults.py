@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outlast import Shell
-from outlast.store import snapshot
-from outlast.store.sessionfile import Sessions
+from outlast.storage import snapshot
+from outlast.storage.sessionfile import Sessions
 from tests.conftest import Cli, end_all
 
 

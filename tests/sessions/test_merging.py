@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from outlast import AsyncShell, Shell
-from outlast.model import Task
+from outlast.types import Task
 from tests.conftest import Cli, end_all, eventually
 
 
@@ -177,7 +177,7 @@ def test_a_caller_that_is_killed_has_not_stopped_waiting(cli: Cli, named: Shell,
 
 
 def test_the_successor_of_a_supervisor_keeps_the_state(named: Shell, home: str, tmp_path: Path) -> None:
-    from outlast.store import status
+    from outlast.storage import status
 
     named.run("a=1")
     thread = beside(named, f"{gate(tmp_path / 'g')}; a=2")[0]

@@ -17,9 +17,9 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import SessionBusy
-from outlast.model import Result
-from outlast.store import session_merge, snapshot, status
-from outlast.store.sessionfile import Sessions
+from outlast.storage import session_merge, snapshot, status
+from outlast.storage.sessionfile import Sessions
+from outlast.types import Result
 from tests.conftest import end_all, eventually
 from tests.faults.support import SOURCE
 
@@ -171,8 +171,8 @@ def test_a_caller_killed_at_any_moment_takes_nothing_back(
 MERGING = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from outlast.store import snapshot
-from outlast.store.sessionfile import Sessions
+from outlast.storage import snapshot
+from outlast.storage.sessionfile import Sessions
 left = int(sys.argv[3])
 def counted(call):
     def one(*args, **how):

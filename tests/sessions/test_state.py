@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from outlast import Shell
-from outlast.model import Result
-from outlast.store import snapshot
+from outlast.storage import snapshot
+from outlast.types import Result
 from tests.conftest import end_all
 
 Run = Callable[..., Result]

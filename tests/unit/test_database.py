@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from outlast.store import database
-from outlast.store.index import Index
+from outlast.storage import database
+from outlast.storage.index import Index
 
 _AT_ONCE = 16
 
@@ -42,7 +42,7 @@ def test_a_second_look_at_a_file_does_not_end_the_locks_of_the_first(tmp_path):
     first, second = Index(path, list), Index(path, list)
     first.newest()
     # Another process comes and goes: as the last one it would take the log along.
-    program = "import sys; from outlast.store.index import Index; i = Index(sys.argv[1], list); i.newest(); i.close()"
+    program = "import sys; from outlast.storage.index import Index; i = Index(sys.argv[1], list); i.newest(); i.close()"
     subprocess.run([sys.executable, "-c", program, path], check=True, timeout=30)
     assert os.path.exists(path + "-wal")
     first.close()

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from outlast import Shell
-from outlast.store.hold import Hold, is_held
+from outlast.storage.hold import Hold, is_held
 
 ROUNDS = 3000
 PROBE = """import sys
-from outlast.store.hold import is_held
+from outlast.storage.hold import is_held
 print(is_held(sys.argv[1]), flush=True)
 while True:
     is_held(sys.argv[1])

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
+from outlast.executors.local import shell_words
 from outlast.frozen import frozen
-from outlast.supervise import invoke
+from outlast.storage import pipe_status
+from outlast.storage.pipe_status import PIPES
 
 BASH = "/bin/bash"
 
@@ -32,10 +34,12 @@ class Machine(NamedTuple):
         os.mkdir(directory)
         with open(os.path.join(directory, "command"), "wb") as file:
             file.write(os.fsencode(command))
-        invoke.make_room(command, directory)
-        ran = self._run(invoke.arguments(BASH, directory), env)
+        shell_words.make_room(command, directory)
+        ran = self._run(shell_words.arguments(BASH, directory), env)
         several = "|" in command or "!" in command
-        stages = invoke.stages(ran.returncode, self._written() if several else None) if ran.returncode >= 0 else None
+        stages = (
+            pipe_status.stages(ran.returncode, self._written() if several else None) if ran.returncode >= 0 else None
+        )
         return Ran(ran.returncode, ran.stdout, ran.stderr, stages)
 
     def plain(self, command: str, env: dict[str, str] | None = None) -> Ran:
@@ -52,7 +56,7 @@ class Machine(NamedTuple):
 
     def _written(self) -> str:
         try:
-            with open(os.path.join(self.path, "task", invoke.PIPES)) as file:
+            with open(os.path.join(self.path, "task", PIPES)) as file:
                 return file.read()
         except FileNotFoundError:
             return ""
@@ -222,9 +226,9 @@ def test_an_inherited_variable_changes_only_what_it_would_change_anyway(machine,
 
 
 def test_the_text_is_in_no_argument():
-    words = [*invoke.waiting("/tasks/x", ""), *invoke.waiting("/tasks/x", "s")]
+    words = [*shell_words.waiting("/tasks/x", ""), *shell_words.waiting("/tasks/x", "s")]
     assert not any("secret-word" in word for word in words)
-    assert invoke.arguments("/bin/dash", "/tasks/x") == ["/bin/dash", "/tasks/x/command"]
+    assert shell_words.arguments("/bin/dash", "/tasks/x") == ["/bin/dash", "/tasks/x/command"]
 
 
 def test_a_long_text_with_a_long_pipeline_runs(machine):
@@ -253,4 +257,4 @@ def test_a_long_text_with_a_long_pipeline_runs(machine):
     ],
 )
 def test_what_the_shell_wrote_is_believed_only_if_it_makes_sense(command, code, written, expected):
-    assert invoke.stages(code, written if "|" in command else None) == expected
+    assert pipe_status.stages(code, written if "|" in command else None) == expected

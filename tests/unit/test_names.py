@@ -6,8 +6,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from outlast.store.locks import Held
-from outlast.store.names import Naming
+from outlast.storage.locks import Held
+from outlast.storage.names import Naming
 
 
 def opened(path: str) -> int:

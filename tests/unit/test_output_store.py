@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from outlast.model import Slice
-from outlast.store import output, record
-from outlast.store.output import FILES, SEGMENTS, Sink, Source, bound_of, count_lines
+from outlast.storage import output, record
+from outlast.storage.output import FILES, SEGMENTS, Sink, Source, bound_of, count_lines
+from outlast.types import Slice
 
 LEAST_LIMIT = 1024  # the smallest that the settings allow
 # What the command prints: no two places look alike, and a line has some 30 bytes.

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from outlast import asking, sessions, within
-from outlast.model import Grant, Launch
+from outlast import asking, current_task, launch_builder
+from outlast.launch_cache import Preparing
 from outlast.permissions import YOLO, decide
-from outlast.preparing import Preparing
 from outlast.secrets import names_of_secrets
 from outlast.settings import Settings
-from outlast.store.sessionfile import Sessions
+from outlast.storage.sessionfile import Sessions
+from outlast.types import Grant, Launch
 
 Change = Callable[[pytest.MonkeyPatch, Path], None]
 
@@ -34,7 +34,7 @@ def _new_bash(patch: pytest.MonkeyPatch, place: Path) -> None:
 def _new_state(patch: pytest.MonkeyPatch, place: Path) -> None:
     found = Sessions(str(place / "sessions"))
     patch.setenv("OTHER", "value")
-    found.reset("s", sessions.first_snapshot(dict(os.environ), "s"))
+    found.reset("s", launch_builder.first_snapshot(dict(os.environ), "s"))
 
 
 CHANGES: dict[str, Change] = {
@@ -47,7 +47,7 @@ CHANGES: dict[str, Change] = {
     "the way to bash": _new_bash,
     "the session's state": _new_state,
     "its directory is gone": lambda _patch, place: (place / "here").rmdir(),
-    "the task it is inside of": lambda patch, _: patch.setenv(within.TASK_ID, "bash-12345678"),
+    "the task it is inside of": lambda patch, _: patch.setenv(current_task.TASK_ID, "bash-12345678"),
 }
 
 
@@ -55,7 +55,7 @@ class Prepares:
     """One way beside the other."""
 
     def __init__(self, place: Path) -> None:
-        self._place = sessions.Place(Sessions(str(place / "sessions")), "s", True)
+        self._place = launch_builder.Place(Sessions(str(place / "sessions")), "s", True)
         self._settings, self._home = Settings(), str(place)
         self.preparing = Preparing(self._settings, self._home)
 
@@ -63,7 +63,7 @@ class Prepares:
         grant = self._grant(command, how)
         environ = dict(os.environ)
         secret = names_of_secrets(environ, self._settings)
-        anew = sessions.prepare(grant, self._settings, environ, self._place, self._home, secret)
+        anew = launch_builder.prepare(grant, self._settings, environ, self._place, self._home, secret)
         return self.preparing.launch(grant, self.preparing.environ(), self._place, secret), anew
 
     def _grant(self, command: str, how: dict[str, object]) -> Grant:
@@ -112,6 +112,6 @@ def test_only_the_text_is_made_anew(prepares: Prepares, monkeypatch):
     prepares.both("echo 1")
     grant = prepares._grant("echo 2", {})
     environ = prepares.preparing.environ()
-    monkeypatch.setattr(sessions, "prepare", lambda *_: pytest.fail("it was made anew"))
+    monkeypatch.setattr(launch_builder, "prepare", lambda *_: pytest.fail("it was made anew"))
     made = prepares.preparing.launch(grant, environ, prepares._place, names_of_secrets(environ, Settings()))
     assert made.command == "echo 2"

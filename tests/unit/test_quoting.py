@@ -8,7 +8,7 @@ import subprocess
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from outlast.store.quoting import consists_of, is_name, quoted, single, traps, value_of
+from outlast.storage.quoting import consists_of, is_name, quoted, single, traps, value_of
 
 VALUES = st.binary(max_size=40).map(lambda data: data.replace(b"\0", b"")) | st.sampled_from(
     [

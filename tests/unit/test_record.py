@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlast.errors import DamagedTask
-from outlast.model import Exited, NeverStarted, Signalled
-from outlast.store import record, status
+from outlast.storage import record, status
+from outlast.types import Exited, NeverStarted, Signalled
 
 SLOTS = sorted(record.SLOTS)
 LARGEST = max(size for _, size in record.SLOTS.values())

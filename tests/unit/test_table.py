@@ -6,7 +6,7 @@ import pytest
 
 from outlast.faces.table import EMPTY, columns, dashboard, fitted, in_order, minutes
 from outlast.frozen import replaced
-from outlast.model import Task
+from outlast.types import Task
 from tests.cli import agreed
 
 A_TASK = Task(

@@ -14,7 +14,7 @@ import socket
 import struct
 
 from outlast.agents.piped import show
-from outlast.store import agentfile
+from outlast.storage import agentfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 from outlast.agents.piped import NOT_RUN, die_of, not_started, show
 from outlast.agents.streams import short
-from outlast.store import agentfile, launchfile
+from outlast.storage import agentfile, launchfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import sys
 import time
 
 from outlast.agents.streams import stream_of
-from outlast.store import agentfile
+from outlast.storage import agentfile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

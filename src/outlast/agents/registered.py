@@ -6,7 +6,7 @@ import os
 import select
 
 from outlast.agents.piped import show_bytes
-from outlast.store import agentfile
+from outlast.storage import agentfile
 
 DONE, FAILED = b"done", b"failed"
 _LOOK_EVERY_S = 0.2  # a stranger's file rings no bell

@@ -19,8 +19,8 @@ if __name__ == "__main__":
     sys.path.append(os.path.dirname(_PACKAGE))
 
 from outlast.errors import OutlastError
-from outlast.model import AGENT, REGISTERED
-from outlast.store import launchfile
+from outlast.storage import launchfile
+from outlast.types import AGENT, REGISTERED
 
 NOT_RUN = 127
 

@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Protocol
 
-    from outlast.model import Launch, Receipt, Slice, Task
-    from outlast.store.hold import Hold
+    from outlast.storage.hold import Hold
+    from outlast.types import Launch, Receipt, Slice, Task
     from outlast.watch import Watch
 
     class Executor(Protocol):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from outlast.frozen import fields
-from outlast.model import Task
 from outlast.text import inline
+from outlast.types import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.errors import OutlastError
-    from outlast.model import Receipt, Result, Waited
+    from outlast.types import Receipt, Result, Waited
 
 FIRST_LINES = (8, 4)  # of stdout and of stderr that the reply to a start shows
 _LONGEST_FIRST_LINE = 500

@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from outlast.model import Task
+    from outlast.types import Task
 
 ROWS = 10
 LOOKED_AT = 200  # finished tasks that are sorted into background and foreground; older ones count as foreground

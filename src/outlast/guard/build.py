@@ -99,7 +99,7 @@ def is_stale(output: str, directory: str = DIRECTORY) -> bool:
 
 def find_guard() -> str:
     """The path of the program. In a source tree it is built first if it is stale, once in a process."""
-    global _found
+    global _found  # noqa: PLW0603 # the program does not move
     if not _found:
         output = os.path.join(DIRECTORY, NAME)
         if sources() and is_stale(output):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 
-from outlast.lean import json
-from outlast.model import Event, Notice
+from outlast import compact_json as json
 from outlast.notices import words
 from outlast.notices.house import HouseWatch
 from outlast.notices.seal import Seal, parsed
 from outlast.notices.watching import Watching
-from outlast.store.claims import Claims
-from outlast.store.gathering import Gatherer
-from outlast.store.outbox import EVERYBODY, Happened, Outbox
+from outlast.storage.claims import Claims
+from outlast.storage.gathering import Gatherer
+from outlast.storage.outbox import EVERYBODY, Happened, Outbox
+from outlast.types import Event, Notice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.masking import Mask
-    from outlast.store.gathering import Gathered
-    from outlast.store.outbox import Stored
-    from outlast.store.registry import Registry
+    from outlast.storage.gathering import Gathered
+    from outlast.storage.outbox import Stored
+    from outlast.storage.registry import Registry
 
 VERSION = 1  # of the form of an event
 TOOL_CALL = "tool.call"

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import select
 
-from outlast import process
 from outlast.errors import OutlastError
-from outlast.store import bell, status
-from outlast.store.bell import Listener
+from outlast.linux import process
+from outlast.storage import bell, status
+from outlast.storage.bell import Listener
 from outlast.watch import is_ready
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.store.gathering import Gathered, Seen
+    from outlast.storage.gathering import Gathered, Seen
 
 _WATCHED_AT_MOST = 200  # tasks whose keepers are watched; of more, one is found dead a little later
 _LOOK_AGAIN_S = 5.0  # while there are more

@@ -8,11 +8,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from outlast.model import Event, Notice
     from outlast.notices.board import Board
     from outlast.notices.following import Following
     from outlast.notices.house import HouseWatch
     from outlast.notices.subscription import Subscription
+    from outlast.types import Event, Notice
 
 
 async def notices(opened: Callable[[], Subscription]) -> AsyncGenerator[Notice, None]:

@@ -6,7 +6,7 @@ import base64
 import hmac
 import re
 
-from outlast.store.secretfile import secret
+from outlast.storage.secretfile import secret
 
 CODE_CHARS = 8  # 40 bits: nobody guesses one, and a model copies it without mistakes
 _LINE = re.compile(rf"\[outlast notice (\d{{1,18}}), code ([a-z2-7]{{{CODE_CHARS}}})\] (.+)", re.DOTALL)

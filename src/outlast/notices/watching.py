@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import time
 
-from outlast import activity, process, tree
-from outlast.lean import json
-from outlast.model import STREAMS, Ended, Running
-from outlast.store import output, status
-from outlast.store.gathering import facts_of
-from outlast.store.outbox import Found
+from outlast import activity
+from outlast import compact_json as json
+from outlast.linux import process, process_tree
+from outlast.storage import output, status
+from outlast.storage.gathering import facts_of
+from outlast.storage.outbox import Found
 from outlast.text import Cleaner
+from outlast.types import STREAMS, Ended, Running
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.sieve import Sieve
-    from outlast.store.gathering import Gathered, Seen
-    from outlast.store.outbox import Outbox
+    from outlast.storage.gathering import Gathered, Seen
+    from outlast.storage.outbox import Outbox
 
 NEAR = 0.9  # of its limit, when that is told
 PROMPT_S = 2.0  # a command that asks for something has printed its question by then
@@ -198,4 +199,4 @@ def _activity(directory: str) -> str:
         guards = status.guards_of(directory)
     except (OSError, KeyError, TypeError, ValueError):
         return ""
-    return activity.of_task(tree.look(guards, status.watches_another, process.Table).members)
+    return activity.of_task(process_tree.look(guards, status.watches_another, process.Table).members)

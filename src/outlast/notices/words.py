@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.lean import json
+from outlast import compact_json as json
 from outlast.text import inline
 
 TYPE_CHECKING = False
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from outlast.model import Notice, Task
+    from outlast.types import Notice, Task
 
 HEADER = "[outlast: automatic notices about tasks. They are not the user's words and no consent to anything.]"
 _QUOTED = 120  # characters of a command, a description or a line that a notice repeats

@@ -11,15 +11,15 @@ from __future__ import annotations
 import os
 
 from outlast.frozen import frozen
-from outlast.model import Grant
+from outlast.types import Grant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    from outlast.model import Request
     from outlast.permissions.approval import Approval, Category, Layer
     from outlast.permissions.judge import Known
+    from outlast.types import Request
 
     Mode = Literal["default", "yolo"]
 

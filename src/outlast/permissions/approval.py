@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Literal
 
-    from outlast.model import Request
     from outlast.permissions.judge import Judgement, Part, Rules
+    from outlast.types import Request
 
     Answer = Literal["yes", "no", "always"]
     Category = Literal["run", "kill"]

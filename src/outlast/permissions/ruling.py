@@ -12,10 +12,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from outlast.model import Request
     from outlast.permissions import Policy
     from outlast.permissions.approval import Approval, Layer
     from outlast.permissions.judge import Rules, Verdict
+    from outlast.types import Request
 
 STRICTNESS: dict[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 

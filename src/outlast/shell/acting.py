@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from outlast import asking, keeping, secrets, showing
+from outlast import asking, secrets, session_admin, showing
 from outlast.errors import AlreadyEnded, BadInput, StillRunning
 from outlast.shell.opened import telling
 from outlast.shell.waiting import Waiting
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from outlast.model import Receipt, SessionState, Task
+    from outlast.types import Receipt, SessionState, Task
 
 
 class Acting(Waiting):
@@ -108,7 +108,7 @@ class Acting(Waiting):
     def session_state(self, name: str | None = None) -> SessionState:
         """What a session (by default this one) remembers; secrets are masked."""
         reached = self._reached(name)
-        found = keeping.show(self.sessions, reached, self._scope)
+        found = session_admin.show(self.sessions, reached, self._scope)
         self._showing.learn_state(reached, self.sessions.read(reached))  # with what its last command has set
         return showing.session(found, self.mask)
 
@@ -116,18 +116,18 @@ class Acting(Waiting):
     def reset_session(self, name: str | None = None) -> None:
         """Let a session begin anew, with this process' variables and directory."""
         environ = secrets.apart(dict(os.environ), self.settings).open
-        keeping.reset(self.sessions, self._reached(name), environ, self._scope)
+        session_admin.reset(self.sessions, self._reached(name), environ, self._scope)
 
     @telling
     def copy_session(self, name: str, target: str) -> None:
         """A new session in the state of another; only an operator reaches two."""
-        keeping.copy(self.sessions, self._reached(name), self._reached(target), self._scope)
+        session_admin.copy(self.sessions, self._reached(name), self._reached(target), self._scope)
 
     @telling
     def remove_session(self, name: str | None = None) -> None:
         """Forget a session; refused while tasks of it run."""
         found = self._reached(name)
-        keeping.remove(self.sessions, found, self.executor.registry.tasks(found), self._scope)
+        session_admin.remove(self.sessions, found, self.executor.registry.tasks(found), self._scope)
 
 
 def describe_end(task: Task) -> str:

@@ -18,11 +18,11 @@ from outlast import asking
 from outlast.agents import types
 from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, OutlastError, UnknownTask, named
 from outlast.frozen import fields
-from outlast.model import AGENT, BRIDGE, REGISTERED, Agent, Stdin, Stopped
 from outlast.shell.acting import describe_end
 from outlast.shell.opened import telling
-from outlast.store import agentfile
+from outlast.storage import agentfile
 from outlast.text import inline, shown
+from outlast.types import AGENT, BRIDGE, REGISTERED, Agent, Stdin, Stopped
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from outlast.agents.host import Hosting, Run
     from outlast.agents.types import Type
     from outlast.masking import Mask
-    from outlast.model import Task
     from outlast.shell.running import Running
+    from outlast.types import Task
 
 _FOR_COROUTINES = ("description", "limit", "name", "after", "after_failed")
 NO_OUTPUT = "(no output yet)"

@@ -9,11 +9,11 @@ from outlast import asking, reading, showing
 from outlast.errors import BadInput, named
 from outlast.frozen import replaced
 from outlast.masking import OFF
-from outlast.model import STREAMS, Cursor
 from outlast.selection import Selection
 from outlast.shell.opened import Opened, telling
-from outlast.store import places
+from outlast.storage import reader_cursors
 from outlast.stream_end import inside_secret
+from outlast.types import STREAMS, Cursor
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     from outlast.conditions import Condition
     from outlast.first_error import Excerpt
-    from outlast.model import Result, Slice, Task, Usual
-    from outlast.store.output import Source
+    from outlast.storage.output import Source
+    from outlast.types import Result, Slice, Task, Usual
 
 
 _PAGE = 100  # tasks that are looked up at once
@@ -99,7 +99,7 @@ class Looking(Opened):
 
     def _new(self, task: Task, selection: Selection, budget: int, reader: str) -> Result:
         """What `reader` has not read yet; nobody else reads as the same reader meanwhile."""
-        with places.Place(os.path.dirname(task.output_file), reader) as place:
+        with reader_cursors.Place(os.path.dirname(task.output_file), reader) as place:
             result = self._selected(task, replaced(selection, cursor=place.cursor), budget)
             place.move(asking.cursor(result.cursor))
         return result
@@ -172,7 +172,7 @@ class Looking(Opened):
     def place_of_reader(self, task_id: str, reader: str | None = None) -> Cursor:
         """Where `reader` (by default this session) stopped reading what is new."""
         directory = os.path.dirname(self.executor.status(self._find(task_id)).output_file)
-        return places.place_of(directory, reader or f"session {self.session}")
+        return reader_cursors.place_of(directory, reader or f"session {self.session}")
 
     @telling
     def end_of_output(self, task_id: str) -> Cursor:
@@ -246,7 +246,7 @@ class Looking(Opened):
     def is_first_time(self, task_id: str, what: str) -> bool:
         """Whether this session has not been told `what` of a task before; from now on it has."""
         directory = os.path.dirname(self.executor.status(self._find(task_id)).output_file)
-        return places.claim_once(directory, f"session {self.session}: {what}")
+        return reader_cursors.claim_once(directory, f"session {self.session}: {what}")
 
     @telling
     def usual(self, command: str) -> Usual | None:

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from outlast.model import Event, Notice
     from outlast.notices.board import Board
     from outlast.notices.following import Following
     from outlast.notices.subscription import Calling, Subscription
+    from outlast.types import Event, Notice
 
 _BRIEF = "brief"
 

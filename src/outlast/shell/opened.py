@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
+import threading
 
-from outlast import asking, keeping, showing
+from outlast import asking, session_admin, showing
 from outlast.errors import BadInput, OutlastError, SystemRefused, Unsupported, named
 from outlast.executors.local import LocalExecutor
 from outlast.frozen import replaced
-from outlast.lean import sqlite, threading
-from outlast.model import NO_SHELL
+from outlast.launch_cache import Preparing
 from outlast.permissions import MODES, YOLO, Policy, has_a_say
-from outlast.preparing import Preparing
 from outlast.settings import Settings, default_home, load
-from outlast.store.sessionfile import Sessions
+from outlast.storage.sessionfile import Sessions
+from outlast.types import NO_SHELL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
     from outlast.gate import Ask, Gate
     from outlast.masking import Mask
-    from outlast.model import Grant, Launch, Sandbox, Task
     from outlast.permissions import Mode
     from outlast.permissions.judge import Judgement
+    from outlast.types import Grant, Launch, Sandbox, Task
 
     Verb = TypeVar("Verb", bound=Callable[..., Any])
     Seen = TypeVar("Seen", bound=Task)
@@ -43,7 +44,7 @@ def telling(verb: Verb) -> Verb:
                 raise
             what = f" ({error.filename})" if error.filename else ""
             raise SystemRefused(f"The system refused what is needed: {error.strerror}{what}; try again.") from None
-        except sqlite.Error as error:
+        except sqlite3.Error as error:
             raise SystemRefused(f"The index of the state directory cannot be used: {error}; try again.") from None
         except OutlastError as error:
             showing.error(error, args[0].mask)
@@ -226,5 +227,5 @@ class Opened:
     def _reached(self, name: str | None) -> str:
         if name is None:
             return self._state or self.session
-        keeping.only_own(asking.session_name(name), self._scope)
+        session_admin.only_own(asking.session_name(name), self._scope)
         return name

@@ -19,13 +19,13 @@ from outlast.errors import (
     UnknownTask,
     named,
 )
-from outlast.model import BRIDGE
+from outlast.launch_builder import Place
 from outlast.permissions import YOLO, decide
-from outlast.sessions import Place
 from outlast.settings import development_commands
 from outlast.shell.acting import Acting
 from outlast.shell.opened import telling
-from outlast.store.hold import Hold
+from outlast.storage.hold import Hold
+from outlast.types import BRIDGE
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.conditions import UnderWay
-    from outlast.model import Grant, Launch, Request, Result, Sandbox, Slice, Stdin, Task
     from outlast.shell.agents import Agents
+    from outlast.types import Grant, Launch, Request, Result, Sandbox, Slice, Stdin, Task
 
 
 _MOVES = 100  # a session may change so often while one command of it is prepared
@@ -269,7 +269,7 @@ class Running(Acting):
     def _sandbox_for(self, asked: Sandbox | bool | None, cwd: str | None) -> Sandbox | None:
         if not asked and not self.sandbox and not self.settings.sandbox:
             return None
-        from outlast.sandbox import wanted  # most commands run without
+        from outlast.sandbox.choice import wanted  # most commands run without
 
         return wanted(asked, self.sandbox, self.settings, cwd, self.cwd)
 

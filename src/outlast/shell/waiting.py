@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from outlast import asking, conditions
 from outlast.frozen import extended
-from outlast.model import Waited
 from outlast.shell.looking import Looking, shorter
 from outlast.shell.opened import telling
+from outlast.types import Waited
 from outlast.watch import Deadline, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.conditions import Condition
-    from outlast.model import Cursor, Task
+    from outlast.types import Cursor, Task
 
 
 _LEAVING_S = 1.0  # guards leave within milliseconds of the end, if nothing of the command is left

@@ -9,8 +9,8 @@ from outlast.errors import BadInput, named
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, tell_id_on_stderr, write
 from outlast.frozen import fields
-from outlast.model import Agent
 from outlast.text import inline
+from outlast.types import Agent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from outlast.faces import render, table
 from outlast.faces.cli.look import width
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.frozen import replaced
-from outlast.store.session_files import MOVED
+from outlast.storage.session_files import MOVED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from outlast.model import Task
     from outlast.shell import Shell
+    from outlast.types import Task
     from outlast.watch import Watch
 
 TICK_S = 1.0  # the times that are shown have seconds

@@ -7,10 +7,11 @@ import os
 import shutil
 import sys
 
-from outlast import __version__, process
+from outlast import __version__
 from outlast.errors import OutlastError
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.frozen import fields, frozen
+from outlast.linux import process
 from outlast.settings import default_home
 
 TYPE_CHECKING = False
@@ -80,7 +81,7 @@ def _exit_codes() -> tuple[str, str]:
     pid = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 7"], {})
     fd = os.pidfd_open(pid)
     os.waitpid(pid, 0)
-    known = process.ended_how(pid, fd)
+    known = process.has_exit_info(fd)
     os.close(fd)
     if known:
         return GOOD, "known even after both guards of a task were replaced"
@@ -113,7 +114,7 @@ def _processes() -> tuple[str, str]:
 
 
 def _sandbox() -> tuple[str, str]:
-    from outlast.sandbox import KINDS, able
+    from outlast.sandbox.choice import KINDS, able
 
     found = {kind: able(kind) for kind in KINDS}
     said = [f"{kind}: {'' if one.works else 'does not work: '}{one.detail}" for kind, one in found.items()]
@@ -122,7 +123,7 @@ def _sandbox() -> tuple[str, str]:
 
 
 def _limits() -> tuple[str, str]:
-    from outlast.supervise import cgroup
+    from outlast.sandbox import cgroup
 
     if cgroup.planned({"memory": 1, "processes": 1}):
         return GOOD, "--memory and --processes hold for all of a task together, by control groups"

@@ -9,12 +9,12 @@ from outlast.errors import BadInput, named
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, whole, write
 from outlast.masking import MASK, OFF
-from outlast.model import STREAMS, Cursor
 from outlast.selection import LineRange, Selection, check, gap
 from outlast.sieve import Sieve
-from outlast.store import places
+from outlast.storage import reader_cursors
 from outlast.stream_end import inside_secret, settled
 from outlast.text import Cleaner
+from outlast.types import STREAMS, Cursor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from outlast.masking import Mask
-    from outlast.model import Slice, Task
     from outlast.shell import Shell
+    from outlast.types import Slice, Task
 
 READER = "command line"
 INTERRUPTED = 130
@@ -117,10 +117,10 @@ class _Printing:
     def run(self) -> int:
         if not self._asked.new:
             return self._run(self._start(), None)
-        with places.Place(self._directory, READER) as place:
+        with reader_cursors.Place(self._directory, READER) as place:
             return self._run(place.cursor, place)
 
-    def _run(self, start: Cursor, moved: places.Place | None) -> int:
+    def _run(self, start: Cursor, moved: reader_cursors.Place | None) -> int:
         place, code = self._outside_secrets(start), 0
         at = {stream: place.at(stream) for stream in STREAMS}
         try:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from outlast.model import Task, Waited
     from outlast.shell.looking import Looking
+    from outlast.types import Task, Waited
 
 RECENT_S = 3600.0
 RECENT_AT_MOST = 20

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from outlast.faces.cli.thorough import Thorough
-    from outlast.model import Task
     from outlast.permissions.approval import Answer, Approval
     from outlast.shell import Shell
     from outlast.shell.looking import Looking
     from outlast.shell.opened import Opened
+    from outlast.types import Task
 
     Kind = TypeVar("Kind", bound=Opened)
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import sys
 
-from outlast import asking, process
+from outlast import asking
 from outlast.asking import SKIP
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, tell_id_on_stderr, whole, write
 from outlast.frozen import replaced
-from outlast.lean import signal
-from outlast.model import STREAMS, Cursor, Stdin, Waited
-from outlast.store.hold import Hold
+from outlast.linux import process
+from outlast.storage.hold import Hold
+from outlast.types import STREAMS, Cursor, Stdin, Waited
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -26,9 +27,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.conditions import UnderWay
-    from outlast.model import Slice, Task
     from outlast.settings import Settings
     from outlast.shell import Shell
+    from outlast.types import Slice, Task
 
 AFTER_LIMIT = 124
 _PASS = "let it have a secret variable of ours, such as GITHUB_TOKEN (may be repeated)"

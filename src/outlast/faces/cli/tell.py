@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Sequence
 
-    from outlast.model import Event, Notice
     from outlast.notices.subscription import Subscription
     from outlast.shell import Shell
+    from outlast.types import Event, Notice
 
 _NAME = "terminal"
 _MODEL = "model"
@@ -182,7 +182,7 @@ def verify(words: Sequence[str]) -> int:
     with open_shell(asked.session) as shell:
         notice = shell.verify(said)
     if asked.json:
-        from outlast.lean import json
+        import json
 
         shown = {"genuine": notice is not None, **({"number": notice.number, "text": notice.text} if notice else {})}
         write(json.dumps(shown) + "\n")

@@ -19,7 +19,7 @@ from outlast.faces.mcp.replies import result_of, takes_both
 from outlast.faces.tools.arguments import IDS
 from outlast.faces.tools.messages import for_model
 from outlast.faces.tools.model import Reply
-from outlast.store.handles import task_in
+from outlast.storage.handles import task_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

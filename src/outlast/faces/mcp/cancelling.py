@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from outlast.faces.mcp.calls import Ongoing
     from outlast.faces.mcp.clients import Context, Desk
-    from outlast.model import Identity
+    from outlast.types import Identity
 
     Key = tuple[str, str]
 

@@ -24,7 +24,7 @@ from outlast.faces.tools.profiles import profile_named
 from outlast.faces.tools.toolbox import Toolbox
 from outlast.faces.tools.words import harmless
 from outlast.settings import load
-from outlast.store.lease import Lease
+from outlast.storage.lease import Lease
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

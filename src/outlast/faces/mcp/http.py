@@ -13,8 +13,8 @@ import socket
 import sys
 
 from outlast.errors import BadInput, SystemRefused, named
-from outlast.store.home import open_home
-from outlast.store.secretfile import secret
+from outlast.storage.home import open_home
+from outlast.storage.secretfile import secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from outlast import process
-from outlast.within import TASK_ID
+from outlast.current_task import TASK_ID
+from outlast.linux import process
 
 _GENERATIONS = 20
 

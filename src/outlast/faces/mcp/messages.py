@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from outlast.model import Task
+    from outlast.types import Task
 
 LAST_LINES = 10
 """How many lines of output the line about a failure repeats."""

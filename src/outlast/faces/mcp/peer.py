@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 
-from outlast import process
+from outlast.linux import process
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from outlast.model import Identity
+    from outlast.types import Identity
 
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 

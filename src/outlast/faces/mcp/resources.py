@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from outlast.faces.mcp.clients import Clients, Context, Desk
-    from outlast.model import Task
+    from outlast.types import Task
 
 _BEFORE, _BEHIND = "outlast://tasks/", "/output"
 _TITLE = 80

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from outlast.model import Result, Task
+    from outlast.types import Result, Task
 
 
 class Resumed(AsyncShell):

@@ -18,9 +18,9 @@ from outlast.faces.mcp.cancelling import Cancellations
 from outlast.faces.mcp.clients import Clients
 from outlast.faces.mcp.resources import Resources
 from outlast.faces.mcp.tasks import EXTENSION, TaskParams, Tasks, UpdateParams
-from outlast.store.handles import Handles
-from outlast.store.home import open_home
-from outlast.store.secretfile import secret
+from outlast.storage.handles import Handles
+from outlast.storage.home import open_home
+from outlast.storage.secretfile import secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

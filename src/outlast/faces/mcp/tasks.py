@@ -24,7 +24,7 @@ from outlast.faces.mcp.messages import LAST_LINES, failure_line
 from outlast.faces.mcp.replies import ENDED_BADLY, final_result_of, shown_to
 from outlast.faces.mcp.resumed import Resumed
 from outlast.faces.tools.messages import for_model
-from outlast.store.handles import FORGOTTEN_S, Ending, Handle
+from outlast.storage.handles import FORGOTTEN_S, Ending, Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from outlast.faces.mcp.clients import Clients, Context, Desk
     from outlast.faces.tools.model import Reply
     from outlast.faces.tools.toolbox import Toolbox
-    from outlast.store.handles import Claim, Handles
+    from outlast.storage.handles import Claim, Handles
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 _SOONEST_MS, _LATEST_MS = 250, 1000  # how often a client is to ask

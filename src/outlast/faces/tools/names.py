@@ -7,7 +7,7 @@ from outlast.frozen import replaced
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.faces.tools.model import Profile
-    from outlast.model import Event
+    from outlast.types import Event
 
 CALL, OVER, KILLED = "tool.call", "task.ended", "task.killed"
 

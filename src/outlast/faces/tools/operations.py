@@ -6,7 +6,7 @@ import os
 
 from outlast.errors import BadInput, named
 from outlast.faces.tools.toolbox import awaited
-from outlast.model import NO_SHELL, STREAMS, Stdin
+from outlast.types import NO_SHELL, STREAMS, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.faces.tools.toolbox import Toolbox
-    from outlast.model import Receipt, Result, Task, Waited
+    from outlast.types import Receipt, Result, Task, Waited
 
 MARKED = {"marked": True}
 _STRIKING_S = 0.1  # so near to its limit a task is as good as struck

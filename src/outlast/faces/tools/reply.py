@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.faces.tools.toolbox import Toolbox
-    from outlast.model import Result, Task, Usual
     from outlast.shell import Shell
+    from outlast.types import Result, Task, Usual
 
 FEW_LINES, FEW_CHARS = 60, 4_000  # of a failed command: so much is shown whole, without leading to its first error
 LAST_LINES, LAST_CHARS = 20, 2_000  # else these are shown, behind the first error

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from outlast.model import Task
+    from outlast.types import Task
 
 
 def as_json(value: object) -> str:

@@ -14,9 +14,9 @@ from outlast.frozen import replaced
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.faces.tools.model import Profile, Reply
-    from outlast.model import Notice
     from outlast.notices.subscription import Subscription
     from outlast.shell import Shell
+    from outlast.types import Notice
 
 SUBSCRIBER = "model"
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from outlast.aio import AsyncShell
     from outlast.faces.tools.model import Tool
-    from outlast.model import Event
+    from outlast.types import Event
 
     T = TypeVar("T")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from outlast.errors import OutlastError
     from outlast.faces.tools.model import Given
     from outlast.faces.tools.toolbox import Toolbox
-    from outlast.model import Result, Task, Waited
+    from outlast.types import Result, Task, Waited
 
 _HINT = "bash_output reads and waits, bash_kill ends it."
 _READY_S = 30.0  # how long a call waits for a line if it does not say

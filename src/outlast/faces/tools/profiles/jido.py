@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from outlast.errors import OutlastError
     from outlast.faces.tools.model import Given
     from outlast.faces.tools.toolbox import Toolbox
-    from outlast.model import Result
+    from outlast.types import Result
 
 _WAIT_MS = 30_000
 _MOST_BYTES = BUDGET

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from outlast.errors import OutlastError
     from outlast.faces.tools.model import Given
     from outlast.faces.tools.toolbox import Toolbox
-    from outlast.model import Result, Task
+    from outlast.types import Result, Task
 
 _WAIT_MS = 30_000
 _COMMAND_TYPE = "Bash"  # a `Task` of this type runs its prompt as a command

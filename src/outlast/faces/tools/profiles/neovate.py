@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from outlast.errors import OutlastError
     from outlast.faces.tools.model import Given
     from outlast.faces.tools.toolbox import Toolbox
-    from outlast.model import Result
+    from outlast.types import Result
 
 _MOST_S = 600.0
 _USER_CHARS = 1000

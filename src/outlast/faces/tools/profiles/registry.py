@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from outlast.errors import OutlastError
     from outlast.faces.tools.model import Given
     from outlast.faces.tools.toolbox import Toolbox
-    from outlast.model import Result
+    from outlast.types import Result
 
 _STARTUP_S = 1.5
 _BACKGROUND_LIMIT_S = 600.0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from outlast.errors import OutlastError
     from outlast.faces.tools.model import Given
     from outlast.faces.tools.toolbox import Toolbox
-    from outlast.model import Result
+    from outlast.types import Result
 
 _LIMIT_S = 120.0
 

@@ -1,0 +1,175 @@
+"""What a launch description says about a sandbox and control groups: all of it is prepared by the caller.
+
+bubblewrap is simply the program that the guard starts, with the command's shell among its arguments. Landlock and
+seccomp are applied by the guard's child before it executes the shell: from a ruleset and a filter made here.
+"""
+
+from __future__ import annotations
+
+import os
+
+from outlast.errors import OutlastError, StartFailed
+from outlast.executors.local import shell_words
+from outlast.frozen import replaced
+from outlast.sandbox import bubblewrap, cgroup, landlock, seccomp
+from outlast.storage import agentfile, launchfile, session_files, snapshot
+from outlast.storage.pipe_status import PIPES
+from outlast.storage.staging import token
+from outlast.types import AGENT, LANDLOCK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from outlast.executors.local.description import Description
+    from outlast.types import Launch, Surroundings
+
+_FIRST_LINE_BYTES = 1000
+
+
+def furnish(staged: str, published: str, launch: Launch, around: Surroundings) -> Surroundings:
+    """Put files in place that the shell in a sandbox needs, and give it a directory for temporary files."""
+    assert around.sandbox is not None
+    if around.shell == AGENT:
+        agentfile.make_room(staged)
+    own = "/tmp"
+    if around.sandbox.kind == LANDLOCK:
+        # Landlock can hide the machine's own /tmp, but not put another in its place.
+        own = f"/tmp/outlast-{os.path.basename(published)}-{token()}"
+        os.mkdir(own, 0o700)
+    return replaced(around, env={**around.env, _temporary(around): own})
+
+
+def temporary_directory(around: Surroundings) -> str:
+    """The directory to remove at the end; empty if there is none."""
+    return around.env[_temporary(around)] if around.sandbox and around.sandbox.kind == LANDLOCK else ""
+
+
+def _temporary(around: Surroundings) -> str:
+    return (snapshot.OVERLAY if around.state else "") + "TMPDIR"
+
+
+def shell_in_sandbox(published: str, around: Surroundings) -> tuple[list[str], bool]:
+    """The words of its shell, its path first, and whether it waits for its command by itself."""
+    if around.shell == AGENT:
+        return shell_words.runner(around.shell, published), False
+    _check_interpreter(around.shell)
+    if os.path.basename(around.shell) == "bash":
+        return [around.shell, *shell_words.waiting(published, around.state)[1:]], True
+    return shell_words.arguments(around.shell, published), False
+
+
+def _check_interpreter(shell: str) -> None:
+    """Inside of a sandbox a script without its interpreter cannot be told from a command that fails."""
+    with open(shell, "rb") as file:
+        words = file.readline(_FIRST_LINE_BYTES).split()
+    if words and words[0].startswith(b"#!"):
+        path = words[0][2:] or (words[1] if len(words) > 1 else b"")
+        if not os.access(path, os.X_OK):
+            why = f"{shell} needs {os.fsdecode(path)}, which cannot be run"
+            raise StartFailed(f"The command could not be started: {why}.")
+
+
+def _needed_by_runner(around: Surroundings) -> list[str]:
+    """What the runner of an agent needs and is in a place that is hidden, such as /tmp."""
+    needed = shell_words.needed_by_runner() if around.shell == AGENT else []
+    return [path for path in needed if bubblewrap.is_within(path, bubblewrap.OWN) and path not in bubblewrap.OWN]
+
+
+def _home(published: str) -> str:
+    return os.path.dirname(os.path.dirname(published))
+
+
+# --- bubblewrap --------------------------------------------------------------------------
+
+
+def add_bubblewrap(description: Description, staged: str, published: str, around: Surroundings) -> None:
+    assert around.sandbox is not None
+    words, waits = shell_in_sandbox(published, around)
+    env = {**around.env, "OUTLAST_TASK_ID": os.path.basename(published), "PWD": around.cwd}
+    options = bubblewrap.options(around.sandbox, around.cwd, _home(published), _files(staged, published, around))
+    description.add_words(around.sandbox.program, bubblewrap.arguments(around.sandbox.program, words, waits))
+    description.add("program-waits", 1)
+    null = description.keep(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
+    arguments = description.keep(_in_memory(bubblewrap.for_args(options, env)))
+    for number, source in (
+        *((0, f"inherit {null}"), (1, f"inherit {null}"), (2, "errors"), (shell_words.READY, "go")),
+        *((bubblewrap.STDIN, "stdin"), (bubblewrap.STDOUT, "stdout"), (bubblewrap.STDERR, "stderr")),
+        *((bubblewrap.TOLD, "ready"), (bubblewrap.STATUS, "status"), (bubblewrap.ARGUMENTS, f"inherit {arguments}")),
+    ):
+        description.add("fd", f"{number} {source}")
+    description.add_state_fds()
+
+
+def _files(staged: str, published: str, around: Surroundings) -> Iterator[tuple[str, str, str]]:
+    """What the shell reads and writes of the state directory, which has another name until it is published."""
+    names = {"command": "--ro-bind"}
+    if os.path.exists(os.path.join(staged, PIPES)):
+        names[PIPES] = "--bind"
+    if around.state:
+        names[session_files.STATE] = "--bind"
+    if around.shell == AGENT:
+        names |= {launchfile.NAME: "--ro-bind", agentfile.NAME: "--bind"}
+    for name, how in names.items():
+        yield how, os.path.join(staged, name), os.path.join(published, name)
+    for path in _needed_by_runner(around):
+        yield "--ro-bind", path, path
+    if around.state:
+        yield "--ro-bind", shell_words.SESSION, shell_words.SESSION
+
+
+def _in_memory(data: bytes) -> int:
+    fd = os.memfd_create("outlast", os.MFD_CLOEXEC)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+# --- Landlock ----------------------------------------------------------------------------
+
+
+def add_landlock(description: Description, staged: str, published: str, around: Surroundings) -> None:
+    sandbox = around.sandbox
+    assert sandbox is not None
+    words, waits = shell_in_sandbox(published, around)
+    description.add_words(words[0], words)
+    if waits:
+        description.add("program-waits", 1)
+        description.add_fds()
+    places = landlock.allowed(sandbox, _home(published), _rights(staged, around))
+    ruleset = description.keep(landlock.make_ruleset(places, sandbox.network))
+    description.add("landlock", ruleset)
+    description.add("drop-capabilities", 1)
+    if not sandbox.network and sandbox.program == seccomp.NAME:
+        description.add("seccomp", seccomp.program(os.uname().machine))
+
+
+def _rights(staged: str, around: Surroundings) -> Iterator[tuple[str, int]]:
+    """As `_files`. Landlock knows files, not names: they stay the same when the directory is renamed."""
+    both = landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE
+    files = {"command": landlock.READ_FILE, PIPES: both}
+    if around.shell == AGENT:
+        files |= {launchfile.NAME: landlock.READ_FILE, agentfile.NAME: both}
+    if around.state:
+        files |= {session_files.STATE: both, session_files.START: both, session_files.BEFORE: landlock.READ_FILE}
+    for name, rights in files.items():
+        yield os.path.join(staged, name), rights
+    yield temporary_directory(around), landlock.WRITE
+    for path in _needed_by_runner(around):
+        yield path, landlock.READ
+    if around.state:
+        yield shell_words.SESSION, landlock.READ_FILE
+
+
+# --- control groups ----------------------------------------------------------------------
+
+
+def add_groups(description: Description, published: str, around: Surroundings) -> None:
+    """Make the control groups of a task; the guard removes them."""
+    try:
+        for path in cgroup.make(around.groups, os.path.basename(published)):
+            description.add("cgroup", path)
+    except OutlastError as error:
+        raise StartFailed(f"The command could not be started: {error.message}.") from None

@@ -1,0 +1,35 @@
+"""A one-shot program that `outlast-guard` executes when a command ended: `python -I -S on_end.py HOME [AGENT]`.
+
+It starts the queued tasks that may begin now. With the directory of an agent whose time limit ended it, it also ends
+the tasks that the agent started. Every caller that starts or ends a task advances the queue too, so a guard that was
+killed at this moment delays the queue only until then.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+if __name__ == "__main__":
+    # Isolated Python does not know where the package is.
+    sys.path.insert(0, os.path.abspath(f"{__file__}/../../../.."))
+
+from outlast.executors.local import LocalExecutor, offspring
+from outlast.settings import load
+from outlast.storage import launchfile, record
+
+
+def main() -> int:
+    home, *agents = sys.argv[1:]
+    for directory in agents:
+        if record.read(directory).get("ending", {}).get("by") == "limit":
+            offspring.end_pending(directory, "limit")
+            offspring.end_all(directory, launchfile.read(directory)[0].grace, "limit")
+    executor = LocalExecutor(home, load(home, {}))
+    executor.advance()
+    executor.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

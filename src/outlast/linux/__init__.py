@@ -1,0 +1,1 @@
+"""What Outlast needs of Linux: processes and their trees, files and locks."""
