@@ -9,12 +9,12 @@ from __future__ import annotations
 import errno
 import os
 import select
-import socket
 import time
 
 from outlast.frozen import frozen
 from outlast.guard.build import find_guard
 from outlast.guard.protocol import encode_items, parse_message
+from outlast.light import socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ What Linux has and others lack is used here and nowhere else: `/proc`, pidfd.
 from __future__ import annotations
 
 import os
-import signal
 from fcntl import ioctl
 
 from outlast.frozen import frozen
+from outlast.light import signal
 from outlast.types import Identity
 
 _PIDFD_SIGNAL_PROCESS_GROUP = 4

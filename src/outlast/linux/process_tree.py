@@ -16,10 +16,10 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 
 from outlast.frozen import frozen
+from outlast.light import signal
 from outlast.linux import process
 from outlast.types import Identity
 

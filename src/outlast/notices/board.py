@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from outlast import compact_json as json
+from outlast.light import json
 from outlast.notices import words
 from outlast.notices.house import HouseWatch
 from outlast.notices.seal import Seal, parsed

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 
 from outlast import activity
-from outlast import compact_json as json
+from outlast.light import json
 from outlast.linux import process, process_tree
 from outlast.storage import output, status
 from outlast.storage.gathering import facts_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast import compact_json as json
+from outlast.light import json
 from outlast.text import inline
 
 TYPE_CHECKING = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import sys
 import threading
 
@@ -12,6 +11,7 @@ from outlast.errors import BadInput, OutlastError, SystemRefused, Unsupported, n
 from outlast.executors.local import LocalExecutor
 from outlast.frozen import replaced
 from outlast.launch_cache import Preparing
+from outlast.light import sqlite3
 from outlast.permissions import MODES, YOLO, Policy, has_a_say
 from outlast.settings import Settings, default_home, load
 from outlast.storage.sessionfile import Sessions

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from outlast import compact_json as json
+from outlast.light import json
 from outlast.linux.files import open_regular
 
 TYPE_CHECKING = False

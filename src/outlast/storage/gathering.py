@@ -8,11 +8,11 @@ command pays nothing, no process has to live for it, and nothing is lost while n
 from __future__ import annotations
 
 import os
-import sqlite3
 import time
 
 from outlast.errors import DamagedTask, OutlastError, UnknownTask
 from outlast.frozen import frozen
+from outlast.light import sqlite3
 from outlast.storage import launchfile, record, session_files, view
 from outlast.storage.outbox import Found, Happened, Outbox
 from outlast.storage.status import is_watched

@@ -8,10 +8,10 @@ so that no task is ever missing; a row without a directory is nothing.
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 
 from outlast.frozen import frozen
+from outlast.light import sqlite3
 from outlast.storage.database import AtOnce, is_read_only, log_ahead, made, version
 
 TYPE_CHECKING = False

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import os
 
-from outlast import compact_json as json
 from outlast.errors import NewerTask
 from outlast.frozen import fields, replaced
+from outlast.light import json
 from outlast.linux.files import open_regular
 from outlast.storage.home import FORMAT
 from outlast.storage.status import LAUNCH, trouble

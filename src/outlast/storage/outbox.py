@@ -12,13 +12,12 @@ Unlike the index this cannot be made anew: that something was acknowledged stand
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 import time
 
-from outlast import compact_json as json
 from outlast.errors import StateRefused, SystemRefused
 from outlast.frozen import frozen
+from outlast.light import json, sqlite3
 from outlast.storage.database import AtOnce, is_no_space, log_ahead, made, version
 
 TYPE_CHECKING = False

@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 from binascii import crc32
 
-from outlast import compact_json as json
 from outlast.errors import DamagedTask
+from outlast.light import json
 from outlast.linux.files import open_regular
 
 TYPE_CHECKING = False

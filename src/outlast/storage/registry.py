@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sqlite3
 import threading
 import time
 
@@ -19,6 +18,7 @@ from outlast.errors import (
     named,
 )
 from outlast.frozen import replaced
+from outlast.light import sqlite3
 from outlast.linux import process
 from outlast.storage import launchfile, output, session_files, view
 from outlast.storage.hold import is_held, lock_for_removal, unlock_and_close

@@ -14,8 +14,8 @@ from __future__ import annotations
 import os
 from binascii import crc32
 
-from outlast import compact_json as json
 from outlast.frozen import frozen
+from outlast.light import json
 from outlast.storage.quoting import consists_of, is_name, quoted, single, traps, value_of
 
 TYPE_CHECKING = False

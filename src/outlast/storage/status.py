@@ -7,8 +7,8 @@ import fcntl
 import os
 import stat
 
-from outlast import compact_json as json
 from outlast.errors import DamagedTask, OutlastError, SystemRefused, UnknownTask
+from outlast.light import json
 from outlast.linux.files import open_regular
 from outlast.storage import home, record
 from outlast.types import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import time
 
-from outlast import compact_json as json
 from outlast.categories import category
 from outlast.errors import OutlastError
 from outlast.frozen import fields
+from outlast.light import json
 from outlast.linux.process import is_alive
 from outlast.linux.process_tree import look
 from outlast.storage import output

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
 
 from outlast.errors import SystemRefused
+from outlast.light import signal
 from outlast.linux import process
 from outlast.storage import record, status
 from outlast.storage.queue import Queue

@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import select
-import signal
 
 from outlast.errors import AlreadyEnded, InputRefused, OutlastError
 from outlast.executors.local.starting import Starting
 from outlast.frozen import extended
+from outlast.light import signal
 from outlast.linux import process, process_tree
 from outlast.linux.files import open_regular
 from outlast.storage import launchfile, output, session_files, status

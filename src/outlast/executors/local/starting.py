@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import sqlite3
 import time
 
 from outlast.errors import BadInput, OutlastError, StartFailed, named
@@ -13,6 +12,7 @@ from outlast.executors.local.description import describe, describe_prepared, ter
 from outlast.executors.local.prepared import Prepared, PreparedShells
 from outlast.frozen import frozen
 from outlast.guard.client import GONE, Refused, Started, start_guard
+from outlast.light import sqlite3
 from outlast.storage import launchfile, session_files
 from outlast.storage.home import open_home
 from outlast.storage.queue import Queue

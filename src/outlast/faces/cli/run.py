@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import stat
 import sys
 
@@ -14,6 +13,7 @@ from outlast.faces import render
 from outlast.faces.cli.look import waited_code
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, tell_id_on_stderr, whole, write
 from outlast.frozen import replaced
+from outlast.light import signal
 from outlast.linux import process
 from outlast.storage.hold import Hold
 from outlast.types import STREAMS, Cursor, Stdin, Waited
