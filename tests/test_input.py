@@ -11,7 +11,7 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import AlreadyEnded, BadInput, InputRefused
-from outlast.executors import local
+from outlast.executors.local import executor as local
 from outlast.types import Stdin, Task
 from tests.conftest import eventually
 from tests.faults.support import dice

@@ -503,7 +503,7 @@ def test_a_damaged_task_harms_no_other(home, name, how):
             file.write(b"" if how == "empty" else os.urandom(4096))
     forget_index(home)
     texts = {("command", "empty"), ("command", "garbage")}  # any text could have been the command
-    harmless = texts | {("lock", "empty"), ("lock", "garbage"), ("lock", "directory")}  # all can be locked
+    harmless = texts | {("lock", "empty"), ("lock", "garbage")}  # all can be locked
     with Shell.open(home=home, operator=True) as shell:
         expected = {sound.task_id, running.task_id} | ({broken.task_id} if (name, how) in harmless else set())
         assert {task.task_id for task in shell.list()} == expected

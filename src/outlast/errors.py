@@ -78,6 +78,12 @@ class StillRunning(OutlastError):
     code = "still-running"
 
 
+class OutOfReach(OutlastError):
+    """The task runs in another pid namespace (a container), so its processes cannot be signalled from here."""
+
+    code = "out-of-reach"
+
+
 class InputRefused(OutlastError):
     """The task takes no input, or does not read what it was given."""
 

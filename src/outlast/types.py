@@ -187,7 +187,7 @@ def terms(launch: Launch) -> Terms:
 
 @frozen
 class Identity:
-    """One process for good: a pid is handed out again, a start tick within one boot is not."""
+    """One process for good: a pid is handed out again, a start tick within one boot and pid namespace is not."""
 
     pid: int
     tick: int

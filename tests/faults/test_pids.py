@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from outlast.frozen import replaced
 from outlast.linux import process, process_tree
 from outlast.storage import status
 from outlast.types import Identity, Stdin, Task
-from tests.conftest import eventually
+from tests.conftest import Cli, eventually
 from tests.faults.support import (
     closed,
     dice,
@@ -29,6 +30,7 @@ from tests.faults.support import (
     end_both,
     guards_of,
     inside,
+    namespace,
     pids_can_be_chosen,
     replace,
 )
@@ -279,3 +281,35 @@ def test_a_task_of_another_boot_is_lost_and_claims_nobody(shell: Shell) -> None:
     with pytest.raises(OutlastError):
         shell.kill(task.task_id)
     assert shell.show(running.task_id).status == "running"
+
+
+# --- another container -------------------------------------------------------------------
+
+
+def test_a_task_of_another_container_is_seen_and_not_killed(cli: Cli, shell: Shell) -> None:
+    """Two containers share a state directory. The pids of one are strangers, or nobody, in the other."""
+    task = shell.start("exec sleep 300")
+    words = [*namespace(), *cli.command]
+    listed = subprocess.run([*words, "ps"], env=cli.env, capture_output=True, text=True, timeout=60, check=True)
+    assert task.task_id in listed.stdout
+    for grace in ("0", "1"):
+        every = [*words, "kill", "--grace", grace, task.task_id]
+        killed = subprocess.run(every, env=cli.env, capture_output=True, text=True, timeout=60)
+        assert killed.returncode not in (0, None)
+        assert "another container" in killed.stderr
+        assert "Traceback" not in killed.stderr
+    found = shell.show(task.task_id)
+    assert (found.status, found.ended_by) == ("running", None)
+    assert shell.kill(task.task_id, grace=0).ended_by is not None
+
+
+def test_a_process_of_another_pid_namespace_is_nobody(shell: Shell) -> None:
+    """Same pid, same start tick, same boot, another namespace: eight of eight such collisions killed a stranger."""
+    command = guards_of(shell.start("exec sleep 300")).command
+    boot, _, own = command.boot.partition(":")
+    other = replaced(command, boot=process.join_boot(boot, int(own) + 1))
+    assert process.is_alive(command)
+    assert not process.is_alive(other)
+    assert not process.send(other, signal.SIGKILL)
+    assert not process.send_group(other, signal.SIGKILL)
+    assert process.is_alive(replaced(command, boot=boot))  # recorded by a version that knew no namespaces

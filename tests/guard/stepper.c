@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 enum role { NONE, MAIN, KEEPER, SUPERVISOR };
-enum { MOST = 512, PATIENCE_S = 20, LOST_S = 2 };
+enum { MOST = 512, PATIENCE_S = 20, LOST_S = 2, EVENT_MS = 500 };
 
 static struct {
     int pid;
@@ -95,13 +95,16 @@ static void handle_stop(int pid, int status) {
         resume(pid, 0);
         return;
     }
-    if (at < 0) { /* a new child may stop before its parent's event is seen */
+    /* A new child may stop before its parent's event is seen. Not without a bound: a parent that was killed has none, and
+     * its keeper learns of its end only when it is reaped here. */
+    struct timespec pause = {0, 1000000};
+    for (int tries = 0; at < 0 && tries < EVENT_MS; tries++) {
         int more;
         siginfo_t parent;
         memset(&parent, 0, sizeof parent);
-        if (waitid(P_ALL, 0, &parent, WSTOPPED | __WALL | WNOWAIT) == 0 && parent.si_pid != pid &&
-            waitpid(parent.si_pid, &more, __WALL) > 0)
-            handle_stop(parent.si_pid, more);
+        if (waitid(P_ALL, 0, &parent, WSTOPPED | __WALL | WNOWAIT | WNOHANG)) break;
+        if (!parent.si_pid) nanosleep(&pause, NULL);
+        else if (parent.si_pid != pid && waitpid(parent.si_pid, &more, __WALL) > 0) handle_stop(parent.si_pid, more);
         at = find(pid);
     }
     if (at >= 0 && tracees[at].role == NONE) { /* not a guard: let it go */

@@ -190,12 +190,12 @@ def test_the_locals_of_a_function(body: bytes, names: set[bytes]) -> None:
 
 
 def test_a_session_is_listed_shown_copied_reset_and_removed(cli: Cli) -> None:
-    cli("run", "--session", "a", "cd /usr; API_TOKEN=abc; x=1; f() { :; }; alias l=ls; unset EDITOR", check=0)
+    cli("run", "--session", "a", "cd /usr; API_TOKEN=swordfish; x=1; f() { :; }; alias l=ls; unset EDITOR", check=0)
     assert cli("session", "list").stdout == "a\n"
     text = cli("session", "show", "a", check=0).stdout
     assert "/usr" in text
     assert 'x="1"' in text
-    assert "abc" not in text
+    assert "swordfish" not in text
     state = cli.json("session", "show", "a")
     assert state["variables"] == {"API_TOKEN": "***", "x": '"1"'}
     assert (state["functions"], state["aliases"], state["removed"]) == (["f"], {"l": "ls"}, ["EDITOR"])

@@ -23,12 +23,21 @@ _children_told = False
 
 
 def boot_id() -> str:
-    """What tells this boot from every other."""
+    """Where our pids mean something: this boot, and this pid namespace (each container has its own)."""
     global _boot  # noqa: PLW0603 # it cannot change while we live
     if _boot is None:
         with open("/proc/sys/kernel/random/boot_id") as file:
-            _boot = file.read().strip()
+            _boot = join_boot(file.read().strip(), os.stat("/proc/self/ns/pid").st_ino)
     return _boot
+
+
+def join_boot(boot: str, pid_namespace: int) -> str:
+    return f"{boot}:{pid_namespace}"
+
+
+def is_visible(boot: str) -> bool:
+    """Return whether the pids of an identity with this `boot` are pids of ours. Older versions kept no namespace."""
+    return boot in (boot_id(), boot_id().partition(":")[0])
 
 
 @frozen
@@ -174,7 +183,7 @@ def is_alive(who: Identity) -> bool:
     """Whether this very process still runs."""
     # A pid is not an identity: the kernel hands it out again, on a busy machine
     # within seconds. The start tick tells the two owners apart.
-    if who.boot != boot_id():
+    if not is_visible(who.boot):
         return False
     stat = stat_of(who.pid)
     return stat is not None and stat.tick == who.tick and not stat.dead
@@ -192,7 +201,7 @@ def is_below(who: Identity | None) -> bool:
 
 def open_pidfd(who: Identity) -> int | None:
     """A descriptor of this very process; None if it is gone."""
-    if who.boot != boot_id():
+    if not is_visible(who.boot):
         return None
     try:
         fd = os.pidfd_open(who.pid)

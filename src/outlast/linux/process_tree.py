@@ -56,7 +56,7 @@ def look(guards: Guards, apart: Apart, all_processes: Callable[[], Table]) -> Lo
 
     Quick, whatever else runs on the machine: what forks all the time has to be caught between two forks.
     """
-    if guards.command.boot != process.boot_id():
+    if not process.is_visible(guards.command.boot):
         return Look({}, set())
     watching = [who.pid for who in _those_watching(guards) if process.is_alive(who)]
     found = _descend(watching, lambda stat: apart(stat, guards.task_id))
@@ -93,7 +93,7 @@ def _those_watching(guards: Guards) -> list[Identity]:
 def members(guards: Guards, table: Table, apart: Apart) -> dict[int, Identity]:
     """The living processes of the tree, without the guards themselves."""
     boot = guards.command.boot
-    if boot != process.boot_id():
+    if not process.is_visible(boot):
         return {}
     watching = {who.pid for who in _those_watching(guards) if table.holds(who) and not table.by_pid[who.pid].dead}
     roots = set(watching)

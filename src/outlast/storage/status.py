@@ -9,6 +9,7 @@ import stat
 
 from outlast.errors import DamagedTask, OutlastError, SystemRefused, UnknownTask
 from outlast.light import json
+from outlast.linux import process
 from outlast.linux.files import open_regular
 from outlast.storage import home, record
 from outlast.types import (
@@ -229,12 +230,13 @@ def watches_another(stat: Stat, task_id: str) -> bool:
 
 def _guards(directory: str, found: dict[str, Any]) -> Guards:
     slot = found["guards"]
+    boot = process.join_boot(slot["boot"], slot["pidns"]) if "pidns" in slot else slot["boot"]
 
     def who(name: str) -> Identity | None:
         if name not in slot:
             return None
         pid, tick = slot[name]
-        return Identity(pid, tick, slot["boot"])
+        return Identity(pid, tick, boot)
 
     supervisor, command = who("supervisor"), who("command")
     if supervisor is None or command is None:

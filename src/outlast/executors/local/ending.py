@@ -6,7 +6,7 @@ import os
 import select
 import time
 
-from outlast.errors import SystemRefused
+from outlast.errors import OutOfReach, SystemRefused
 from outlast.light import signal
 from outlast.linux import process
 from outlast.storage import record, status
@@ -28,6 +28,15 @@ def has_begun(directory: str, by: str, rule: str) -> bool:
             raise SystemRefused(f"The process that starts {os.path.basename(directory)} does not go on; try again.")
         select.select([], [], [], _LOOK_AGAIN_S)
     return "guards" in record.read(directory)
+
+
+def check_visible(directory: str) -> None:
+    """Refuse to end a task that runs in another pid namespace: its pids are those of strangers here, or of nobody."""
+    if not process.is_visible(status.guards_of(directory).command.boot) and status.is_watched(directory):
+        raise OutOfReach(
+            f"{os.path.basename(directory)} runs in another container (pid namespace), so its processes cannot be seen "
+            "from here; end it from there."
+        )
 
 
 def announce(directory: str, by: str, rule: str) -> None:

@@ -203,10 +203,13 @@ class LocalExecutor(Starting):
 
     def interrupt(self, task_id: str) -> bool:
         """What Ctrl-C does on a terminal: INT to the command's process group. It may go on."""
+        from outlast.executors.local.ending import check_visible
+
         if not self.has_begun(task_id):
             self.signal([task_id], 0.0, "kill", "interrupted before it began")
             return True
         try:
+            check_visible(self._directory(task_id))
             return process.send_group(status.guards_of(self._directory(task_id)).command, signal.SIGINT)
         except OSError as error:
             raise self.trouble(task_id, error) from None
@@ -250,10 +253,12 @@ class LocalExecutor(Starting):
         ]
 
     def _end_running(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
-        from outlast.executors.local.ending import announce
+        from outlast.executors.local.ending import announce, check_visible
         from outlast.linux.process_tree import end_trees
 
         directories = [self._directory(task_id) for task_id in task_ids]
+        for directory in directories:
+            check_visible(directory)
         for directory in directories:
             announce(directory, by, rule)
         looks = [lambda directory=directory: status.guards_of(directory) for directory in directories]

@@ -10,8 +10,8 @@ import os
 import select
 import time
 
-from outlast.errors import OutlastError
-from outlast.executors.local.ending import announce, has_begun
+from outlast.errors import OutlastError, OutOfReach
+from outlast.executors.local.ending import announce, check_visible, has_begun
 from outlast.frozen import replaced
 from outlast.linux.process_tree import end_trees
 from outlast.storage import offspring, status
@@ -68,7 +68,7 @@ def end_all(directory: str, grace: float, by: str) -> tuple[list[int], list[int]
         if not alive:
             break
         tried.update(alive)
-        running = [one for one in alive if has_begun(one, by, rule)]
+        running = [one for one in alive if has_begun(one, by, rule) and _is_visible(one)]
         for one in running:
             announce(one, by, rule)
         looks = [lambda one=one: status.guards_of(one) for one in running]
@@ -76,6 +76,14 @@ def end_all(directory: str, grace: float, by: str) -> tuple[list[int], list[int]
             ended += gone
             survivors += left
     return ended, survivors
+
+
+def _is_visible(directory: str) -> bool:
+    try:
+        check_visible(directory)
+    except OutOfReach:
+        return False  # it is in a container of its own, and ends with that
+    return True
 
 
 def _living(directory: str) -> Iterator[str]:
