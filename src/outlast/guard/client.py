@@ -90,9 +90,14 @@ class Connection:
         return not self._ended
 
     def has_ended(self) -> bool:
-        """Whether the guard said that the command ended. False: it may have ended all the same."""
+        """Whether the guard said that the command ended. False: it may have ended all the same.
+
+        The end of the connection alone proves nothing: a killed guard closes it before it releases the task's lock.
+        """
         while not self._ended and (message := self._read(0.0)) is not None:
-            self._ended = message[0] in ("ended", "")
+            self._ended = message[0] == "ended"
+            if message[0] == "":
+                break
         return self._ended
 
     def _read(self, patience: float) -> tuple[str, list[str]] | None:
