@@ -6,7 +6,7 @@ import os
 import time
 
 from bench.measure import Lacks, Timing, first_line
-from bench.peers import Ours, Peer
+from bench.peers import Before, Ours, Peer
 from bench.peers.base import MARK
 from outlast import Shell
 from outlast.storage import status
@@ -25,7 +25,10 @@ def private_kib(pid: int) -> int:
 def for_each_task(peer: Peer, tasks: int) -> Timing:
     """MiB for each of so many running tasks; one figure."""
     try:
-        mib = _ours(peer, tasks) if isinstance(peer, Ours) else _theirs(peer, tasks)
+        if isinstance(peer, Before):
+            mib = peer.memory(tasks)
+        else:
+            mib = _ours(peer, tasks) if isinstance(peer, Ours) else _theirs(peer, tasks)
     except Lacks:
         return Timing(trouble="-")
     except Exception as error:  # whatever a peer does wrong must not end the run

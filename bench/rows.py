@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from bench import memory
 from bench.measure import Effort, Lacks, Timing, Turn, in_turns, timed
-from bench.peers import Ours, Peer, Raw
+from bench.peers import Before, Ours, Peer, Raw
 
 GB = 1_000_000_000
 OPENED_S = 0.1  # a host is opened when it starts, and used later
@@ -129,7 +129,7 @@ def _after(pause: float) -> Callable[[Peer], Turn]:
 
 def foreground_back_to_back(race: Race) -> Row:
     timings = race.run(_after(0), race.effort())
-    return Row("foreground", "foreground `true`, back to back", "bash -c true", timings, Goal(2.5))
+    return Row("foreground", "foreground `true`, back to back", "bash -c true", timings, Goal(1.8))
 
 
 def foreground_after_a_pause(race: Race) -> Row:
@@ -143,14 +143,15 @@ def foreground_first(race: Race) -> Row:
 
     def turn_of(peer: Peer) -> Turn:
         def turn() -> float:
-            if isinstance(peer, Ours):
+            if isinstance(peer, Ours | Before):
                 peer.reopen()
             time.sleep(OPENED_S)
             return timed(lambda: peer.foreground("true"))
 
         return turn
 
-    timings = race.run(turn_of, race.effort(), [race.ours, race.raw])
+    before = [peer for peer in race.others if isinstance(peer, Before)]
+    timings = race.run(turn_of, race.effort(), [race.ours, race.raw, *before])
     return Row("foreground-first", "foreground `true`, the first command of a host", "bash -c true", timings, Goal(3.0))
 
 
@@ -161,7 +162,7 @@ def foreground_at_once(race: Race) -> Row:
             return lambda: timed(lambda: list(threads.map(peer.foreground, ["true"] * 4)))
 
         timings = race.run(turn_of, race.effort(), [race.ours, race.raw])
-    return Row("foreground-four", "foreground `true`, four at once", "4 × bash -c true", timings, Goal(3.0))
+    return Row("foreground-four", "foreground `true`, four at once", "4 × bash -c true", timings, Goal(2.5))
 
 
 # --- background ----------------------------------------------------------------------------
@@ -171,7 +172,7 @@ def background(race: Race) -> Row:
     def turn_of(peer: Peer) -> Turn:
         return lambda: timed(lambda: peer.start("true"))
 
-    return Row("start", "background start until durable", "Popen", race.run(turn_of, race.effort()), Goal(4.0))
+    return Row("start", "background start until durable", "Popen", race.run(turn_of, race.effort()), Goal(3.0))
 
 
 def _woken(peer: Peer, block: Callable[[str], None]) -> float:
@@ -185,12 +186,12 @@ def _woken(peer: Peer, block: Callable[[str], None]) -> float:
 
 def wake_up(race: Race) -> Row:
     timings = race.run(lambda peer: lambda: _woken(peer, peer.start_and_wait), race.effort())
-    return Row("wake-up", "wake-up of the host that started it", "Popen.wait", timings, Goal(1.5))
+    return Row("wake-up", "wake-up of the host that started it", "Popen.wait", timings, Goal(1.6))
 
 
 def wake_up_elsewhere(race: Race) -> Row:
     timings = race.run(lambda peer: lambda: _woken(peer, peer.wait_elsewhere), race.effort())
-    return Row("wake-up-elsewhere", "wake-up of another process", "Popen.wait", timings, Goal(3.0))
+    return Row("wake-up-elsewhere", "wake-up of another process", "Popen.wait", timings, Goal(2.0))
 
 
 # --- output --------------------------------------------------------------------------------
@@ -214,13 +215,13 @@ def _flood(race: Race, ours: Ours, others: list[Peer]) -> dict[str, Timing]:
 
 def output_bounded(race: Race) -> Row:
     timings = _flood(race, race.ours, race.others)
-    return Row("output", "1 GB of output, default bound", "> file", timings, Goal(1.0))
+    return Row("output", "1 GB of output, default bound", "> file", timings, Goal(1.05))
 
 
 def output_whole(race: Race) -> Row:
     with _keeping_all() as whole:
         timings = _flood(race, whole, [])
-    return Row("output-whole", "1 GB of output, kept whole", "> file", timings, Goal(1.4))
+    return Row("output-whole", "1 GB of output, kept whole", "> file", timings, Goal(1.05))
 
 
 def output_cpu(race: Race) -> Row:
@@ -229,7 +230,7 @@ def output_cpu(race: Race) -> Row:
         task_id = whole.start(_FLOOD)
         timing = Timing((memory.cpu_seconds_of_guards(whole.opened, task_id),))
     timings = {Ours.name: timing}
-    return Row("output-cpu", "CPU of the guards for 1 GB kept whole", "-", timings, Goal(1.3, is_ratio=False), "s")
+    return Row("output-cpu", "CPU of the guards for 1 GB kept whole", "-", timings, Goal(1.1, is_ratio=False), "s")
 
 
 class _keeping_all(Ours):
@@ -352,7 +353,7 @@ def _memory(race: Race, tasks: int, key: str) -> Row:
     what = f"private memory for each of {tasks} running"
     others = race.others if tasks <= 100 else []
     timings = {peer.name: memory.for_each_task(peer, tasks) for peer in [race.ours, *others]}
-    return Row(key, what, "-", timings, Goal(1.0, is_ratio=False), "MiB")
+    return Row(key, what, "-", timings, Goal(0.1, is_ratio=False), "MiB")
 
 
 def running_at_once(race: Race) -> Row | None:
@@ -417,8 +418,8 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "new-lines": new_lines,
     "new-lines-much": much("new_lines_after_much"),
     "tree": end_of_a_tree,
-    "typed-ps": command_line("ps", 3.0),
-    "typed-run": command_line("run", 5.0),
+    "typed-ps": command_line("ps", 2.5),
+    "typed-run": command_line("run", 3.0),
     "notice": telling("notice"),
     "notice-wake-up": telling("notice_wake_up"),
     "event": telling("event"),

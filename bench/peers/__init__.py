@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.peers.base import Peer
+from bench.peers.before import Before
 from bench.peers.loop import Asyncio
 from bench.peers.mcp import Commands, DesktopCommander, Mako
 from bench.peers.nq import Nq
@@ -14,9 +15,10 @@ from bench.peers.supervisord import Supervisord
 from bench.peers.swerex import SweRex
 from bench.peers.tmux import Tmux
 
-__all__ = ["OTHERS", "Ours", "Peer", "Raw"]
+__all__ = ["OTHERS", "Before", "Ours", "Peer", "Raw"]
 
 OTHERS: tuple[type[Peer], ...] = (
+    Before,
     Pipe,
     Asyncio,
     Tmux,
