@@ -73,11 +73,13 @@ def _without_reader() -> int:
     return writer
 
 
+@pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize("stdout", [_full, _without_reader])
 @pytest.mark.parametrize("options", [[], ["--json"], ["--startup-wait", "0.1"], ["--startup-wait", "0.1", "--json"]])
 def test_the_id_of_a_background_task_is_told_on_stderr_if_stdout_cannot_be_written(
-    cli: Cli, options: list[str], stdout: Callable[[], int]
+    cli: Cli, options: list[str], stdout: Callable[[], int], buffered: bool
 ) -> None:
+    cli.env["PYTHONUNBUFFERED"] = "" if buffered else "1"
     fd = stdout()
     ran = cli.start("run", "--bg", *options, "sleep 60", stdout=fd)
     os.close(fd)

@@ -13,6 +13,7 @@ import shlex
 import signal
 import socket
 import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable
@@ -169,6 +170,9 @@ def make_memfd(data: bytes) -> int:
     return fd
 
 
+SYS_RT_SIGACTION = {"x86_64": 13, "aarch64": 134}
+
+
 class Launcher:
     """Starts tasks below one directory, and at the end checks that no process is left."""
 
@@ -245,6 +249,14 @@ class Launcher:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         return children_of(os.getpid())
+
+
+def ignore_signals() -> None:
+    """In a child before its `execve`: ignore all signals, also those that the C library keeps for itself."""
+    ignored = ctypes.create_string_buffer((1).to_bytes(8, sys.byteorder), 64)  # struct sigaction of the kernel: SIG_IGN
+    libc = ctypes.CDLL(None)
+    for number in range(1, 65):
+        libc.syscall(SYS_RT_SIGACTION[os.uname().machine], number, ignored, None, 8)
 
 
 def refuse_splice(also_pipes: bool) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from outlast.guard.protocol import encode_launch
-from tests.guard.harness import Item, Launcher, find_words, wait_until
+from tests.guard.harness import Item, Launcher, find_words, ignore_signals, wait_until
 
 
 @pytest.mark.parametrize("code", [0, 1, 7, 127, 255])
@@ -234,6 +234,7 @@ def test_umask_niceness_and_limits(launcher: Launcher) -> None:
 
 
 def test_signals_are_as_a_new_program_expects(launcher: Launcher) -> None:
+    launcher.preexec = ignore_signals
     task = launcher.start("grep -E 'Sig(Blk|Ign)' /proc/self/status")
     task.run()
     assert [int(line.split()[1], 16) for line in task.output().splitlines()] == [0, 0]

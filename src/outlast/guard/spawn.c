@@ -159,8 +159,8 @@ static void arrange_fds(int *go, int *tell) {
 }
 
 static void reset_signals(void) {
-    struct sigaction usual = {.sa_handler = SIG_DFL};
-    for (int i = 1; i < NSIG; i++) sigaction(i, &usual, NULL);
+    static const char usual[64]; /* SIG_DFL, no flags. Not by sigaction(): the library keeps signals 32 to 34 for itself. */
+    for (int i = 1; i < NSIG; i++) syscall(SYS_rt_sigaction, i, usual, NULL, 8);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);

@@ -188,4 +188,5 @@ def tell_id_on_stderr(task: Task, error: OSError) -> int:
         f"outlast: {task.task_id} is {task.status}, but its id could not be written to standard output: "
         f"{error.strerror}; `outlast show {task.task_id}` shows it.\n"
     )
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the buffer still holds the id, and the last flush would fail again
     return OUR_FAILURE
