@@ -382,7 +382,7 @@ def test_only_one_place_makes_a_grant_and_only_one_a_launch() -> None:
         for noun in ("Grant", "Launch")
     }
     # A launch that was made is read back from its file.
-    assert makers == {"Grant": ["permissions/__init__.py"], "Launch": ["sessions.py", "store/launchfile.py"]}
+    assert makers == {"Grant": ["permissions/__init__.py"], "Launch": ["launch_builder.py", "storage/launchfile.py"]}
 
 
 def _code(path: Path) -> str:

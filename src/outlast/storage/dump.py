@@ -9,25 +9,8 @@ from __future__ import annotations
 import os
 
 from outlast.frozen import frozen
-from outlast.storage.snapshot import (
-    DIRECTORY,
-    FUNCTION,
-    LATE_TRAPS,
-    OPTION,
-    OTHER,
-    POSITIONAL,
-    SET_BY_BASH,
-    SHOPT,
-    SKIPPED_OPTIONS,
-    SKIPPED_SHOPTS,
-    TRAP,
-    VARIABLE,
-    add_declarations,
-    add_function,
-    flags_of,
-    split_parts,
-    value_of,
-)
+from outlast.storage import snapshot
+from outlast.storage.snapshot import FUNCTION, OPTION, SHOPT, TRAP, VARIABLE, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +42,7 @@ def parse_dump(data: bytes, mark: str, before: State | None = None) -> Dump | No
 
     Bash only names functions that it restored from the snapshot. `before` is the state with their text.
     """
-    parts = split_parts(b"\n" + data, mark)
+    parts = snapshot.split_parts(b"\n" + data, mark)
     if not mark or not parts or not parts[-1][0].startswith(b"end "):
         return None
     state: State = {}
@@ -77,7 +60,7 @@ def parse_dump(data: bytes, mark: str, before: State | None = None) -> Dump | No
         elif kind == b"locals":
             hidden = {line.split(b" ", 2)[2].partition(b"=")[0] for line in _declare_lines(body)}
         else:
-            add_declarations(state, title, body)
+            snapshot.add_declarations(state, title, body)
             _add_small(state, kind, rest, body)
     _add_functions(state, listed, functions, before or {})
     unchanged = words.get(b"unchanged", [])
@@ -103,25 +86,27 @@ def _add_functions(state: State, listed: bytes, bodies: Mapping[bytes, bytes], b
     for line in _declare_lines(listed):
         _, flags, name = line.split(b" ", 2)
         if name in bodies:
-            add_function(state, flags, name, bodies[name])
+            snapshot.add_function(state, flags, name, bodies[name])
         elif (known := before.get((FUNCTION, name))) is not None:
             state[FUNCTION, name] = flags + b" " + known.partition(b" ")[2]
 
 
 def _add_small(state: State, kind: bytes, rest: bytes, body: bytes) -> None:
     if kind == b"options":
-        state.update({(OPTION, name): b"" for name in rest.split(b":") if name and name not in SKIPPED_OPTIONS})
+        state.update(
+            {(OPTION, name): b"" for name in rest.split(b":") if name and name not in snapshot.SKIPPED_OPTIONS}
+        )
     elif kind == b"shopts":
-        state.update({(SHOPT, name): b"" for name in rest.split(b":") if name and name not in SKIPPED_SHOPTS})
+        state.update({(SHOPT, name): b"" for name in rest.split(b":") if name and name not in snapshot.SKIPPED_SHOPTS})
     elif kind == b"traps":
         for action, signal in parse_traps(body):
             # Inside a function `trap - ERR` has to be done with an empty action.
-            if signal not in _SKIPPED_TRAPS and not (signal in LATE_TRAPS and action == b"''"):
+            if signal not in _SKIPPED_TRAPS and not (signal in snapshot.LATE_TRAPS and action == b"''"):
                 state[TRAP, signal] = action
     elif kind == b"directory" and body:
-        state[DIRECTORY] = body.removesuffix(b"\n")  # only one: its name may end with a newline
+        state[snapshot.DIRECTORY] = body.removesuffix(b"\n")  # only one: its name may end with a newline
     elif kind in (b"umask", b"positional", b"dirs") and (words := body.strip(b"\n").removeprefix(b" ")):
-        state[OTHER, kind] = words  # a blank at the end may belong to the last word
+        state[snapshot.OTHER, kind] = words  # a blank at the end may belong to the last word
 
 
 def find_local_names(function: bytes) -> set[bytes]:
@@ -156,7 +141,7 @@ def start_state(base: State, dump: Dump, cwd: str) -> State:
 
     The dump has no values that the caller gave, because they may be secret: the shell compares them itself.
     """
-    state = {**base, **{(VARIABLE, name): _UNKNOWN for name in dump.given}, DIRECTORY: os.fsencode(cwd)}
+    state = {**base, **{(VARIABLE, name): _UNKNOWN for name in dump.given}, snapshot.DIRECTORY: os.fsencode(cwd)}
     for name in dump.dropped:
         state.pop((VARIABLE, name), None)
     return state
@@ -168,7 +153,7 @@ def end_state(start: State, dump: Dump) -> State:
     undone: set[Key] = {(VARIABLE, name) for name in dump.hidden}
     if dump.in_function:
         # The parameters and these traps belonged to the function.
-        undone |= {POSITIONAL, *((TRAP, signal) for signal in LATE_TRAPS)}
+        undone |= {snapshot.POSITIONAL, *((TRAP, signal) for signal in snapshot.LATE_TRAPS)}
     if not dump.returned:
         # A DEBUG trap that ended this shell would end the shell of every later command.
         undone.add((TRAP, b"DEBUG"))
@@ -182,7 +167,7 @@ def end_state(start: State, dump: Dump) -> State:
 
 def add_bash_defaults(state: State, start: State) -> State:
     """Return a first state with what bash sets by itself, taken from `start`."""
-    own = {key: value for key, value in start.items() if key[0] in (OPTION, SHOPT) or key[1] in SET_BY_BASH}
+    own = {key: value for key, value in start.items() if key[0] in (OPTION, SHOPT) or key[1] in snapshot.SET_BY_BASH}
     return {**own, **state}
 
 
@@ -205,7 +190,7 @@ def _declare_the_same(key: Key, before: bytes | None, after: bytes | None) -> bo
     if key[0] != VARIABLE or before is None or after is None:
         return False
     value = value_of(before)
-    return value is not None and value == value_of(after) and flags_of(before) == flags_of(after)
+    return value is not None and value == value_of(after) and snapshot.flags_of(before) == snapshot.flags_of(after)
 
 
 def find_changed_variables(state: State, first: State) -> dict[str, str]:
@@ -216,5 +201,7 @@ def find_changed_variables(state: State, first: State) -> dict[str, str]:
     return {
         os.fsdecode(name): os.fsdecode(line.partition(b"=")[2])
         for (kind, name), line in sorted(apply_changes({}, first, state).items())
-        if kind == VARIABLE and name not in _CHANGED_BY_BASH and (name not in SET_BY_BASH or (kind, name) in first)
+        if kind == VARIABLE
+        and name not in _CHANGED_BY_BASH
+        and (name not in snapshot.SET_BY_BASH or (kind, name) in first)
     }

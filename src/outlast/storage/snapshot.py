@@ -50,7 +50,8 @@ SKIPPED_SHOPTS = frozenset((b"login_shell", b"restricted_shell"))
 # Set right before the command: otherwise they would trace, count or export what session.bash does.
 _LATE_OPTIONS = (b"allexport", b"keyword", b"verbose", b"xtrace")
 LATE_TRAPS = (b"DEBUG", b"ERR", b"RETURN")
-_LOADER_VARIABLES = ("LD_LIBRARY_PATH", "LD_PRELOAD")  # the dynamic loader needs them before bash reads a script
+# The dynamic loader needs them before bash reads a script.
+_LOADER_VARIABLES = ((VARIABLE, b"LD_LIBRARY_PATH"), (VARIABLE, b"LD_PRELOAD"))
 
 _CONTROL = bytes([*range(32), 127])
 _ESCAPES = {b"a": b"\a", b"b": b"\b", b"e": b"\x1b", b"E": b"\x1b", b"f": b"\f", b"n": b"\n", b"r": b"\r"}
@@ -97,17 +98,16 @@ def parse(data: bytes) -> Snapshot:
         raise DamagedSnapshot("it has no header")
     try:
         values = json.loads(head[len(_HEAD) :])
-        format_number, checksum = values.pop("format"), values.pop("crc")
+        if values.pop("format") > FORMAT:
+            raise DamagedSnapshot("a newer version of Outlast wrote it")
+        if values.pop("crc") != crc32(script):
+            raise DamagedSnapshot("its checksum is wrong")
         values["small"] = tuple((str(kind), str(name), str(value)) for kind, name, value in values["small"])
-        found = Snapshot(script=script, **values)
-        is_newer = format_number > FORMAT
+        return Snapshot(script=script, **values)
+    except DamagedSnapshot:
+        raise
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise DamagedSnapshot(f"its header makes no sense: {error}") from None
-    if is_newer:
-        raise DamagedSnapshot("a newer version of Outlast wrote it")
-    if checksum != crc32(script):
-        raise DamagedSnapshot("its checksum is wrong")
-    return found
 
 
 def split_parts(text: bytes, mark: str) -> list[tuple[bytes, bytes]]:
@@ -155,6 +155,7 @@ def compose(
     small = sorted(
         (kind, os.fsdecode(name), os.fsdecode(value)) for (kind, name), value in state.items() if kind not in _IN_SCRIPT
     )
+    loader = exported_variables({key: state[key] for key in _LOADER_VARIABLES if key in state})
     script = _compose_script(state, mark.encode(), first)
     header = {
         "format": FORMAT,
@@ -163,7 +164,7 @@ def compose(
         "mark": mark,
         "first": first,
         "made": made,
-        "environ": {**_select_undeclarable(environ, first), **exported_variables(state, _LOADER_VARIABLES)},
+        "environ": {**_select_undeclarable(environ, first), **loader},
         "small": small,
         "crc": crc32(script),
     }
@@ -263,15 +264,12 @@ def compose_first_state(environ: Mapping[str, str], cwd: str, umask: int) -> Sta
     return state
 
 
-def exported_variables(state: State, names: Iterable[str] | None = None) -> dict[str, str]:
-    """Return the variables that commands inherit: all, or those of these `names`."""
-    wanted = None if names is None else {os.fsencode(name) for name in names}
+def exported_variables(state: State) -> dict[str, str]:
+    """Return the variables that commands inherit."""
     found = {}
     for (kind, name), line in state.items():
-        if kind == VARIABLE and (wanted is None or name in wanted) and b"x"[0] in flags_of(line):
-            value = value_of(line)
-            if value is not None:
-                found[os.fsdecode(name)] = os.fsdecode(value)
+        if kind == VARIABLE and b"x"[0] in flags_of(line) and (value := value_of(line)) is not None:
+            found[os.fsdecode(name)] = os.fsdecode(value)
     return found
 
 
