@@ -100,17 +100,17 @@ class LaunchBuilder:
         `secret_names` are the names of the secret variables in `environ`, if the caller knows them already.
         """
         request, settings = grant.request, self._settings
-        shell = find_shell(request.shell or settings.shell, environ)
+        shell = _find_shell(request.shell or settings.shell, environ)
         variables = _split_secrets(environ, settings, request, secret_names)
         if scope is None:
             inherited = {**variables.open, **variables.passed, **variables.asked}
             env = compose_environment(inherited, request.env, request.session)
-            context = _Context(find_directory(request.cwd, self._base), env, variables.held)
+            context = _Context(_find_directory(request.cwd, self._base), env, variables.held)
         else:
             context = self._enter_session(scope, request, shell, environ, variables)
         sandbox, cwd = _resolve_sandbox(request, context.cwd, self._home, environ)
         _check_stdin(request, cwd)
-        restored = scope if is_bash(shell) else None
+        restored = scope if _is_bash(shell) else None
         resources = _select_resources(request, settings)
         groups = _plan_groups(resources) if resources else {}
         return Launch(
@@ -124,7 +124,7 @@ class LaunchBuilder:
             split=request.split,
             limit=request.limit,
             grace=settings.kill_grace_s,
-            umask=read_umask(),
+            umask=_read_umask(),
             description=request.description,
             output_limit=settings.output_limit_bytes,
             free_floor=settings.free_floor_bytes,
@@ -153,7 +153,7 @@ class LaunchBuilder:
     ) -> _Context:
         # A command belongs to the trace of its caller, never to that of its session's first caller.
         trace = {name: environ[name] for name in _TRACES if name in environ}
-        cwd = find_directory(request.cwd, self._base) if request.cwd else ""
+        cwd = _find_directory(request.cwd, self._base) if request.cwd else ""
 
         def compose_first() -> bytes:
             untraced = {name: value for name, value in variables.open.items() if name not in trace}
@@ -161,9 +161,9 @@ class LaunchBuilder:
 
         found = scope.sessions.read_or_create(scope.name, compose_first)
         given = {**trace, **_select_undeclared(found, variables.passed), **variables.asked, **request.env}
-        env = _compose_overlay(found, request, given) if is_bash(shell) else _compose_exported(found, request, given)
+        env = _compose_overlay(found, request, given) if _is_bash(shell) else _compose_exported(found, request, given)
         held_back = frozenset(_select_undeclared(found, dict.fromkeys(variables.held, "")))
-        return _Context(cwd or find_remaining_directory(found.directory, environ), env, held_back, found.mark)
+        return _Context(cwd or _find_remaining_directory(found.directory, environ), env, held_back, found.mark)
 
 
 def _select_notices(request: Request, settings: Settings) -> Mapping[str, object]:
@@ -214,12 +214,12 @@ def compose_first_snapshot(environ: Mapping[str, str], session: str, fallback: s
     """Return the snapshot of a new session: the caller's variables, and its directory or else `fallback`."""
     env = compose_environment(environ, {}, session)
     try:
-        cwd = find_directory("", base)
+        cwd = _find_directory("", base)
     except BadInput:
         if not fallback:
             raise
         cwd = fallback
-    state = snapshot.compose_first_state(env, cwd, read_umask())
+    state = snapshot.compose_first_state(env, cwd, _read_umask())
     return snapshot.compose(state, generation=0, task="", made=time.time(), environ=env, first=True)
 
 
@@ -262,7 +262,7 @@ def _select_undeclared(found: Snapshot, variables: Mapping[str, str]) -> dict[st
 # --- directory and shell -----------------------------------------------------------------
 
 
-def find_directory(asked: str, base: str = "") -> str:
+def _find_directory(asked: str, base: str = "") -> str:
     """Return the directory that the caller asked for, by default `base` or else its own. Raises `BadInput`."""
     try:
         path = os.path.abspath(os.path.join(base, os.path.expanduser(asked))) if asked else base or os.getcwd()
@@ -280,7 +280,7 @@ def find_directory(asked: str, base: str = "") -> str:
     return path
 
 
-def find_remaining_directory(path: str, environ: Mapping[str, str]) -> str:
+def _find_remaining_directory(path: str, environ: Mapping[str, str]) -> str:
     """Return a session's directory, or its nearest parent that still exists: a session outlives its directory."""
     while path and not _can_enter(path):
         path = os.path.dirname(path) if path != "/" else ""
@@ -292,7 +292,7 @@ def _can_enter(path: str) -> bool:
     return os.path.isdir(path) and os.access(path, os.X_OK)
 
 
-def find_shell(asked: str, environ: Mapping[str, str]) -> str:
+def _find_shell(asked: str, environ: Mapping[str, str]) -> str:
     """Return the path of the program that reads a command, by default bash. Raises `BadInput`."""
     if asked in (NO_SHELL, AGENT, BRIDGE):
         return asked
@@ -304,7 +304,7 @@ def find_shell(asked: str, environ: Mapping[str, str]) -> str:
     return os.path.abspath(found)
 
 
-def is_bash(shell: str) -> bool:
+def _is_bash(shell: str) -> bool:
     return os.path.basename(shell) == "bash"
 
 
@@ -362,7 +362,7 @@ def _compute_rlimits(resources: Mapping[str, int], groups: Mapping[str, object])
     return found
 
 
-def read_umask() -> int:
+def _read_umask() -> int:
     """Return the umask of this process. os.umask would have to change it, which other threads could notice."""
     with open("/proc/self/status", "rb") as file:
         return int(file.read().partition(b"\nUmask:")[2].split(None, 1)[0], 8)

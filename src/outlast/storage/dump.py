@@ -1,7 +1,7 @@
 """The dump that bash writes after a command, and what the command changed.
 
-`parse_dump` reads the dump. `start_state` and `end_state` say what the command began and ended with, and
-`apply_changes` applies the difference to the state that the session has by then. This module opens no file.
+`parse_dump` reads the dump, `apply_dump` applies what the command changed to the state that its session has by then.
+This module opens no file.
 """
 
 from __future__ import annotations
@@ -136,18 +136,16 @@ def parse_traps(text: bytes) -> Iterator[tuple[bytes, bytes]]:
 # --- merge -------------------------------------------------------------------------------
 
 
-def start_state(base: State, dump: Dump, cwd: str) -> State:
-    """Return the state that a command began with: its session's, with what only this command had.
-
-    The dump has no values that the caller gave, because they may be secret: the shell compares them itself.
-    """
-    state = {**base, **{(VARIABLE, name): _UNKNOWN for name in dump.given}, snapshot.DIRECTORY: os.fsencode(cwd)}
+def apply_dump(current: State, base: State, dump: Dump, cwd: str) -> State:
+    """Return `current` with what a command changed that began with `base` in the directory `cwd`."""
+    # The dump has no values that the caller gave, because they may be secret: the shell compares them itself.
+    start = {**base, **{(VARIABLE, name): _UNKNOWN for name in dump.given}, snapshot.DIRECTORY: os.fsencode(cwd)}
     for name in dump.dropped:
-        state.pop((VARIABLE, name), None)
-    return state
+        start.pop((VARIABLE, name), None)
+    return apply_changes(current, start, _end_state(start, dump))
 
 
-def end_state(start: State, dump: Dump) -> State:
+def _end_state(start: State, dump: Dump) -> State:
     """Return the state after a command, without what was not really part of it."""
     state: State = dict(dump.state)
     undone: set[Key] = {(VARIABLE, name) for name in dump.hidden}

@@ -80,14 +80,11 @@ class Sessions:
         os.makedirs(self._path(name), 0o700, exist_ok=True)
         with self._lock(name):
             try:
-                return self.peek(name)  # another process was faster
-            except FileNotFoundError:
-                pass
-            except snapshot.DamagedSnapshot:
-                os.rename(self._path(name, _SNAPSHOT), self._path(name, f"{_DAMAGED}{time.time_ns()}"))
-            data = compose_first()
-            self._replace(name, _FIRST, data)
-            self._replace(name, _SNAPSHOT, data)
+                self.peek(name)  # another process may have created it
+            except (FileNotFoundError, snapshot.DamagedSnapshot) as error:
+                if isinstance(error, snapshot.DamagedSnapshot):
+                    os.rename(self._path(name, _SNAPSHOT), self._path(name, f"{_DAMAGED}{time.time_ns()}"))
+                self._begin(name, compose_first())
         return self.read(name)
 
     def read_first_state(self, name: str) -> State:
@@ -195,10 +192,14 @@ class Sessions:
         with self._lock(name):
             for task in self._ended_tasks(name):
                 self._unregister(name, task)  # a command from before the reset must not undo it
-            self._replace(name, _FIRST, data)
-            self._replace(name, _SNAPSHOT, data)
+            self._begin(name, data)
             for path in self.damaged_files(name):
                 os.unlink(path)
+
+    def _begin(self, name: str, data: bytes) -> None:
+        # In this order: a session that has a snapshot also has its first one.
+        self._replace(name, _FIRST, data)
+        self._replace(name, _SNAPSHOT, data)
 
     def copy(self, name: str, target: str) -> None:
         """Create a second session in the same state. Raises FileExistsError if there is a session `target`."""
@@ -331,14 +332,14 @@ def _apply_task(state: State, task: _EndedTask, first_mark: str) -> State | None
             begun = dump.parse_dump(_read_file(f"{task.directory}/{START}"), before.mark, base)
             if begun:
                 base = {**begun.state, snapshot.DIRECTORY: base[snapshot.DIRECTORY]}
-        start = dump.start_state(base, found, launchfile.cwd_of(task.directory))
+        cwd = launchfile.cwd_of(task.directory)
     except (OSError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, OSError) and not status.is_damage(error):
             raise
         return None  # its files are damaged, or were merged and removed
     if first_mark:  # a first snapshot lacks what bash sets by itself
         state = base if before.mark == first_mark else dump.add_bash_defaults(state, base)
-    return dump.apply_changes(state, start, dump.end_state(start, found))
+    return dump.apply_dump(state, base, found, cwd)
 
 
 # --- the files of one task ---------------------------------------------------------------
