@@ -16,7 +16,8 @@ from outlast.permissions import OWN_RULES, Policy, decide, policies, policyfile,
 from outlast.permissions.approval import Approval
 from outlast.permissions.judge import Judgement, Known
 from outlast.storage import snapshot
-from outlast.storage.snapshot import ALIAS, FUNCTION, VARIABLE
+from outlast.storage.dump import find_changed_variables
+from outlast.storage.snapshot import ALIAS, FUNCTION
 from outlast.types import AGENT, NO_SHELL
 
 TYPE_CHECKING = False
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from outlast.permissions import Mode
     from outlast.settings import Settings
-    from outlast.storage.sessionfile import Sessions
+    from outlast.storage.sessions import Sessions
     from outlast.storage.snapshot import Snapshot, State
     from outlast.types import Grant, Launch, Request
 
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 _POLICY = "OUTLAST_POLICY"
 _TRIES = 20  # a session that changes this often while one line is judged is not one to judge in
 _FUNCTION = ("BASH_FUNC_", "%%")  # how a function stands among the variables
-_OWN = (b"OLDPWD", b"SHLVL")  # change by themselves
 
 
 class Gate:
@@ -200,7 +200,7 @@ class Around:
         """The state that the next command begins with; none if it begins with none, or anew."""
         try:
             return self._sessions().read(self._state()) if self._state() else None
-        except (FileNotFoundError, NotADirectoryError, snapshot.Damaged):
+        except (FileNotFoundError, NotADirectoryError, snapshot.DamagedSnapshot):
             return None
 
     def known(self, found: Snapshot | None, env: Mapping[str, str]) -> Known:
@@ -217,7 +217,7 @@ class Around:
     def _of_session(self, found: Snapshot) -> Known:
         if self._last is None or self._last[0] != found.mark:
             state = found.state()
-            changed = _changed(state, self._sessions().beginning(self._state()))
+            changed = find_changed_variables(state, self._sessions().read_first_state(self._state()))
             functions = frozenset(_names(state, FUNCTION) | _functions(found.environ))
             known = Known(functions, frozenset(_names(state, ALIAS)), frozenset(changed), "PATH" in changed)
             self._last = found.mark, known
@@ -231,16 +231,6 @@ def _names(state: State, kind: str) -> set[str]:
 def _functions(env: Mapping[str, str]) -> set[str]:
     before, behind = _FUNCTION
     return {name[len(before) : -len(behind)] for name in env if name.startswith(before) and name.endswith(behind)}
-
-
-def _changed(state: State, beginning: State) -> set[str]:
-    """Names of variables that are not what the session began with."""
-    changed = snapshot.merged({}, beginning, state)
-    return {
-        os.fsdecode(name)
-        for kind, name in changed
-        if kind == VARIABLE and name not in _OWN and (name not in snapshot.AT_START or (kind, name) in beginning)
-    }
 
 
 def unjudged() -> Judgement:

@@ -1,13 +1,13 @@
-"""From a grant to a launch: exactly what will run, with which variables, where.
+"""Build a launch from a grant: exactly what will run, with which variables, where.
 
-A command that a machine runs must not wait for a person: no pager, no editor, no
-prompt for a password, and no colour for a terminal that is not there. What the caller
-sets by hand wins over all of it.
+A command that a machine runs must not wait for a person: no pager, no editor, no prompt for a password, and no
+colours for a terminal that does not exist. Variables that the caller gives for one command override all of that.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import stat
 import time
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from outlast.secrets import Apart
     from outlast.settings import Settings
-    from outlast.storage.sessionfile import Sessions
+    from outlast.storage.sessions import Sessions
     from outlast.storage.snapshot import Snapshot
     from outlast.types import Request, Sandbox
 
-_QUIET = {
+_NON_INTERACTIVE = {
     "PAGER": "cat",
     "GIT_PAGER": "cat",
     "MANPAGER": "cat",
@@ -46,130 +46,128 @@ _QUIET = {
     "NO_COLOR": "1",
     "CLICOLOR": "0",
 }
-# Not FORCE_COLOR=0: node warns when it stands beside NO_COLOR, and Python takes any value for a yes.
+# Not FORCE_COLOR=0: node warns about it beside NO_COLOR, and Python takes any value for a yes.
 _UNSET = ("FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "LS_COLORS")
-_ASKS_FOR_COLOUR = ("FORCE_COLOR", "CLICOLOR_FORCE")
-_NO_COLOUR = ("NO_COLOR", "CLICOLOR")
-_RESOURCES = {  # what a command can be held to, and the setting of each
-    "memory": "memory_limit_bytes",
-    "processes": "process_limit",
-    "cpu_time": "cpu_limit_s",
-    "file_size": "file_size_limit_bytes",
-}
-_RLIMITS = {
-    "memory": "RLIMIT_AS",
-    "processes": "RLIMIT_NPROC",
-    "cpu_time": "RLIMIT_CPU",
-    "file_size": "RLIMIT_FSIZE",
+_FORCE_COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE")
+_NO_COLOURS = ("NO_COLOR", "CLICOLOR")
+_RESOURCES = {  # the limits that a command can have: the setting and the rlimit of each
+    "memory": ("memory_limit_bytes", "RLIMIT_AS"),
+    "processes": ("process_limit", "RLIMIT_NPROC"),
+    "cpu_time": ("cpu_limit_s", "RLIMIT_CPU"),
+    "file_size": ("file_size_limit_bytes", "RLIMIT_FSIZE"),
 }
 _AFTER_XCPU_S = 5
-_BASH: dict[str | None, str] = {}  # where it was last found, by PATH
-_LIMITS: dict[str, int] = {}  # what the system has, by name
 _TRACE = "TRACEPARENT"  # W3C trace context
 _TRACES = (_TRACE, "TRACESTATE")
-_LONG_LIMIT_S = 60.0  # of a shorter limit nobody has to be told that it is near
-_OWN = ("OUTLAST_TASK_ID",)
-_GIVEN = ("OUTLAST_SESSION", *_OWN)  # by us to each command, and in no snapshot
+_LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near helps nobody
+_NOT_IN_SNAPSHOTS = ("OUTLAST_SESSION", current_task.TASK_ID)  # every command gets its own
 
 
 @frozen
-class Place:
-    """Which session's state a command begins with, and whether the next one begins with what it leaves."""
+class SessionScope:
+    """The session whose state a command begins with, and whether the session keeps what the command changes."""
 
     sessions: Sessions
     name: str
     keeps: bool
 
 
-def prepare(
-    grant: Grant,
-    settings: Settings,
-    environ: Mapping[str, str],
-    place: Place | None = None,
-    home: str = "",
-    secret: Sequence[str] | None = None,
-    base: str = "",
-) -> Launch:
-    """What exactly will run for a grant: in a session's state, or with the caller's variables and directory.
+@frozen
+class _Context:
+    """Where a command runs, and what it inherits."""
 
-    `home` is the state directory that a sandbox hides, `secret` the names of the caller's secret variables, if they
-    are known already, `base` the directory that stands for the caller's own (empty: that one itself).
-    """
-    request = grant.request
-    shell = shell_for(request.shell or settings.shell, environ)
-    variables = _apart(environ, settings, request, secret)
-    mark, held = "", variables.held
-    if place is None:
-        inherited = {**variables.open, **variables.passed, **variables.asked}
-        cwd, env = _directory(request.cwd, base), environment(inherited, request.env, request.session)
-    else:
-        mark, cwd, env, held = _in_session(place, request, shell, environ, variables, base)
-    sandbox, cwd = _sandbox(request, cwd, home, environ) if request.sandbox else (None, cwd)
-    _check_stdin(request, cwd)
-    kept = place if place and is_bash(shell) else None
-    resources = _resources(request, settings)
-    groups = _groups(resources) if resources else {}
-    return Launch(
-        kind="agent" if request.agent else "bash",
-        command=request.command,
-        session=request.session,
-        cwd=cwd,
-        env=env,
-        stdin=request.stdin,
-        shell=shell,
-        split=request.split,
-        limit=request.limit,
-        grace=settings.kill_grace_s,
-        umask=umask(),
-        description=request.description,
-        output_limit=settings.output_limit_bytes,
-        free_floor=settings.free_floor_bytes,
-        background=request.background,
-        name=request.name,
-        after=request.after,
-        after_failed=request.after_failed,
-        max_running=settings.max_running,
-        rlimits={**rlimits(), **_held_to(resources, groups)} if resources else rlimits(),
-        nice=os.getpriority(os.PRIO_PROCESS, 0),
-        state=kept.name if kept else "",
-        snapshot=mark if kept else "",
-        keeps=kept is not None and kept.keeps,
-        held_back=tuple(sorted(held - request.env.keys())),
-        sandbox=sandbox,
-        resources=resources,
-        groups=groups,
-        notify=_notify(request, settings),
-        trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
-        agent=request.agent,
-        parent=current_task.task(environ),
-    )
+    cwd: str
+    env: Mapping[str, str]
+    held_back: frozenset[str]  # names of the caller's secret variables that it does not get
+    mark: str = ""  # of the snapshot that it begins with
 
 
-def _in_session(
-    place: Place, request: Request, shell: str, environ: Mapping[str, str], variables: Apart, base: str
-) -> tuple[str, str, dict[str, str], frozenset[str]]:
-    """What a command of a session begins with: which snapshot, where, with which variables, without which."""
-    here = _directory(request.cwd, base) if request.cwd else ""
-    found = place.sessions.snapshot(
-        place.name, lambda: first_snapshot(_untraced(variables.open), request.session, here, base)
-    )
-    given = {**_traced(environ), **_not_in(found, variables.passed), **variables.asked, **request.env}
-    env = _overlay(found, request, given) if is_bash(shell) else _exported(found, request, given)
-    held = frozenset(_not_in(found, dict.fromkeys(variables.held, "")))
-    return found.mark, here or nearest(found.directory, environ), env, held
+class LaunchBuilder:
+    """Builds the launches of one shell. `home` is the state directory; `base` replaces the caller's directory."""
+
+    def __init__(self, settings: Settings, home: str, base: str = "") -> None:
+        self._settings, self._home, self._base = settings, home, base
+
+    def build(
+        self,
+        grant: Grant,
+        environ: Mapping[str, str],
+        scope: SessionScope | None = None,
+        secret_names: Sequence[str] | None = None,
+    ) -> Launch:
+        """Return what exactly will run: in the state of a session, or with the caller's variables and directory.
+
+        `secret_names` are the names of the secret variables in `environ`, if the caller knows them already.
+        """
+        request, settings = grant.request, self._settings
+        shell = _find_shell(request.shell or settings.shell, environ)
+        variables = _split_secrets(environ, settings, request, secret_names)
+        if scope is None:
+            inherited = {**variables.open, **variables.passed, **variables.asked}
+            env = compose_environment(inherited, request.env, request.session)
+            context = _Context(_find_directory(request.cwd, self._base), env, variables.held)
+        else:
+            context = self._enter_session(scope, request, shell, environ, variables)
+        sandbox, cwd = _resolve_sandbox(request, context.cwd, self._home, environ)
+        _check_stdin(request, cwd)
+        restored = scope if _is_bash(shell) else None
+        resources = _select_resources(request, settings)
+        groups = _plan_groups(resources) if resources else {}
+        return Launch(
+            kind="agent" if request.agent else "bash",
+            command=request.command,
+            session=request.session,
+            cwd=cwd,
+            env=context.env,
+            stdin=request.stdin,
+            shell=shell,
+            split=request.split,
+            limit=request.limit,
+            grace=settings.kill_grace_s,
+            umask=_read_umask(),
+            description=request.description,
+            output_limit=settings.output_limit_bytes,
+            free_floor=settings.free_floor_bytes,
+            background=request.background,
+            name=request.name,
+            after=request.after,
+            after_failed=request.after_failed,
+            max_running=settings.max_running,
+            rlimits={**_read_rlimits(), **_compute_rlimits(resources, groups)},
+            nice=os.getpriority(os.PRIO_PROCESS, 0),
+            state=restored.name if restored else "",
+            snapshot=context.mark if restored else "",
+            keeps=restored is not None and restored.keeps,
+            held_back=tuple(sorted(context.held_back - request.env.keys())),
+            sandbox=sandbox,
+            resources=resources,
+            groups=groups,
+            notify=_select_notices(request, settings),
+            trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
+            agent=request.agent,
+            parent=current_task.task(environ),
+        )
+
+    def _enter_session(
+        self, scope: SessionScope, request: Request, shell: str, environ: Mapping[str, str], variables: Apart
+    ) -> _Context:
+        # A command belongs to the trace of its caller, never to that of its session's first caller.
+        trace = {name: environ[name] for name in _TRACES if name in environ}
+        cwd = _find_directory(request.cwd, self._base) if request.cwd else ""
+
+        def compose_first() -> bytes:
+            untraced = {name: value for name, value in variables.open.items() if name not in trace}
+            return compose_first_snapshot(untraced, request.session, cwd, self._base)
+
+        found = scope.sessions.read_or_create(scope.name, compose_first)
+        given = {**trace, **_select_undeclared(found, variables.passed), **variables.asked, **request.env}
+        env = _compose_overlay(found, request, given) if _is_bash(shell) else _compose_exported(found, request, given)
+        held_back = frozenset(_select_undeclared(found, dict.fromkeys(variables.held, "")))
+        return _Context(cwd or _find_remaining_directory(found.directory, environ), env, held_back, found.mark)
 
 
-def _traced(environ: Mapping[str, str]) -> dict[str, str]:
-    """The trace that a command is a part of: that of its caller, never of its session's first one."""
-    return {name: environ[name] for name in _TRACES if name in environ}
-
-
-def _untraced(environ: Mapping[str, str]) -> Mapping[str, str]:
-    return {name: value for name, value in environ.items() if name not in _TRACES} if _traced(environ) else environ
-
-
-def _notify(request: Request, settings: Settings) -> Mapping[str, object]:
-    """What somebody is to be told of while it runs: what was asked for, and of a background task what it may need."""
+def _select_notices(request: Request, settings: Settings) -> Mapping[str, object]:
+    """Select what to send notices about: what the caller asked for, and what a background task may need."""
     found = dict(request.notify)
     if request.background and request.limit is not None and request.limit >= _LONG_LIMIT_S:
         found["limit"] = True
@@ -178,174 +176,6 @@ def _notify(request: Request, settings: Settings) -> Mapping[str, object]:
     if found.get("patterns"):
         found |= {"cooldown": settings.notify_cooldown_s, "most": settings.notify_most}
     return found
-
-
-def _sandbox(request: Request, cwd: str, home: str, environ: Mapping[str, str]) -> tuple[Sandbox | None, str]:
-    """The sandbox it runs in, and where. What a session remembers may not be there, as any directory may be gone."""
-    from outlast.sandbox.choice import nearest_seen, refuse_input, settled  # most commands run without
-
-    assert request.sandbox is not None
-    found = settled(request.sandbox, home, environ)
-    cwd = nearest_seen(found, cwd, home, asked=bool(request.cwd))
-    if request.stdin.file is not None:
-        refuse_input(os.path.join(cwd, request.stdin.file), home)
-    return found, cwd
-
-
-def _resources(request: Request, settings: Settings) -> Mapping[str, int]:
-    """What a command is held to: what was asked for it, otherwise what the settings say."""
-    if not any(getattr(settings, name) for name in _RESOURCES.values()) and not request.resources:
-        return {}
-    usual = {name: getattr(settings, setting) for name, setting in _RESOURCES.items()}
-    return {name: value for name, value in {**usual, **request.resources}.items() if value}
-
-
-def _groups(resources: Mapping[str, int]) -> dict[str, dict[str, str]]:
-    from outlast.sandbox import cgroup  # most commands are held to nothing
-
-    found = cgroup.planned(resources)
-    if "processes" in resources and not found and os.geteuid() == 0:
-        raise Unsupported(
-            "The kernel holds root to a number of processes only where control groups can be made, and here they "
-            "cannot; run it as another user, or leave it out."
-        )
-    return found
-
-
-def _held_to(resources: Mapping[str, int], groups: Mapping[str, object]) -> dict[str, tuple[int, int]]:
-    """Soft and hard, by name; without what a control group holds."""
-    import resource
-
-    found = {}
-    for name, value in resources.items():
-        if groups and name in ("memory", "processes"):
-            continue
-        _, hard = resource.getrlimit(getattr(resource, _RLIMITS[name]))
-        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        # At the soft limit of CPU comes a signal that says why, at the hard one only an end.
-        beyond = most + _AFTER_XCPU_S if name == "cpu_time" else most
-        found[_RLIMITS[name]] = (most, beyond if hard == resource.RLIM_INFINITY else min(beyond, hard))
-    return found
-
-
-def _apart(environ: Mapping[str, str], settings: Settings, request: Request, secret: Sequence[str] | None) -> Apart:
-    missing = [name for name in request.pass_secrets if "*" not in name and name not in environ]
-    if missing:
-        raise BadInput(
-            f"The variable {named(missing[0])} is not set here, so it cannot be passed on; "
-            "set it, or give its value with env (--env NAME=VALUE)."
-        )
-    return apart(environ, settings, request.pass_secrets, secret)
-
-
-def _not_in(found: Snapshot, variables: Mapping[str, str]) -> dict[str, str]:
-    """Those that a session has none of its own of: what a command of it set by hand stays."""
-    return {name: value for name, value in variables.items() if b" %s=" % os.fsencode(name) not in found.script}
-
-
-def rlimits() -> dict[str, tuple[int, int]]:
-    """Soft and hard, by name: whoever starts the command may be a stranger with others."""
-    import resource
-
-    if not _LIMITS:
-        _LIMITS.update({name: getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
-    return {name: resource.getrlimit(which) for name, which in _LIMITS.items()}
-
-
-def first_snapshot(environ: Mapping[str, str], session: str, fallback: str = "", base: str = "") -> bytes:
-    """What a new session begins with: the caller's variables and directory."""
-    env = environment(environ, {}, session)
-    try:
-        cwd = _directory("", base)
-    except BadInput:
-        if not fallback:
-            raise
-        cwd = fallback
-    state = snapshot.beginning(env, cwd, umask())
-    return snapshot.compose(state, generation=0, task="", made=time.time(), environ=env, first=True)
-
-
-def _overlay(found: Snapshot, request: Request, given: Mapping[str, str]) -> dict[str, str]:
-    """For bash, which gets its variables from the snapshot: only what the snapshot cannot give it."""
-    env = {**found.environ, "OUTLAST_SESSION": request.session}
-    for name, value in given.items():
-        plain = name.isidentifier() and name.isascii() and name not in _GIVEN
-        env[snapshot.OVERLAY + name if plain else name] = value
-    if wants_colour(request.env):
-        env[snapshot.DROPPED] = " ".join(name for name in _NO_COLOUR if name not in request.env)
-    return env
-
-
-def _exported(found: Snapshot, request: Request, given: Mapping[str, str]) -> dict[str, str]:
-    """For another shell: the variables that the session exports."""
-    env = {**snapshot.exported(found.state()), **found.environ, "OUTLAST_SESSION": request.session}
-    if wants_colour(request.env):
-        env = {name: value for name, value in env.items() if name not in _NO_COLOUR}
-    return {**env, **given}
-
-
-def nearest(path: str, environ: Mapping[str, str]) -> str:
-    """A session's directory, or what is left of the way to it: a session must not end with a directory."""
-    while path and not _can_enter(path):
-        path = os.path.dirname(path) if path != "/" else ""
-    home = environ.get("HOME", "")
-    return path or (home if _can_enter(home) else "/")
-
-
-def _can_enter(path: str) -> bool:
-    return os.path.isdir(path) and os.access(path, os.X_OK)
-
-
-def is_bash(shell: str) -> bool:
-    return os.path.basename(shell) == "bash"
-
-
-def environment(inherited: Mapping[str, str], asked: Mapping[str, str], session: str) -> dict[str, str]:
-    """The command's variables."""
-    env = {name: value for name, value in inherited.items() if name not in _UNSET and name not in _OWN}
-    env.update(_QUIET)
-    if wants_colour(asked):
-        for name in _NO_COLOUR:
-            del env[name]
-    env["OUTLAST_SESSION"] = session
-    env.update(asked)
-    return env
-
-
-def wants_colour(asked: Mapping[str, str]) -> bool:
-    return any(asked.get(name, "0") not in ("", "0") for name in _ASKS_FOR_COLOUR)
-
-
-def _directory(asked: str, base: str = "") -> str:
-    try:
-        path = os.path.abspath(os.path.join(base, os.path.expanduser(asked))) if asked else base or os.getcwd()
-        found = os.stat(path)
-    except FileNotFoundError:
-        if not asked:
-            raise BadInput("The current directory does not exist any more; name another one to run in.") from None
-        raise BadInput(f"The directory {asked} does not exist; create it or give another one.") from None
-    except OSError as error:
-        raise BadInput(f"The directory {asked} cannot be used: {error.strerror}; give another one.") from None
-    if not stat.S_ISDIR(found.st_mode):
-        raise BadInput(f"{path} is not a directory; give one to run in.")
-    if not os.access(path, os.X_OK):
-        raise BadInput(f"The directory {path} cannot be entered: Permission denied; give another one.")
-    return path
-
-
-def shell_for(asked: str, environ: Mapping[str, str]) -> str:
-    """The program that reads a command."""
-    if asked in (NO_SHELL, AGENT, BRIDGE):
-        return asked
-    path = environ.get("PATH")
-    if not asked:
-        if path not in _BASH or not os.access(_BASH[path], os.X_OK):
-            _BASH[path] = find_program("bash", path) or "/bin/sh"
-        return _BASH[path]
-    found = find_program(os.path.expanduser(asked), path)
-    if not found:
-        raise BadInput(f"There is no shell {named(asked)}; give the path of one that is installed.")
-    return os.path.abspath(found)
 
 
 def _check_stdin(request: Request, cwd: str) -> None:
@@ -363,19 +193,176 @@ def _check_stdin(request: Request, cwd: str) -> None:
         raise BadInput(f"The input file {path} cannot be read: Permission denied; give another one.")
 
 
-def umask() -> int:
-    """That of this process."""
-    # There is no way to ask without setting; /proc tells without a race against other threads.
+# --- variables ---------------------------------------------------------------------------
+
+
+def compose_environment(inherited: Mapping[str, str], given: Mapping[str, str], session: str) -> dict[str, str]:
+    """Return a command's variables: those that it inherits and those that the caller gave for it."""
+    env = {name: value for name, value in inherited.items() if name not in (*_UNSET, current_task.TASK_ID)}
+    env.update(_NON_INTERACTIVE)
+    if _wants_colours(given):
+        for name in _NO_COLOURS:
+            del env[name]
+    return {**env, "OUTLAST_SESSION": session, **given}
+
+
+def _wants_colours(given: Mapping[str, str]) -> bool:
+    return any(given.get(name, "0") not in ("", "0") for name in _FORCE_COLOURS)
+
+
+def compose_first_snapshot(environ: Mapping[str, str], session: str, fallback: str = "", base: str = "") -> bytes:
+    """Return the snapshot of a new session: the caller's variables, and its directory or else `fallback`."""
+    env = compose_environment(environ, {}, session)
     try:
-        fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            _, found, rest = os.read(fd, 512).partition(b"\nUmask:")
-        finally:
-            os.close(fd)
-        if found:
-            return int(rest.split(None, 1)[0], 8)
-    except OSError:
-        pass
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+        cwd = _find_directory("", base)
+    except BadInput:
+        if not fallback:
+            raise
+        cwd = fallback
+    state = snapshot.compose_first_state(env, cwd, _read_umask())
+    return snapshot.compose(state, generation=0, task="", made=time.time(), environ=env, first=True)
+
+
+def _compose_overlay(found: Snapshot, request: Request, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for a bash, which restores the others from the snapshot."""
+    env = {**found.environ, "OUTLAST_SESSION": request.session}
+    for name, value in given.items():
+        is_overlaid = snapshot.is_name(name) and name not in _NOT_IN_SNAPSHOTS
+        env[snapshot.OVERLAY + name if is_overlaid else name] = value
+    if _wants_colours(request.env):
+        env[snapshot.DROPPED] = " ".join(name for name in _NO_COLOURS if name not in request.env)
+    return env
+
+
+def _compose_exported(found: Snapshot, request: Request, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for another shell: those that the session exports."""
+    env = {**snapshot.exported_variables(found.state()), **found.environ, "OUTLAST_SESSION": request.session}
+    if _wants_colours(request.env):
+        env = {name: value for name, value in env.items() if name not in _NO_COLOURS}
+    return {**env, **given}
+
+
+def _split_secrets(
+    environ: Mapping[str, str], settings: Settings, request: Request, secret_names: Sequence[str] | None
+) -> Apart:
+    missing = [name for name in request.pass_secrets if "*" not in name and name not in environ]
+    if missing:
+        raise BadInput(
+            f"The variable {named(missing[0])} is not set here, so it cannot be passed on; "
+            "set it, or give its value with env (--env NAME=VALUE)."
+        )
+    return apart(environ, settings, request.pass_secrets, secret_names)
+
+
+def _select_undeclared(found: Snapshot, variables: Mapping[str, str]) -> dict[str, str]:
+    """Select variables that the session does not declare: one that a command of it set stays as it is."""
+    return {name: value for name, value in variables.items() if b" %s=" % os.fsencode(name) not in found.script}
+
+
+# --- directory and shell -----------------------------------------------------------------
+
+
+def _find_directory(asked: str, base: str = "") -> str:
+    """Return the directory that the caller asked for, by default `base` or else its own. Raises `BadInput`."""
+    try:
+        path = os.path.abspath(os.path.join(base, os.path.expanduser(asked))) if asked else base or os.getcwd()
+        found = os.stat(path)
+    except FileNotFoundError:
+        if not asked:
+            raise BadInput("The current directory does not exist any more; name another one to run in.") from None
+        raise BadInput(f"The directory {asked} does not exist; create it or give another one.") from None
+    except OSError as error:
+        raise BadInput(f"The directory {asked} cannot be used: {error.strerror}; give another one.") from None
+    if not stat.S_ISDIR(found.st_mode):
+        raise BadInput(f"{path} is not a directory; give one to run in.")
+    if not os.access(path, os.X_OK):
+        raise BadInput(f"The directory {path} cannot be entered: Permission denied; give another one.")
+    return path
+
+
+def _find_remaining_directory(path: str, environ: Mapping[str, str]) -> str:
+    """Return a session's directory, or its nearest parent that still exists: a session outlives its directory."""
+    while path and not _can_enter(path):
+        path = os.path.dirname(path) if path != "/" else ""
+    home = environ.get("HOME", "")
+    return path or (home if _can_enter(home) else "/")
+
+
+def _can_enter(path: str) -> bool:
+    return os.path.isdir(path) and os.access(path, os.X_OK)
+
+
+def _find_shell(asked: str, environ: Mapping[str, str]) -> str:
+    """Return the path of the program that reads a command, by default bash. Raises `BadInput`."""
+    if asked in (NO_SHELL, AGENT, BRIDGE):
+        return asked
+    found = find_program(os.path.expanduser(asked or "bash"), environ.get("PATH"))
+    if not asked:
+        return found or "/bin/sh"
+    if not found:
+        raise BadInput(f"There is no shell {named(asked)}; give the path of one that is installed.")
+    return os.path.abspath(found)
+
+
+def _is_bash(shell: str) -> bool:
+    return os.path.basename(shell) == "bash"
+
+
+# --- limits and sandbox ------------------------------------------------------------------
+
+
+def _resolve_sandbox(request: Request, cwd: str, home: str, environ: Mapping[str, str]) -> tuple[Sandbox | None, str]:
+    """Return the sandbox, and the directory inside it: the session's may be hidden there."""
+    if request.sandbox is None:
+        return None, cwd
+    from outlast.sandbox.choice import nearest_seen, refuse_input, settled  # most commands run without
+
+    found = settled(request.sandbox, home, environ)
+    cwd = nearest_seen(found, cwd, home, asked=bool(request.cwd))
+    if request.stdin.file is not None:
+        refuse_input(os.path.join(cwd, request.stdin.file), home)
+    return found, cwd
+
+
+def _select_resources(request: Request, settings: Settings) -> Mapping[str, int]:
+    """Return the limits of a command: those of the request, otherwise those of the settings."""
+    limits = {name: getattr(settings, setting) for name, (setting, _) in _RESOURCES.items()} | dict(request.resources)
+    return {name: value for name, value in limits.items() if value}
+
+
+def _plan_groups(resources: Mapping[str, int]) -> dict[str, dict[str, str]]:
+    from outlast.sandbox import cgroup  # most commands have no limits
+
+    found = cgroup.planned(resources)
+    if "processes" in resources and not found and os.geteuid() == 0:
+        raise Unsupported(
+            "The kernel holds root to a number of processes only where control groups can be made, and here they "
+            "cannot; run it as another user, or leave it out."
+        )
+    return found
+
+
+def _read_rlimits() -> dict[str, tuple[int, int]]:
+    """Return this process' limits: the one that starts a pending command may have others."""
+    return {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
+
+
+def _compute_rlimits(resources: Mapping[str, int], groups: Mapping[str, object]) -> dict[str, tuple[int, int]]:
+    """Return the soft and hard limits for resources that no control group limits."""
+    found = {}
+    for name, value in resources.items():
+        if groups and name in ("memory", "processes"):
+            continue
+        rlimit = _RESOURCES[name][1]
+        _, hard = resource.getrlimit(getattr(resource, rlimit))
+        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        # At the soft limit of CPU time the kernel sends SIGXCPU, which says why; at the hard limit SIGKILL.
+        beyond = most + _AFTER_XCPU_S if name == "cpu_time" else most
+        found[rlimit] = (most, beyond if hard == resource.RLIM_INFINITY else min(beyond, hard))
+    return found
+
+
+def _read_umask() -> int:
+    """Return the umask of this process. os.umask would have to change it, which other threads could notice."""
+    with open("/proc/self/status", "rb") as file:
+        return int(file.read().partition(b"\nUmask:")[2].split(None, 1)[0], 8)

@@ -1,12 +1,13 @@
-"""Sessions as things to look at: listed, shown, begun anew, copied, removed. Nothing but this removes one."""
+"""Show, reset, copy and remove sessions, on behalf of a user. Nothing else removes a named session."""
 
 from __future__ import annotations
 
 import os
 
 from outlast.errors import BadInput, SessionBusy, UnknownSession, named
-from outlast.launch_builder import first_snapshot
+from outlast.launch_builder import compose_first_snapshot
 from outlast.storage import snapshot
+from outlast.storage.dump import find_changed_variables
 from outlast.storage.snapshot import ALIAS, FUNCTION, OPTION, SHOPT, TRAP, VARIABLE
 from outlast.types import SessionState
 
@@ -14,82 +15,66 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from outlast.storage.sessionfile import Sessions
-    from outlast.storage.snapshot import State
+    from outlast.storage.sessions import Sessions
     from outlast.types import Task
 
-_MINE = (b"OLDPWD", b"SHLVL")  # change by themselves and tell nobody anything
-_USUAL = snapshot.AT_START | frozenset(_MINE)
+_NO_SESSION = (FileNotFoundError, NotADirectoryError)
 
 
 def show(sessions: Sessions, name: str, scope: str | None = None) -> SessionState:
-    """What a session remembers."""
+    """Return what a session remembers."""
     try:
         found = sessions.read(name)
-    except snapshot.Damaged as error:
+    except snapshot.DamagedSnapshot as error:
         raise UnknownSession(
             f"The state of session {named(name)} is damaged ({error}); the next command sets it aside and begins anew."
         ) from None
     except OSError:
-        raise unknown(sessions, name, scope) from None
-    state, beginning = found.state(), sessions.beginning(name)
-    texts = {kind: _texts(state, kind) for kind in (ALIAS, TRAP)}
+        raise _unknown(sessions, name, scope) from None
+    state, first = found.state(), sessions.read_first_state(name)
+    items: dict[str, dict[str, str]] = {kind: {} for kind in (ALIAS, FUNCTION, OPTION, SHOPT, TRAP)}
+    for (kind, item), text in sorted(state.items()):
+        if kind in items:
+            items[kind][os.fsdecode(item)] = os.fsdecode(text)
     return SessionState(
         name=name,
         directory=found.directory,
         umask=os.fsdecode(state.get(snapshot.UMASK, b"")),
         generation=found.generation,
         updated_at=found.made,
-        last_task=found.task.rpartition(" ")[2],  # a merge names all tasks that it took, the last one last
-        variables=_changed(state, beginning),
-        removed=tuple(sorted(os.fsdecode(key[1]) for key in beginning.keys() - state.keys() if key[0] == VARIABLE)),
-        functions=tuple(_names(state, FUNCTION)),
-        aliases={name: text.partition("=")[2] for name, text in texts[ALIAS].items()},
-        options=(*_names(state, OPTION), *_names(state, SHOPT)),
-        traps=texts[TRAP],
-        damaged=tuple(sessions.damages(name)),
+        last_task=found.task.rpartition(" ")[2],
+        variables=find_changed_variables(state, first),
+        removed=tuple(sorted(os.fsdecode(item) for kind, item in first.keys() - state.keys() if kind == VARIABLE)),
+        functions=tuple(items[FUNCTION]),
+        aliases={alias: text.partition("=")[2] for alias, text in items[ALIAS].items()},
+        options=(*items[OPTION], *items[SHOPT]),
+        traps=items[TRAP],
+        damaged=tuple(sessions.damaged_files(name)),
     )
 
 
-def _changed(state: State, beginning: State) -> dict[str, str]:
-    changed = snapshot.merged({}, beginning, state)
-    return {
-        os.fsdecode(name): os.fsdecode(line.partition(b"=")[2])
-        for (kind, name), line in sorted(changed.items())
-        if kind == VARIABLE and (name not in _USUAL or ((kind, name) in beginning and name not in _MINE))
-    }
-
-
-def _texts(state: State, kind: str) -> dict[str, str]:
-    return {os.fsdecode(name): os.fsdecode(text) for (one, name), text in sorted(state.items()) if one == kind}
-
-
-def _names(state: State, kind: str) -> list[str]:
-    return sorted(os.fsdecode(name) for one, name in state if one == kind)
-
-
 def reset(sessions: Sessions, name: str, environ: Mapping[str, str], scope: str | None = None) -> None:
-    """Let a session begin anew with the caller's variables and directory. What runs goes on."""
+    """Let a session begin again with the caller's variables and directory. Its running tasks go on."""
     try:
-        sessions.reset(name, first_snapshot(environ, name))
-    except (FileNotFoundError, NotADirectoryError):
-        raise unknown(sessions, name, scope) from None
+        sessions.reset(name, compose_first_snapshot(environ, name))
+    except _NO_SESSION:
+        raise _unknown(sessions, name, scope) from None
 
 
 def copy(sessions: Sessions, name: str, target: str, scope: str | None = None) -> None:
-    """A new session in the state of another."""
+    """Create a session in the state of another one."""
     try:
         sessions.copy(name, target)
     except FileExistsError:
         raise SessionBusy(
             f"There is a session {named(target)} already; remove it first, or give another name."
         ) from None
-    except (FileNotFoundError, NotADirectoryError, snapshot.Damaged):
-        raise unknown(sessions, name, scope) from None
+    except (*_NO_SESSION, snapshot.DamagedSnapshot):
+        raise _unknown(sessions, name, scope) from None
 
 
 def remove(sessions: Sessions, name: str, tasks: Iterable[Task], scope: str | None = None) -> None:
-    """Forget a session that nothing runs in."""
+    """Remove a session, unless one of its `tasks` still runs."""
     running = [task.task_id for task in tasks if not task.finished]
     if running:
         more = f" and {len(running) - 3} more" if len(running) > 3 else ""
@@ -99,12 +84,12 @@ def remove(sessions: Sessions, name: str, tasks: Iterable[Task], scope: str | No
         )
     try:
         sessions.remove(name)
-    except (FileNotFoundError, NotADirectoryError):
-        raise unknown(sessions, name, scope) from None
+    except _NO_SESSION:
+        raise _unknown(sessions, name, scope) from None
 
 
-def unknown(sessions: Sessions, name: str, scope: str | None = None) -> UnknownSession:
-    """There is no such session; which are near, if others are the asker's business."""
+def _unknown(sessions: Sessions, name: str, scope: str | None = None) -> UnknownSession:
+    """Return the error for a session that does not exist. Only an operator (no `scope`) is shown similar names."""
     from difflib import get_close_matches
 
     near = get_close_matches(name, sessions.names(), n=3, cutoff=0.5) if scope is None else []
@@ -112,7 +97,7 @@ def unknown(sessions: Sessions, name: str, scope: str | None = None) -> UnknownS
     return UnknownSession(f"There is no session {named(name)} with a state; {hint}.")
 
 
-def only_own(name: str, own: str | None) -> None:
-    """A session reaches only itself."""
+def check_reach(name: str, own: str | None) -> None:
+    """Refuse a session other than the caller's `own`; an operator has none and reaches all."""
     if own is not None and name != own:
         raise BadInput(f"This is session {named(own)}, which cannot reach {named(name)}; open it as an operator.")

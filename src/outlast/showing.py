@@ -12,7 +12,7 @@ import os
 from outlast.frozen import fields, replaced
 from outlast.masking import MASK, OFF, Mask
 from outlast.secrets import looks_secret, names_of_secrets, secret_values
-from outlast.storage.quoting import value_of
+from outlast.storage.snapshot import value_of
 from outlast.types import Slice
 
 TYPE_CHECKING = False
@@ -90,14 +90,17 @@ class Showing:
         if env:
             self._know(secret_values(env, self._settings))
 
-    def learn_state(self, session: str, state: Snapshot | None) -> None:
+    def learn_state(self, session: str, state: Snapshot) -> None:
         """What a session's commands have set."""
-        if state is not None and self._learnt.get(session) != state.mark:
+        if not self.knows(session, state.mark):
             self._learnt[session] = state.mark
             self.learn(secrets_of(state))
 
-    def knows(self, session: str) -> bool:
-        return session in self._learnt or not self._settings.mask_secrets
+    def knows(self, session: str, mark: str = "") -> bool:
+        """Whether the state of a session with this mark (by default any) was looked at."""
+        if not self._settings.mask_secrets:
+            return True
+        return self._learnt.get(session) == mark if mark else session in self._learnt
 
     def knows_nothing_of(self, session: str) -> None:
         """It has no state."""

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from outlast import Notice, Shell, Stdin
-from outlast.launch_builder import prepare
+from outlast.launch_builder import LaunchBuilder
 from outlast.notices.subscription import Subscription
 from outlast.notices.words import for_model, quoted
 from outlast.types import Launch
@@ -130,12 +130,13 @@ def test_who_killed_it_is_said(shell: Shell) -> None:
 
 def test_a_task_that_asks_for_nothing_is_watched_for_nothing(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     launches: list[Launch] = []
+    build = LaunchBuilder.build
 
     def noted(*args: object, **how: object) -> Launch:
-        launches.append(prepare(*args, **how))  # type: ignore[arg-type]
+        launches.append(build(*args, **how))  # type: ignore[arg-type]
         return launches[-1]
 
-    monkeypatch.setattr("outlast.launch_builder.prepare", noted)
+    monkeypatch.setattr(LaunchBuilder, "build", noted)
     shell.start("true")
     shell.run("true")
     assert [launch.notify for launch in launches] == [{}, {}]

@@ -26,7 +26,15 @@ def canaries(monkeypatch) -> dict[str, str]:
 
 
 def files_with_a_canary(home: str) -> list[str]:
-    return [str(path) for path in Path(home).rglob("*") if path.is_file() and leaks(path.read_bytes())]
+    paths = [Path(directory, name) for directory, _, names in os.walk(home) for name in names]
+    return [str(path) for path in paths if path.is_file() and leaks(read_if_there(path))]
+
+
+def read_if_there(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""  # the guard of a prepared shell that is not needed any more removed its directory meanwhile
 
 
 def raw(shell: Shell, task_id: str) -> bytes:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 from outlast import Shell
-from outlast.launch_builder import environment
+from outlast.launch_builder import compose_environment
 from outlast.storage import snapshot
 
 # The state in the words of an ordinary user; nothing of ours helps to tell it.
@@ -59,7 +59,7 @@ def of_bash(lines: list[str], directory: str) -> tuple[list[bytes], bytes]:
         "trap - ERR DEBUG RETURN",
         TELL.replace("FILE", shlex.quote(file)),
     ]
-    env = {**environment(os.environ, {}, "x"), "SHLVL": os.environ.get("SHLVL", "0")}
+    env = {**compose_environment(os.environ, {}, "x"), "SHLVL": os.environ.get("SHLVL", "0")}
     env = {name: value for name, value in env.items() if name not in ("OUTLAST_SESSION", "PWD")}
     subprocess.run(
         ["bash", "--norc", "--noprofile"],

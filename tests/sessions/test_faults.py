@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outlast import Shell
-from outlast.storage import snapshot
-from outlast.storage.sessionfile import Sessions
+from outlast.storage import dump, snapshot
+from outlast.storage.sessions import Sessions
 from tests.conftest import Cli, end_all
 
 
@@ -121,9 +121,9 @@ def test_merging_twice_changes_once(named: Shell, home: str, tmp_path: Path) -> 
 
 def test_a_torn_dump_is_no_dump() -> None:
     whole = b'\n#m variables\ndeclare -- n="2"\n\n#m end end 1\n'
-    assert snapshot.dumped(whole, "m") is not None
+    assert dump.parse_dump(whole, "m") is not None
     for cut in range(len(whole) - 10):
-        assert snapshot.dumped(whole[:cut], "m") is None
+        assert dump.parse_dump(whole[:cut], "m") is None
 
 
 # --- pure ----------------------------------------------------------------------------------
@@ -135,26 +135,28 @@ texts = st.binary(max_size=30).map(lambda data: data.replace(b"\0", b"?"))
 @given(env=st.dictionaries(st.from_regex(r"[a-z_][a-z0-9_]{0,6}\Z", fullmatch=True), texts, max_size=6))
 def test_a_snapshot_is_read_back_as_it_was_written(env: dict[str, bytes]) -> None:
     given_env = {name: os.fsdecode(value) for name, value in env.items()}
-    state = snapshot.beginning(given_env, "/a\nb", 0o27)
+    state = snapshot.compose_first_state(given_env, "/a\nb", 0o27)
     data = snapshot.compose(state, generation=3, task="t", made=1.5, environ=given_env, first=True)
-    found = snapshot.read(data)
+    found = snapshot.parse(data)
     assert found.state() == state
     assert (found.directory, found.generation, found.task) == ("/a\nb", 3, "t")
     kept = {name: value for name, value in given_env.items() if name != "_"}
-    assert {name: value for name, value in snapshot.exported(found.state()).items() if name != "SHLVL"} == kept
+    assert {
+        name: value for name, value in snapshot.exported_variables(found.state()).items() if name != "SHLVL"
+    } == kept
 
 
 @settings(max_examples=200, deadline=None)
 @given(data=st.binary(max_size=200), where=st.integers(0, 10_000))
 def test_no_change_of_a_snapshot_goes_unnoticed(data: bytes, where: int) -> None:
     whole = snapshot.compose(
-        snapshot.beginning({"A": "1"}, "/", 0o22), generation=0, task="", made=0.0, environ={}, first=True
+        snapshot.compose_first_state({"A": "1"}, "/", 0o22), generation=0, task="", made=0.0, environ={}, first=True
     )
     at = whole.index(b"\n") + 1 + where % (len(whole) - whole.index(b"\n") - 1)
     changed = whole[:at] + data + whole[at + len(data) :]
     if changed != whole:
-        with pytest.raises(snapshot.Damaged):
-            snapshot.read(changed)
+        with pytest.raises(snapshot.DamagedSnapshot):
+            snapshot.parse(changed)
 
 
 keys = st.tuples(st.just(snapshot.ALIAS), st.sampled_from([b"a", b"b", b"c"]))
@@ -163,11 +165,11 @@ states = st.dictionaries(keys, st.sampled_from([b"1", b"2", b"3"]))
 
 @given(current=states, start=states, end=states)
 def test_merging_takes_what_changed_and_nothing_else(current: dict, start: dict, end: dict) -> None:
-    merged = snapshot.merged(current, start, end)
+    merged = dump.apply_changes(current, start, end)
     for key in current.keys() | start.keys() | end.keys():
         expected = current.get(key) if start.get(key) == end.get(key) else end.get(key)
         assert merged.get(key) == expected
-    assert snapshot.merged(start, start, end) == end
+    assert dump.apply_changes(start, start, end) == end
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,7 @@ def test_merging_takes_what_changed_and_nothing_else(current: dict, start: dict,
     ],
 )
 def test_the_locals_of_a_function(body: bytes, names: set[bytes]) -> None:
-    assert snapshot.locals_of(b"-f f () \n{ \n    " + body + b"\n}") == names
+    assert dump.find_local_names(b"-f f () \n{ \n    " + body + b"\n}") == names
 
 
 # --- the faces -----------------------------------------------------------------------------

@@ -17,8 +17,8 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import SessionBusy
-from outlast.storage import session_merge, snapshot, status
-from outlast.storage.sessionfile import Sessions
+from outlast.storage import sessions, snapshot, status
+from outlast.storage.sessions import Sessions
 from outlast.types import Result
 from tests.conftest import end_all, eventually
 from tests.faults.support import SOURCE
@@ -99,7 +99,7 @@ def test_a_supervisor_stopped_as_its_command_ends_blocks_nobody(
             before = time.monotonic()
             told = named.run("echo ${n-none}", wait=20)
             assert (told.status, told.output) == ("completed", f"{expected}\n")
-            assert time.monotonic() - before < session_merge.LOCK_PATIENCE_S
+            assert time.monotonic() - before < sessions.LOCK_TIMEOUT_S
         finally:
             if stopped:
                 _signal(one.supervisor, signal.SIGCONT)
@@ -171,8 +171,7 @@ def test_a_caller_killed_at_any_moment_takes_nothing_back(
 MERGING = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
-from outlast.storage import snapshot
-from outlast.storage.sessionfile import Sessions
+from outlast.storage.sessions import Sessions
 left = int(sys.argv[3])
 def counted(call):
     def one(*args, **how):
@@ -262,7 +261,7 @@ def test_a_later_command_is_not_rolled_back_by_a_merge_that_was_killed(home: str
 def test_who_holds_the_lock_is_not_waited_for_without_a_bound(
     named: Shell, home: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_merge, "LOCK_PATIENCE_S", 0.1)
+    monkeypatch.setattr(sessions, "LOCK_TIMEOUT_S", 0.1)
     task = named.run("a=1").task_id
     with open(f"{home}/sessions/s/lock", "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

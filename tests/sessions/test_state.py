@@ -312,4 +312,4 @@ def test_what_did_not_change_is_not_written(run: Run, home: str) -> None:
     run("true")
     assert os.stat(path).st_ino == before
     with open(path, "rb") as file:
-        assert snapshot.read(file.read()).generation == 1
+        assert snapshot.parse(file.read()).generation == 1

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from outlast.executors.local import shell_words
+from outlast.executors.local import shell_argv
 from outlast.frozen import frozen
 from outlast.storage import pipe_status
 from outlast.storage.pipe_status import PIPES
@@ -34,8 +34,8 @@ class Machine(NamedTuple):
         os.mkdir(directory)
         with open(os.path.join(directory, "command"), "wb") as file:
             file.write(os.fsencode(command))
-        shell_words.make_room(command, directory)
-        ran = self._run(shell_words.arguments(BASH, directory), env)
+        shell_argv.create_pipes_file(command, directory)
+        ran = self._run(shell_argv.build_bash(directory, ""), env)
         several = "|" in command or "!" in command
         stages = (
             pipe_status.stages(ran.returncode, self._written() if several else None) if ran.returncode >= 0 else None
@@ -50,9 +50,23 @@ class Machine(NamedTuple):
         here = os.path.join(self.path, "here")
         os.makedirs(here, exist_ok=True)
         env = {**os.environ, **(env or {})}
-        return subprocess.run(
-            arguments, executable=BASH, stdin=subprocess.DEVNULL, capture_output=True, env=env, cwd=here, timeout=60
-        )
+        go, told = os.pipe()
+        os.write(told, b"g\n")
+        os.close(told)
+        try:
+            return subprocess.run(
+                arguments,
+                executable=BASH,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                env=env,
+                cwd=here,
+                timeout=60,
+                pass_fds=[shell_argv.GO_FD],
+                preexec_fn=lambda: (os.dup2(go, shell_argv.GO_FD), None)[1],
+            )
+        finally:
+            os.close(go)
 
     def _written(self) -> str:
         try:
@@ -226,9 +240,9 @@ def test_an_inherited_variable_changes_only_what_it_would_change_anyway(machine,
 
 
 def test_the_text_is_in_no_argument():
-    words = [*shell_words.waiting("/tasks/x", ""), *shell_words.waiting("/tasks/x", "s")]
+    words = [*shell_argv.build_bash("/tasks/x", ""), *shell_argv.build_bash("/tasks/x", "s")]
     assert not any("secret-word" in word for word in words)
-    assert shell_words.arguments("/bin/dash", "/tasks/x") == ["/bin/dash", "/tasks/x/command"]
+    assert shell_argv.build_other_shell("/bin/dash", "/tasks/x") == ["/bin/dash", "/tasks/x/command"]
 
 
 def test_a_long_text_with_a_long_pipeline_runs(machine):

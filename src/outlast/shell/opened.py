@@ -10,11 +10,11 @@ from outlast import asking, session_admin, showing
 from outlast.errors import BadInput, OutlastError, SystemRefused, Unsupported, named
 from outlast.executors.local import LocalExecutor
 from outlast.frozen import replaced
-from outlast.launch_cache import Preparing
+from outlast.launch_builder import LaunchBuilder
 from outlast.light import sqlite3
 from outlast.permissions import MODES, YOLO, Policy, has_a_say
 from outlast.settings import Settings, default_home, load
-from outlast.storage.sessionfile import Sessions
+from outlast.storage.sessions import Sessions
 from outlast.types import NO_SHELL
 
 TYPE_CHECKING = False
@@ -94,7 +94,7 @@ class Opened:
         self._owner = os.getpid()
         self._guard = threading.Lock()
         self._showing = showing.Showing(self.settings)
-        self._preparing = Preparing(self.settings, self.executor.registry.home.path, self.cwd)
+        self._builder = LaunchBuilder(self.settings, self.executor.registry.home.path, self.cwd)
         self._asked: tuple[Grant, Launch] | None = None  # the last launch, and
         self._asked_before: tuple[Grant, Launch] | None = None
 
@@ -204,11 +204,14 @@ class Opened:
         for name in {task.session, self._state} - {""}:
             if not self._showing.knows(name):
                 self._showing.knows_nothing_of(name)
-                try:
-                    self._showing.learn_state(name, self.sessions.glance(name))
-                except (OSError, ValueError):
-                    continue  # it has no state
+                self._learn_secrets(name)
         return self.mask
+
+    def _learn_secrets(self, session: str) -> None:
+        try:
+            self._showing.learn_state(session, self.sessions.peek(session))
+        except (OSError, ValueError):
+            pass  # it has no state
 
     def _shown(self, task: Seen) -> Seen:
         return showing.task(task, self.mask)
@@ -227,5 +230,5 @@ class Opened:
     def _reached(self, name: str | None) -> str:
         if name is None:
             return self._state or self.session
-        session_admin.only_own(asking.session_name(name), self._scope)
+        session_admin.check_reach(asking.session_name(name), self._scope)
         return name

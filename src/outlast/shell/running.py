@@ -19,7 +19,7 @@ from outlast.errors import (
     UnknownTask,
     named,
 )
-from outlast.launch_builder import Place
+from outlast.launch_builder import SessionScope
 from outlast.permissions import YOLO, decide
 from outlast.settings import development_commands
 from outlast.shell.acting import Acting
@@ -252,8 +252,6 @@ class Running(Acting):
                 continue  # it was judged and prepared in a state that is gone
             self._asked, self._asked_before = (grant, launch), self._asked
             self._showing.learn(request.env)
-            if launch.state:
-                self._showing.learn_state(launch.state, self.sessions.known(launch.state))
             return self._shown(task), new
         raise SessionBusy(f"The session {named(self.session)} changes too fast to run anything in it; try again.")
 
@@ -279,11 +277,13 @@ class Running(Acting):
         try:
             if keeps and not fresh and not self._state:
                 self._begin_own_state()
-            place = Place(self.sessions, self._state, keeps) if self._state and not fresh else None
-            environ = self._preparing.environ()
-            if self.trace:
-                environ = {**environ, **self.trace()}
-            return self._preparing.launch(grant, environ, place, self._showing.notice(environ))
+            scope = SessionScope(self.sessions, self._state, keeps) if self._state and not fresh else None
+            environ = {**os.environ, **(self.trace() if self.trace else {})}
+            launch = self._builder.build(grant, environ, scope, self._showing.notice(environ))
+            if launch.state and not self._showing.knows(launch.state, launch.snapshot):
+                # If the session has another snapshot by now, the start fails with `SessionMoved`.
+                self._learn_secrets(launch.state)
+            return launch
         except OSError as error:
             where = os.path.dirname(self.sessions.path)
             raise StartFailed(f"The task cannot be prepared in {where}: {error.strerror}.") from None
@@ -292,7 +292,7 @@ class Running(Acting):
         with self._guard:
             if not self._state:
                 self.sessions.sweep()
-                self._state = self.sessions.private()
+                self._state = self.sessions.new_private_name()
 
     def _all_found(self, ids: Sequence[str]) -> Sequence[str]:
         if not ids or isinstance(ids, str):

@@ -13,7 +13,7 @@ import time
 from outlast.errors import DamagedTask, OutlastError, UnknownTask
 from outlast.frozen import frozen
 from outlast.light import sqlite3
-from outlast.storage import launchfile, record, session_files, view
+from outlast.storage import launchfile, record, sessions, view
 from outlast.storage.outbox import Found, Happened, Outbox
 from outlast.storage.status import is_watched
 from outlast.types import Ended, Lost, Pending, Running
@@ -218,7 +218,7 @@ def is_told(seen: Seen) -> bool:
 def _moved(directory: str) -> float | None:
     """When a foreground command was left alone, if it was."""
     try:
-        return os.stat(os.path.join(directory, session_files.MOVED)).st_mtime
+        return os.stat(os.path.join(directory, sessions.MOVED)).st_mtime
     except OSError:
         return None
 

@@ -20,7 +20,7 @@ from outlast.errors import (
 from outlast.frozen import replaced
 from outlast.light import sqlite3
 from outlast.linux import process
-from outlast.storage import launchfile, output, session_files, view
+from outlast.storage import launchfile, output, sessions, view
 from outlast.storage.hold import is_held, lock_for_removal, unlock_and_close
 from outlast.storage.index import Index, New
 from outlast.storage.queue import Queue
@@ -346,8 +346,8 @@ class Registry:
         try:
             launchfile.erase_secrets(directory)  # of one whose guards died before they could
             launch = self.launch_of(task.task_id)
-            if launch.state and (not launch.keeps or session_files.is_moved(directory)):
-                session_files.remove_all(directory)  # its session takes nothing over
+            if launch.state and (not launch.keeps or sessions.is_moved(directory)):
+                sessions.remove_files(directory)  # its session takes nothing over
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise
@@ -448,14 +448,12 @@ class Registry:
 
     def _is_merged(self, task_id: str) -> bool:
         """Make sure that its session has what a finished task changed; False if that is not possible now."""
-        if not os.path.exists(f"{self.home.task(task_id)}/{session_files.BEFORE}"):
+        if not os.path.exists(f"{self.home.task(task_id)}/{sessions.BEFORE}"):
             return True  # merged, or of no session
-        from outlast.storage.sessionfile import Sessions
-
         try:
             launch = self.launch_of(task_id)
             if launch.state and launch.keeps:
-                Sessions(self.home.sessions).merge(launch.state)
+                sessions.Sessions(self.home.sessions).merge(launch.state)
         except (OSError, SessionBusy):
             return False
         except (OutlastError, ValueError):
@@ -530,7 +528,7 @@ def _size(directory: str) -> int:
     with os.scandir(directory) as entries:
         for entry in entries:
             try:
-                if session_files.is_temporary(entry.name):
+                if entry.name in sessions.TEMPORARY_FILES:
                     continue
                 inside = entry.is_dir(follow_symlinks=False)
                 size += _size(entry.path) if inside else entry.stat(follow_symlinks=False).st_blocks * 512

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from outlast.errors import StartFailed
-from outlast.storage.sessionfile import Sessions
+from outlast.storage.sessions import Sessions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

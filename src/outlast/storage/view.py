@@ -12,7 +12,7 @@ from outlast.light import json
 from outlast.linux.process import is_alive
 from outlast.linux.process_tree import look
 from outlast.storage import output
-from outlast.storage.session_files import MOVED
+from outlast.storage.sessions import MOVED
 from outlast.storage.status import status_of, watches_another
 from outlast.types import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 
 from outlast.errors import OutlastError, StartFailed
-from outlast.executors.local import shell_words
+from outlast.executors.local import shell_argv
 from outlast.frozen import replaced
 from outlast.sandbox import bubblewrap, cgroup, landlock, seccomp
-from outlast.storage import agentfile, launchfile, session_files, snapshot
+from outlast.storage import agentfile, launchfile, sessions, snapshot
 from outlast.storage.pipe_status import PIPES
 from outlast.storage.staging import token
 from outlast.types import AGENT, LANDLOCK
@@ -52,11 +52,11 @@ def _temporary(around: Surroundings) -> str:
 def shell_in_sandbox(published: str, around: Surroundings) -> tuple[list[str], bool]:
     """The words of its shell, its path first, and whether it waits for its command by itself."""
     if around.shell == AGENT:
-        return shell_words.runner(around.shell, published), False
+        return shell_argv.build_runner(around.shell, published), False
     _check_interpreter(around.shell)
     if os.path.basename(around.shell) == "bash":
-        return [around.shell, *shell_words.waiting(published, around.state)[1:]], True
-    return shell_words.arguments(around.shell, published), False
+        return [around.shell, *shell_argv.build_bash(published, around.state)[1:]], True
+    return shell_argv.build_other_shell(around.shell, published), False
 
 
 def _check_interpreter(shell: str) -> None:
@@ -72,7 +72,7 @@ def _check_interpreter(shell: str) -> None:
 
 def _needed_by_runner(around: Surroundings) -> list[str]:
     """What the runner of an agent needs and is in a place that is hidden, such as /tmp."""
-    needed = shell_words.needed_by_runner() if around.shell == AGENT else []
+    needed = shell_argv.list_runner_paths() if around.shell == AGENT else []
     return [path for path in needed if bubblewrap.is_within(path, bubblewrap.OWN) and path not in bubblewrap.OWN]
 
 
@@ -93,7 +93,7 @@ def add_bubblewrap(description: Description, staged: str, published: str, around
     null = description.keep(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
     arguments = description.keep(_in_memory(bubblewrap.for_args(options, env)))
     for number, source in (
-        *((0, f"inherit {null}"), (1, f"inherit {null}"), (2, "errors"), (shell_words.READY, "go")),
+        *((0, f"inherit {null}"), (1, f"inherit {null}"), (2, "errors"), (shell_argv.GO_FD, "go")),
         *((bubblewrap.STDIN, "stdin"), (bubblewrap.STDOUT, "stdout"), (bubblewrap.STDERR, "stderr")),
         *((bubblewrap.TOLD, "ready"), (bubblewrap.STATUS, "status"), (bubblewrap.ARGUMENTS, f"inherit {arguments}")),
     ):
@@ -107,7 +107,7 @@ def _files(staged: str, published: str, around: Surroundings) -> Iterator[tuple[
     if os.path.exists(os.path.join(staged, PIPES)):
         names[PIPES] = "--bind"
     if around.state:
-        names[session_files.STATE] = "--bind"
+        names[sessions.STATE] = "--bind"
     if around.shell == AGENT:
         names |= {launchfile.NAME: "--ro-bind", agentfile.NAME: "--bind"}
     for name, how in names.items():
@@ -115,7 +115,7 @@ def _files(staged: str, published: str, around: Surroundings) -> Iterator[tuple[
     for path in _needed_by_runner(around):
         yield "--ro-bind", path, path
     if around.state:
-        yield "--ro-bind", shell_words.SESSION, shell_words.SESSION
+        yield "--ro-bind", shell_argv.SESSION_SCRIPT, shell_argv.SESSION_SCRIPT
 
 
 def _in_memory(data: bytes) -> int:
@@ -153,14 +153,14 @@ def _rights(staged: str, around: Surroundings) -> Iterator[tuple[str, int]]:
     if around.shell == AGENT:
         files |= {launchfile.NAME: landlock.READ_FILE, agentfile.NAME: both}
     if around.state:
-        files |= {session_files.STATE: both, session_files.START: both, session_files.BEFORE: landlock.READ_FILE}
+        files |= {sessions.STATE: both, sessions.START: both, sessions.BEFORE: landlock.READ_FILE}
     for name, rights in files.items():
         yield os.path.join(staged, name), rights
     yield temporary_directory(around), landlock.WRITE
     for path in _needed_by_runner(around):
         yield path, landlock.READ
     if around.state:
-        yield shell_words.SESSION, landlock.READ_FILE
+        yield shell_argv.SESSION_SCRIPT, landlock.READ_FILE
 
 
 # --- control groups ----------------------------------------------------------------------

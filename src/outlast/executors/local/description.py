@@ -6,10 +6,10 @@ import os
 import resource
 import sys
 
-from outlast.executors.local import shell_words
+from outlast.executors.local import shell_argv
 from outlast.guard.protocol import encode_launch
 from outlast.linux.files import find_program, open_regular
-from outlast.storage import output, session_files
+from outlast.storage import output, sessions
 from outlast.types import AGENT, BRIDGE, BUBBLEWRAP, LANDLOCK, NO_SHELL
 
 TYPE_CHECKING = False
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from outlast.guard.protocol import Item
     from outlast.types import Launch, Surroundings, Terms
 
-_GO_FD = shell_words.READY
 _ENDLESS_S = 1e9  # longer than any clock counts
 _CLEAR_AND_GO_ON = 'rm -rf -- "$1"; [ -z "$(ls -A "$2")" ] || { shift 2; exec "$@"; }'
 _ON_END = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_end.py")
@@ -75,19 +74,19 @@ class Description:
             add(self, self._directory, self._published, around)
             return
         if os.path.basename(around.shell) == "bash":
-            self.add_words(around.shell, shell_words.waiting(self._published, around.state))
+            self.add_words(around.shell, shell_argv.build_bash(self._published, around.state))
             self.add("program-waits", 1)
             self.add_fds()
             return
         assert command is not None
         if around.shell in (AGENT, BRIDGE):
-            words = shell_words.runner(around.shell, self._published)
+            words = shell_argv.build_runner(around.shell, self._published)
         elif around.shell == NO_SHELL:
             words = _split(command)
             self.add_words(_find_program(words[0], around), words)
             return
         else:
-            words = shell_words.arguments(around.shell, self._published)
+            words = shell_argv.build_other_shell(around.shell, self._published)
         self.add_words(words[0], words)
 
     def add_words(self, program: str, words: list[str]) -> None:
@@ -96,15 +95,15 @@ class Description:
             self.add("arg", word)
 
     def add_fds(self) -> None:
-        for number, source in ((0, "stdin"), (1, "stdout"), (2, "stderr"), (_GO_FD, "go")):
+        for number, source in ((0, "stdin"), (1, "stdout"), (2, "stderr"), (shell_argv.GO_FD, "go")):
             self.add("fd", f"{number} {source}")
         self.add_state_fds()
 
     def add_state_fds(self) -> None:
         """What the shell restores its session from; its directory has another name when the task is published."""
         if self._around.state:
-            self._add_file(session_files.BEFORE, os.O_RDONLY, shell_words.BEFORE)
-            self._add_file(session_files.START, os.O_RDWR, shell_words.START)
+            self._add_file(sessions.BEFORE, os.O_RDONLY, shell_argv.BEFORE_FD)
+            self._add_file(sessions.START, os.O_RDWR, shell_argv.START_FD)
 
     def _add_file(self, name: str, flags: int, number: int) -> None:
         fd = self.keep(open_regular(f"{self._directory}/{name}", flags))
@@ -177,7 +176,7 @@ def describe(directory: str, published: str, launch: Launch, around: Surrounding
 
             add_groups(made, published, around)
         if around.sandbox is not None:
-            made.add("go", shell_words.go(terms.keeps))
+            made.add("go", shell_argv.go_line(terms.keeps))
         for item in terms_items(terms, around.split):
             made.add(*item)
     except BaseException:

@@ -12,7 +12,7 @@ from outlast.frozen import extended
 from outlast.light import signal
 from outlast.linux import process, process_tree
 from outlast.linux.files import open_regular
-from outlast.storage import launchfile, output, session_files, status
+from outlast.storage import launchfile, output, sessions, status
 from outlast.storage.hold import Hold
 from outlast.types import Ended, Exited, Pending, Receipt, Running
 from outlast.watch import Deadline, Watch, until
@@ -193,7 +193,7 @@ class LocalExecutor(Starting):
         try:
             # The session takes over what a command changed that ended before this.
             if not self.has_ended(task_id):
-                path = os.path.join(directory, session_files.MOVED)
+                path = os.path.join(directory, sessions.MOVED)
                 os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
                 self.registry.index.set_untold([task_id], 1)  # of its end somebody has to be told
         except OSError:

@@ -1,13 +1,15 @@
-# What runs inside of a session's bash: restoring, noticing the end, dumping the state.
-# Sourced before anything of the user's exists, so no alias of theirs is in here. What comes
-# after the command calls builtins by `builtin`: functions may have their names by then.
+# The functions of a session's bash: restore its state, notice the end of the command, dump the state.
+# bash sources this file before the snapshot, so no alias of the user is expanded in here. What runs after the
+# command calls builtins with `builtin`: the command may have defined functions with their names.
+# Snapshots on disk use __outlast_mark, _shopts, _hot, _pseudo, _mentions, _dirs, _complete and _new: keep these names.
 __outlast_mark= __outlast_hot= __outlast_trust=0 __outlast_complete=0 __outlast_mentions= __outlast_tail=
 
-# One more line behind the command: the status of each stage of its last pipeline.
+# One more line after the command: it saves the status of each stage of the last pipeline.
 __outlast_stages=$'\n{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); } >/dev/null 2>&1'
 
-# The net: the command left by `exit`, or because of `set -e`. Evaluated where it left, perhaps inside of a function.
-# In one line: bash writes a line at a time, and whoever is told of the end is shown it.
+# The EXIT trap: the command left by `exit`, or because of `set -e`. bash runs it where the command left, perhaps inside
+# a function.
+# It is one line, because `trap -p` writes line by line.
 __outlast_net='{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); __outlast_code=$__outlast_pipes; \unset -f builtin; '
 __outlast_net+='__outlast_note; \builtin printf "\n#%s locals\n" "$__outlast_mark" >&"$__outlast_out"; '
 __outlast_net+='\builtin local -p >&"$__outlast_out"; \builtin mapfile -d "" -u "$__outlast_in" __outlast_traps; '
@@ -16,7 +18,7 @@ __outlast_net+='__outlast_save exit "$@"; } >/dev/null 2>&1; '
 __outlast_net+='[[ -z ${__outlast_action-} ]] || { __outlast_again; \builtin eval "$__outlast_action"; }'
 
 __outlast_overlay() {
-    # Variables that only this call has, and their attributes and values to compare with after the command.
+    # Set the variables that only this command gets. Keep their attributes and values to compare after the command.
     builtin local __outlast_name __outlast_from
     __outlast_dropped=${__outlast_drop-}
     for __outlast_name in ${__outlast_drop-}; do builtin unset -v "$__outlast_name"; done
@@ -32,7 +34,7 @@ builtin declare -A __outlast_given
 __outlast_dropped= __outlast_same=()
 
 __outlast_compare() {
-    # Which of these the command left as they were.
+    # Find those that the command did not change.
     builtin local __outlast_name
     for __outlast_name in "${!__outlast_given[@]}"; do
         [[ "${!__outlast_name@a} ${!__outlast_name-}" != "${__outlast_given[$__outlast_name]}" ]] ||
@@ -40,7 +42,7 @@ __outlast_compare() {
     done
 }
 
-__outlast_tell_given() {
+__outlast_dump_given() {
     builtin printf "\n#$__outlast_mark dropped %s\n" "$__outlast_dropped"
     builtin printf "\n#$__outlast_mark given"
     builtin printf ' %s' "${!__outlast_given[@]}"
@@ -51,15 +53,15 @@ __outlast_tell_given() {
 }
 
 __outlast_dirs() {
-    # The stack below the current directory, its lowest first. Directories may be gone.
+    # Restore the directory stack below the current directory, its lowest entry first. Directories may be gone.
     builtin local __outlast_at
     for ((__outlast_at = $#; __outlast_at > 0; __outlast_at--)); do builtin pushd -n "${!__outlast_at}"; done >/dev/null
 }
 
 __outlast_begin() {
-    # The command is known and about to be evaluated.
+    # Runs right before the command is evaluated.
     builtin trap "$__outlast_net" EXIT
-    # In posix mode no function can stand before a special builtin.
+    # In posix mode no function can replace a special builtin.
     if [[ ! -o posix && (-n $__outlast_mentions || $__outlast_command == *trap*) ]] &&
         ! builtin declare -F trap >/dev/null &&
         [[ -n $__outlast_mentions || $__outlast_command =~ $__outlast_shows_exit ]]; then
@@ -67,12 +69,12 @@ __outlast_begin() {
     fi
 }
 
-# An EXIT trap is set, or traps are listed: `trap`, `trap -p`.
+# The command sets an EXIT trap, or lists traps: `trap`, `trap -p`.
 __outlast_shows_exit='trap.*([Ee][Xx][Ii][Tt]|[[:space:]]0)|trap[[:space:]]*($|-p|[;&|)}])'
 builtin declare -A __outlast_pseudo
 
 __outlast_pseudo_traps() {
-    # Inside of a function bash does not show these.
+    # Print the traps that bash does not show inside a function.
     builtin local __outlast_sig
     for __outlast_sig in RETURN DEBUG ERR; do
         [[ -z ${__outlast_pseudo[$__outlast_sig]-} ]] || [[ $# -gt 0 && " ${*^^} " != *$__outlast_sig* ]] ||
@@ -83,7 +85,7 @@ __outlast_pseudo_traps() {
 __outlast_quote="'\\''"
 
 __outlast_catch_traps() {
-    # The user's own EXIT trap is kept aside, so that it does not replace the net.
+    # Replace `trap`, so that the EXIT trap of the user is kept in a variable and does not replace the one above.
     trap() {
         if [[ $BASHPID != "$$" ]]; then builtin trap "$@"; return; fi
         { builtin local -; builtin set +xeu; } 2>/dev/null
@@ -104,7 +106,7 @@ __outlast_catch_traps() {
                     __outlast_action=$__outlast_do
                     [[ $__outlast_do != - ]] || builtin unset -v __outlast_action
                     ;;
-                # A function's end would bring back what was removed with `-`.
+                # `-` would be undone when this function returns; an empty action is not.
                 ERR | DEBUG | RETURN)
                     builtin trap -- "${__outlast_do#-}" "$__outlast_sig"
                     __outlast_pseudo[${__outlast_sig^^}]=${__outlast_do#-}
@@ -118,20 +120,19 @@ __outlast_catch_traps() {
 }
 
 __outlast_refresh() {
-    # BASHOPTS is only true after somebody used shopt; this changes nothing else.
+    # bash updates BASHOPTS only when `shopt` is called; this call changes nothing else.
     if builtin shopt -q cmdhist; then builtin shopt -s cmdhist; else builtin shopt -u cmdhist; fi
     __outlast_shown=$BASHOPTS
 }
 
 __outlast_open() {
-    # The file `$1` that is dumped to. What is needed only now is written to it as well and read back:
-    # a command substitution would fork. Only ever appended to: cutting it would make ext4 write it
-    # to the disk when it is closed.
+    # Open the file `$1` for the dump. Output of builtins that is needed as a value is written to it and read back,
+    # because a command substitution would fork. Only append: ext4 flushes a truncated file when it is closed.
     builtin exec {__outlast_out}>>"$1" {__outlast_in}<"$1"
 }
 
 __outlast_note() {
-    # What the rest of the dump has to change first.
+    # Save what the rest of the dump has to change first.
     __outlast_opts=$SHELLOPTS __outlast_flags=$- __outlast_posix=
     [[ $- != *[aefkuvxCET]* ]] || builtin set +aefkuvxCET
     builtin trap '' XFSZ
@@ -145,7 +146,7 @@ __outlast_note() {
 }
 
 __outlast_save() {
-    # After the command: how it left, then its positional parameters. The traps are in the file already.
+    # Runs after the command. `$1` is how it left, the rest its parameters. The traps are in the file already.
     builtin unset -v __outlast_command
     __outlast_how=$1
     builtin shift
@@ -161,7 +162,7 @@ __outlast_save() {
         fi
     fi
     __outlast_trust=1
-    # In a sandbox there is no such file to be seen; the go told.
+    # A sandbox hides this file; there the go line says whether to dump.
     [[ ! -e $__outlast_dir/before && ${__outlast_go-} != *d* ]] || __outlast_dump "$@"
 }
 
@@ -185,22 +186,22 @@ __outlast_dump() {
         for __outlast_name in "${!BASH_ALIASES[@]}"; do
             builtin printf 'builtin alias -- %q\n' "$__outlast_name=${BASH_ALIASES[$__outlast_name]}"
         done
-        [[ ${#__outlast_given[@]} == 0 && -z $__outlast_dropped ]] || __outlast_tell_given
-        # What the caller gave may be secret, and this file stays until the session is used next: a local variable
-        # without a value hides each. Not this one, which would turn posix mode on.
+        [[ ${#__outlast_given[@]} == 0 && -z $__outlast_dropped ]] || __outlast_dump_given
+        # Variables from the caller may be secret, and this file stays until the next use of the session: hide each
+        # with an empty local variable. Not this one, which would turn posix mode on.
         for __outlast_name in "${__outlast_same[@]}"; do
             [[ $__outlast_name == POSIXLY_CORRECT ]] || builtin local "$__outlast_name="
         done
         __outlast_variables
         builtin printf "\n#$__outlast_mark end %s %s\n" "$__outlast_how" "$__outlast_complete"
     } >&"$__outlast_out"
-    exec {__outlast_out}>&- {__outlast_in}<&- # not by `builtin`: that would open them again
+    exec {__outlast_out}>&- {__outlast_in}<&- # `builtin exec` would open them again
 }
 
 __outlast_functions() {
-    # Printing thousands of lines takes longer than all the rest: functions that still come from
-    # the snapshot are only named. Bash tells where one comes from when asked for what debuggers
-    # need; without DEBUG and RETURN traps, which are gone by now, that changes nothing else.
+    # Printing thousands of lines takes longer than the rest of the dump, so functions that still come from the
+    # snapshot are only named. `declare -F` prints the source file of a function while extdebug is on; DEBUG and RETURN
+    # traps, which extdebug affects, are gone by now.
     builtin printf "\n#$__outlast_mark functions\n"
     builtin declare -F
     builtin mapfile -s 2 -t -u "$__outlast_in" __outlast_names
@@ -230,7 +231,7 @@ if ((BASH_VERSINFO[0] > 5 || BASH_VERSINFO[0] == 5 && BASH_VERSINFO[1] >= 2)); t
     }
 else
     __outlast_variables() {
-        # An older bash prints a value with a newline on two lines.
+        # bash before 5.2 prints a value with a newline on two lines.
         while builtin read -r __outlast_name; do
             builtin printf "\n#$__outlast_mark variable\n"
             builtin declare -p -- "$__outlast_name"
@@ -239,16 +240,16 @@ else
 fi
 
 __outlast_first() {
-    # A new session: what a bash begins with by itself is part of what the command begins with.
+    # The first command of a session: dump what bash sets by itself, which is part of the state before the command.
     builtin local __outlast_how=end __outlast_traps= __outlast_posix= __outlast_opts=$SHELLOPTS
-    # The file must not have what only this call is given.
+    # Hide the variables that only this command gets.
     for __outlast_name in "${!__outlast_env_@}"; do builtin local "$__outlast_name="; done
     __outlast_open "$__outlast_start"
     __outlast_dump "$@" 2>/dev/null
 }
 
 __outlast_again() {
-    # Before the user's own EXIT trap: its options, without those that show what is ours, and its $?.
+    # Before the EXIT trap of the user runs: restore $? and the options, except those that would trace this file.
     __outlast_flags=${__outlast_flags//[cisexv]/}
     builtin set "-$__outlast_flags"
     builtin return "$__outlast_code"

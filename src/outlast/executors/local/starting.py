@@ -7,17 +7,17 @@ import os
 import time
 
 from outlast.errors import BadInput, OutlastError, StartFailed, named
-from outlast.executors.local import shell_words
+from outlast.executors.local import shell_argv
 from outlast.executors.local.description import describe, describe_prepared, terms_items
 from outlast.executors.local.prepared import Prepared, PreparedShells
 from outlast.frozen import frozen
 from outlast.guard.client import GONE, Refused, Started, start_guard
 from outlast.light import sqlite3
-from outlast.storage import launchfile, session_files
+from outlast.storage import launchfile
 from outlast.storage.home import open_home
 from outlast.storage.queue import Queue
 from outlast.storage.registry import Registry
-from outlast.storage.sessionfile import Sessions
+from outlast.storage.sessions import Sessions, skip_dump
 from outlast.storage.staging import stage
 from outlast.storage.view import announced
 from outlast.types import REGISTERED, surroundings, terms
@@ -193,7 +193,7 @@ class Starting:
         forgets = around.state and not said.keeps
         if prepared is not None:
             if forgets:
-                session_files.skip_dump(staged)
+                skip_dump(staged)
             _spare(prepared.fileno())
             prepared.begin(terms_items(said, around.split))
             return prepared
@@ -201,7 +201,7 @@ class Starting:
             if place >= 0:
                 description.hold(place)
             if forgets:
-                session_files.skip_dump(staged)  # the shell reads it through the descriptor that it inherits
+                skip_dump(staged)  # the shell reads it through the descriptor that it inherits
             connection = start_guard(description.encode(), description.inherited)
         _spare(connection.fileno())
         return connection
@@ -217,7 +217,7 @@ class Starting:
         """Write down what a staged task is to run; None if its id is taken."""
         entered = self.registry.enter(staged, published, start.launch, self._settings.state_limit_bytes)
         if entered is not None:
-            shell_words.make_room(start.launch.command, staged)
+            shell_argv.create_pipes_file(start.launch.command, staged)
             if start.launch.keeps:
                 # Before there is a task: the next user of the session must not miss it.
                 self._sessions.register(start.launch.state, staged)

@@ -1,0 +1,205 @@
+"""The dump that bash writes after a command, and what the command changed.
+
+`parse_dump` reads the dump, `apply_dump` applies what the command changed to the state that its session has by then.
+This module opens no file.
+"""
+
+from __future__ import annotations
+
+import os
+
+from outlast.frozen import frozen
+from outlast.storage import snapshot
+from outlast.storage.snapshot import FUNCTION, OPTION, SHOPT, TRAP, VARIABLE, value_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from outlast.storage.snapshot import Key, State
+
+_SKIPPED_TRAPS = (b"EXIT", b"SIGXFSZ")
+_CHANGED_BY_BASH = (b"OLDPWD", b"SHLVL")
+_UNKNOWN = b""  # the value of a variable that only the command had; equals no declaration
+
+
+@frozen
+class Dump:
+    """The state that bash wrote after a command."""
+
+    state: Any
+    returned: bool  # the command ran to its end; otherwise it left by `exit`, or because of `set -e`
+    complete: bool  # the state before it was restored completely
+    hidden: Any  # names of variables that are local to the functions it left from
+    in_function: bool
+    given: Any  # names of variables that only this command got, and that it changed
+    dropped: Any  # names of session variables that this command neither had nor changed
+
+
+def parse_dump(data: bytes, mark: str, before: State | None = None) -> Dump | None:
+    """Parse what bash wrote; None if it did not write all of it.
+
+    Bash only names functions that it restored from the snapshot. `before` is the state with their text.
+    """
+    parts = snapshot.split_parts(b"\n" + data, mark)
+    if not mark or not parts or not parts[-1][0].startswith(b"end "):
+        return None
+    state: State = {}
+    words: dict[bytes, list[bytes]] = {}
+    functions: dict[bytes, bytes] = {}
+    listed, hidden = b"", set()
+    for title, body in parts:
+        kind, _, rest = title.partition(b" ")
+        if kind in (b"stack", b"end", b"given", b"unchanged", b"dropped"):
+            words[kind] = rest.split()
+        elif kind == b"functions":
+            listed = body
+        elif kind == b"function":
+            functions[rest] = body
+        elif kind == b"locals":
+            hidden = {line.split(b" ", 2)[2].partition(b"=")[0] for line in _declare_lines(body)}
+        else:
+            snapshot.add_declarations(state, title, body)
+            _add_small(state, kind, rest, body)
+    _add_functions(state, listed, functions, before or {})
+    unchanged = words.get(b"unchanged", [])
+    for name in unchanged:
+        state.pop((VARIABLE, name), None)  # bash hides its value, which may be secret
+    left = [name for name in words.get(b"stack", []) if (FUNCTION, name) in state]
+    return Dump(
+        state=state,
+        returned=words[b"end"][:1] == [b"end"],
+        complete=words[b"end"][1:] == [b"1"],
+        hidden=hidden.union(*(find_local_names(state[FUNCTION, name]) for name in left)),
+        in_function=bool(left),
+        given=set(words.get(b"given", [])).difference(unchanged),
+        dropped={*words.get(b"dropped", []), *unchanged},
+    )
+
+
+def _declare_lines(text: bytes) -> list[bytes]:
+    return [line for line in text.split(b"\n") if line.startswith(b"declare -")]
+
+
+def _add_functions(state: State, listed: bytes, bodies: Mapping[bytes, bytes], before: State) -> None:
+    for line in _declare_lines(listed):
+        _, flags, name = line.split(b" ", 2)
+        if name in bodies:
+            snapshot.add_function(state, flags, name, bodies[name])
+        elif (known := before.get((FUNCTION, name))) is not None:
+            state[FUNCTION, name] = flags + b" " + known.partition(b" ")[2]
+
+
+def _add_small(state: State, kind: bytes, rest: bytes, body: bytes) -> None:
+    if kind == b"options":
+        state.update(
+            {(OPTION, name): b"" for name in rest.split(b":") if name and name not in snapshot.SKIPPED_OPTIONS}
+        )
+    elif kind == b"shopts":
+        state.update({(SHOPT, name): b"" for name in rest.split(b":") if name and name not in snapshot.SKIPPED_SHOPTS})
+    elif kind == b"traps":
+        for action, signal in parse_traps(body):
+            # Inside a function `trap - ERR` has to be done with an empty action.
+            if signal not in _SKIPPED_TRAPS and not (signal in snapshot.LATE_TRAPS and action == b"''"):
+                state[TRAP, signal] = action
+    elif kind == b"directory" and body:
+        state[snapshot.DIRECTORY] = body.removesuffix(b"\n")  # only one: its name may end with a newline
+    elif kind in (b"umask", b"positional", b"dirs") and (words := body.strip(b"\n").removeprefix(b" ")):
+        state[snapshot.OTHER, kind] = words  # a blank at the end may belong to the last word
+
+
+def find_local_names(function: bytes) -> set[bytes]:
+    """Return the names that a function declares as its own. Bash cannot list those of a caller's caller."""
+    import re  # only for a command that left from inside a function
+
+    plain = re.sub(rb"'[^']*'|\"(?:\\.|[^\"\\])*\"|\$'(?:\\.|[^'\\])*'", b"", function, flags=re.S)
+    found: set[bytes] = set()
+    for statement in re.findall(rb"(?:^|[\s;({&|])(?:local|declare|typeset)((?:[ \t]+[^\s;|&]+)+)", plain):
+        if not re.search(rb"[ \t]-[A-Za-z]*g", statement):
+            found.update(re.findall(rb"[ \t]([A-Za-z_][A-Za-z0-9_]*)(?=[=+\[\s]|$)", statement))
+    return found
+
+
+def parse_traps(text: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield each action, in its quotes, and its signal from the output of `trap -p`."""
+    _, found, text = text.partition(b"trap -- ")
+    while found:
+        end = 0
+        while text[end : end + 1] in (b"'", b"\\"):  # '...' or \': in both the next quote ends it
+            end = text.find(b"'", end + 1) + 1 or len(text)
+        signal, _, rest = text[end:].partition(b"\n")
+        yield text[:end], signal.removeprefix(b" ")
+        _, found, text = rest.partition(b"trap -- ")
+
+
+# --- merge -------------------------------------------------------------------------------
+
+
+def apply_dump(current: State, base: State, dump: Dump, cwd: str) -> State:
+    """Return `current` with what a command changed that began with `base` in the directory `cwd`."""
+    # The dump has no values that the caller gave, because they may be secret: the shell compares them itself.
+    start = {**base, **{(VARIABLE, name): _UNKNOWN for name in dump.given}, snapshot.DIRECTORY: os.fsencode(cwd)}
+    for name in dump.dropped:
+        start.pop((VARIABLE, name), None)
+    return apply_changes(current, start, _end_state(start, dump))
+
+
+def _end_state(start: State, dump: Dump) -> State:
+    """Return the state after a command, without what was not really part of it."""
+    state: State = dict(dump.state)
+    undone: set[Key] = {(VARIABLE, name) for name in dump.hidden}
+    if dump.in_function:
+        # The parameters and these traps belonged to the function.
+        undone |= {snapshot.POSITIONAL, *((TRAP, signal) for signal in snapshot.LATE_TRAPS)}
+    if not dump.returned:
+        # A DEBUG trap that ended this shell would end the shell of every later command.
+        undone.add((TRAP, b"DEBUG"))
+    for key in undone:
+        state.pop(key, None)
+        if key in start:
+            state[key] = start[key]
+    # The command did not remove what could not be restored before it.
+    return state if dump.complete else {**start, **state}
+
+
+def add_bash_defaults(state: State, start: State) -> State:
+    """Return a first state with what bash sets by itself, taken from `start`."""
+    own = {key: value for key, value in start.items() if key[0] in (OPTION, SHOPT) or key[1] in snapshot.SET_BY_BASH}
+    return {**own, **state}
+
+
+def apply_changes(current: State, start: State, end: State) -> State:
+    """Return `current` with what changed between `start` and `end`."""
+    state = dict(current)
+    for key in start.keys() | end.keys():
+        before, after = start.get(key), end.get(key)
+        if before == after or _declare_the_same(key, before, after):
+            continue
+        if after is None:
+            state.pop(key, None)
+        else:
+            state[key] = after
+    return state
+
+
+def _declare_the_same(key: Key, before: bytes | None, after: bytes | None) -> bool:
+    """Return whether two different texts declare the same variable: Outlast may quote it differently than bash."""
+    if key[0] != VARIABLE or before is None or after is None:
+        return False
+    value = value_of(before)
+    return value is not None and value == value_of(after) and snapshot.flags_of(before) == snapshot.flags_of(after)
+
+
+def find_changed_variables(state: State, first: State) -> dict[str, str]:
+    """Return the variables that differ from those of a session's `first` state, with their values as bash quotes them.
+
+    Variables that every bash sets or changes by itself do not count.
+    """
+    return {
+        os.fsdecode(name): os.fsdecode(line.partition(b"=")[2])
+        for (kind, name), line in sorted(apply_changes({}, first, state).items())
+        if kind == VARIABLE
+        and name not in _CHANGED_BY_BASH
+        and (name not in snapshot.SET_BY_BASH or (kind, name) in first)
+    }

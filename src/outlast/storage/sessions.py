@@ -1,0 +1,378 @@
+"""The sessions of a state directory, and how a command changes its session.
+
+sessions/NAME/snapshot    the state (see `snapshot`), replaced by rename, never changed in place
+sessions/NAME/beginning   the first snapshot, to find what has changed since
+sessions/NAME/pending/    one empty file for each task whose state is to be merged
+sessions/NAME/lock        held (flock) while a caller replaces the snapshot
+sessions/.shell-…         the state of a `Shell` without a name, removed after its process
+
+tasks/ID/before           the snapshot that the command begins with (a hard link)
+tasks/ID/start            what bash sets by itself, dumped by the first command of a session
+tasks/ID/state            what the shell dumps after the command; complete only if the shell reached its end
+tasks/ID/moved            the caller stopped waiting, so the session ignores what the command changes
+tasks/ID/go               the FIFO on which a prepared shell waits for its command
+
+A command that keeps state is registered before its task is published, as pending/START-STAGED (START: nanoseconds,
+STAGED: the name of its staging directory). The next user of the session merges every registered task that has ended,
+in the order in which they ended, replaces the snapshot by one rename, and then removes the entries. If that process
+is killed, entries stay behind and the next user merges them again. That is safe: the snapshot names the tasks
+of its last merge, and merging a task twice sets the same items to the same values.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+from outlast.errors import OutlastError, SessionBusy, SessionMoved
+from outlast.frozen import frozen
+from outlast.linux import process
+from outlast.storage import dump, launchfile, snapshot, status
+from outlast.storage.locks import Held
+from outlast.types import Ended, Pending, Running
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from outlast.storage.snapshot import Snapshot, State
+
+BEFORE, START, STATE, MOVED, GO = "before", "start", "state", "moved", "go"
+# `before` first: a task without it has nothing to merge, so a crash between two unlinks does no harm.
+TEMPORARY_FILES = (BEFORE, START, STATE, GO)
+LOCK_TIMEOUT_S = 5.0  # a merge takes milliseconds: a process that holds the lock longer was stopped, or the disk hangs
+
+_SNAPSHOT, _FIRST, _PENDING = "snapshot", "beginning", "pending"
+_DAMAGED = "snapshot.damaged-"
+_PRIVATE = ".shell-"
+_STALE_S = 3600.0  # no copy or removal takes this long: its process died
+_HEADER_BYTES = 512  # the mark is within them
+_MOST_BYTES = 64 << 20  # Outlast writes no larger file
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO in its place must not block
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Sessions:
+    """The sessions below one directory."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._home = os.path.dirname(path)
+
+    # --- read ----------------------------------------------------------------------------
+
+    def read(self, name: str, patience: float | None = None) -> Snapshot:
+        """Return the state after all commands that ended. Raises OSError or `DamagedSnapshot` if there is none."""
+        self.merge(name, patience)
+        return self.peek(name)
+
+    def peek(self, name: str) -> Snapshot:
+        """As `read`, without merging what commands that just ended changed."""
+        return snapshot.parse(_read_file(self._path(name, _SNAPSHOT)))
+
+    def read_or_create(self, name: str, compose_first: Callable[[], bytes]) -> Snapshot:
+        """As `read`. A session that is new, or whose snapshot is damaged, begins with what `compose_first` returns."""
+        try:
+            return self.read(name)
+        except (FileNotFoundError, NotADirectoryError, snapshot.DamagedSnapshot):
+            pass
+        os.makedirs(self._path(name), 0o700, exist_ok=True)
+        with self._lock(name):
+            try:
+                self.peek(name)  # another process may have created it
+            except (FileNotFoundError, snapshot.DamagedSnapshot) as error:
+                if isinstance(error, snapshot.DamagedSnapshot):
+                    os.rename(self._path(name, _SNAPSHOT), self._path(name, f"{_DAMAGED}{time.time_ns()}"))
+                self._begin(name, compose_first())
+        return self.read(name)
+
+    def read_first_state(self, name: str) -> State:
+        """Return what a session began with; empty if that is not known any more."""
+        try:
+            return snapshot.parse(_read_file(self._path(name, _FIRST))).state()
+        except (OSError, snapshot.DamagedSnapshot):
+            return {}
+
+    def names(self) -> list[str]:
+        """Return all named sessions."""
+        return sorted(name for name in os.listdir(self.path) if not name.startswith("."))
+
+    def damaged_files(self, name: str) -> list[str]:
+        """Return the snapshots that were found damaged and set aside."""
+        return sorted(self._path(name, file) for file in os.listdir(self._path(name)) if file.startswith(_DAMAGED))
+
+    # --- start a command in a session ----------------------------------------------------
+
+    def link(self, name: str, staged: str, mark: str) -> None:
+        """Give a staged task the snapshot with this mark, and create the files that its shell writes to.
+
+        Raises `SessionMoved` if the session has another snapshot by now: the policy judged the command in this one.
+        """
+        source, target = self._path(name, _SNAPSHOT), f"{staged}/{BEFORE}"
+        try:
+            os.link(source, target)
+        except OSError:  # another file system, or one without links
+            _create_file(target, _read_file(source))
+        if mark.encode() not in _read_file(target)[:_HEADER_BYTES]:
+            raise SessionMoved(f"The session {name} changed while a command was prepared; try again.")
+        # Here, because a file that the shell created would have the mode that the command's umask gives.
+        _create_file(f"{staged}/{START}")
+        _create_file(f"{staged}/{STATE}")
+
+    def register(self, name: str, staged: str) -> None:
+        """Register a staged task, so that the next user of the session merges its state. Raises `SessionMoved`."""
+        pending = self._path(name, _PENDING)
+        try:
+            try:
+                os.mkdir(pending, 0o700)
+            except FileExistsError:
+                pass
+            _create_file(f"{pending}/{time.time_ns():020d}-{os.path.basename(staged)}")
+        except (FileNotFoundError, NotADirectoryError):
+            raise SessionMoved(f"The session {name} was removed while a command was prepared; try again.") from None
+
+    # --- merge ---------------------------------------------------------------------------
+
+    def merge(self, name: str, patience: float | None = None) -> None:
+        """Merge what commands that ended changed. Does nothing to a session that does not exist.
+
+        Raises `SessionBusy` if another process holds the lock for longer than `patience` seconds.
+        """
+        if not any(self._ended_tasks(name)):
+            return
+        try:
+            with self._lock(name, patience):
+                # Another process may have merged since the first look: only what is seen under the lock counts.
+                self._merge(name, sorted(self._ended_tasks(name), key=lambda task: (task.ended_at, task.entry)))
+        except (FileNotFoundError, NotADirectoryError):
+            pass  # the session was removed, or has no snapshot
+
+    def _merge(self, name: str, ended: list[_EndedTask]) -> None:
+        current = self.peek(name)
+        merged = current.task.split()
+        due = [task for task in ended if task.ended_at and task.task_id not in merged]
+        # Remove entries that a killed process left behind before the replacement, which names other tasks.
+        for task in ended:
+            if task not in due:
+                self._unregister(name, task)
+        data = _merge_tasks(current, due)
+        if data:
+            self._replace(name, _SNAPSHOT, data)
+        # In the order in which they ended: if this process is killed, merging the rest again changes nothing.
+        for task in due:
+            self._unregister(name, task)
+
+    def _ended_tasks(self, name: str) -> Iterator[_EndedTask]:
+        for entry in self._entries(name):
+            # Publication renames the staging directory. Look there first: afterwards the task is published or gone.
+            if not os.path.exists(f"{self._home}/staging/{entry.partition('-')[2]}"):
+                directory = self._task_directory(entry)
+                ended_at = _find_end(directory)
+                if ended_at is not None:
+                    yield _EndedTask(entry, os.path.basename(directory), directory, ended_at)
+
+    def _entries(self, name: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._path(name, _PENDING)))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def _task_directory(self, entry: str) -> str:
+        return f"{self._home}/tasks/{entry.partition('-')[2].rpartition('.')[0]}"
+
+    def _unregister(self, name: str, task: _EndedTask) -> None:
+        remove_files(task.directory)
+        _unlink(self._path(name, f"{_PENDING}/{task.entry}"))
+
+    # --- reset, copy, remove -------------------------------------------------------------
+
+    def reset(self, name: str, data: bytes) -> None:
+        """Let a session begin again with the snapshot `data`."""
+        with self._lock(name):
+            for task in self._ended_tasks(name):
+                self._unregister(name, task)  # a command from before the reset must not undo it
+            self._begin(name, data)
+            for path in self.damaged_files(name):
+                os.unlink(path)
+
+    def _begin(self, name: str, data: bytes) -> None:
+        # In this order: a session that has a snapshot also has its first one.
+        self._replace(name, _FIRST, data)
+        self._replace(name, _SNAPSHOT, data)
+
+    def copy(self, name: str, target: str) -> None:
+        """Create a second session in the same state. Raises FileExistsError if there is a session `target`."""
+        self.read(name)  # merges, and raises if there is none, or a damaged one
+        temporary = f".copy-{os.urandom(4).hex()}"
+        os.mkdir(self._path(temporary), 0o700)
+        try:
+            _create_file(self._path(temporary, _SNAPSHOT), _read_file(self._path(name, _SNAPSHOT)))
+            _create_file(self._path(temporary, _FIRST), _read_file(self._path(name, _FIRST)))
+            # rename(2) does not replace a directory that is not empty.
+            os.rename(self._path(temporary), self._path(target))
+        except OSError as error:
+            self._remove_tree(temporary)
+            if error.errno == errno.ENOTEMPTY:
+                raise FileExistsError(error.errno, error.strerror) from None
+            raise
+
+    def remove(self, name: str) -> None:
+        """Remove a session's state. A command of it that still runs finds nothing to change."""
+        for entry in self._entries(name):
+            remove_files(self._task_directory(entry))
+        # Rename it first: other processes never see half a session.
+        temporary = f".gone-{os.urandom(4).hex()}"
+        os.rename(self._path(name), self._path(temporary))
+        self._remove_tree(temporary)
+
+    def new_private_name(self) -> str:
+        """Return a name for a state that belongs to this process; `sweep` removes it when the process is gone."""
+        me = process.identity(os.getpid())
+        return f"{_PRIVATE}{me.pid}-{me.tick}-{os.urandom(4).hex()}"
+
+    def sweep(self) -> None:
+        """Remove the private states of processes that are gone, and unfinished copies and removals."""
+        for name in os.listdir(self.path):
+            try:
+                if self._is_stale(name):
+                    self.remove(name)
+            except (OSError, ValueError):
+                pass  # another process removed it, the next sweep will, or Outlast did not make it
+
+    def _is_stale(self, name: str) -> bool:
+        if name.startswith(_PRIVATE):
+            pid, tick, _ = name.removeprefix(_PRIVATE).split("-")
+            stat = process.stat_of(int(pid))
+            return stat is None or str(stat.tick) != tick
+        return name.startswith(".") and os.stat(self._path(name)).st_mtime < time.time() - _STALE_S
+
+    # --- files ---------------------------------------------------------------------------
+
+    def _path(self, name: str, file: str = "") -> str:
+        return f"{self.path}/{name}/{file}" if file else f"{self.path}/{name}"
+
+    def _lock(self, name: str, patience: float | None = None) -> Held:
+        """Return the lock for replacing the snapshot. Raises FileNotFoundError if the session was removed."""
+        fd = os.open(self._path(name, "lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        busy = SessionBusy(f"Another process changes session {name}; try again.")
+        return Held(fd, patience=LOCK_TIMEOUT_S if patience is None else patience, otherwise=busy)
+
+    def _replace(self, name: str, file: str, data: bytes) -> None:
+        temporary = self._path(name, f".{os.urandom(4).hex()}")
+        try:
+            _create_file(temporary, data)
+            os.rename(temporary, self._path(name, file))
+        except BaseException:
+            _unlink(temporary)
+            raise
+
+    def _remove_tree(self, name: str) -> None:
+        from shutil import rmtree
+
+        rmtree(self._path(name), ignore_errors=True)
+
+
+@frozen
+class _EndedTask:
+    """A registered task that will not change any more."""
+
+    entry: str
+    task_id: str
+    directory: str
+    ended_at: float  # 0 if the session ignores its state
+
+
+def _find_end(directory: str) -> float | None:
+    """Return when a published task ended; 0 if its state does not count, None while it runs."""
+    if is_moved(directory):
+        return 0.0
+    try:
+        found = status.status_of(directory)[0]
+    except (OSError, KeyError, TypeError, ValueError, OutlastError) as error:
+        if isinstance(error, OSError) and not status.is_damage(error):
+            raise
+        return 0.0  # removed, never published, or damaged
+    if isinstance(found, (Pending, Running)):
+        return None
+    return found.until if isinstance(found, Ended) else 0.0
+
+
+def _merge_tasks(current: Snapshot, due: list[_EndedTask]) -> bytes | None:
+    """Return the snapshot after these tasks; None if they changed nothing."""
+    was = state = current.state()
+    first_mark = current.mark if current.first else ""
+    for task in due:
+        changed = _apply_task(state, task, first_mark)
+        if changed is not None:
+            state, first_mark = changed, ""
+    if state == was and (first_mark or not current.first):
+        return None
+    return snapshot.compose(
+        state,
+        generation=current.generation + 1,
+        task=" ".join(task.task_id for task in due),
+        made=time.time(),
+        environ=current.environ,
+    )
+
+
+def _apply_task(state: State, task: _EndedTask, first_mark: str) -> State | None:
+    """Return `state` with what one command changed; None if its shell wrote no complete dump.
+
+    `first_mark` is the mark of the session's first snapshot while no command has been merged into it.
+    """
+    try:
+        before = snapshot.parse(_read_file(f"{task.directory}/{BEFORE}"))
+        base = before.state()
+        found = dump.parse_dump(_read_file(f"{task.directory}/{STATE}"), before.mark, base)
+        if found is None:
+            return None  # the shell was killed, or replaced by `exec`
+        if before.first:
+            begun = dump.parse_dump(_read_file(f"{task.directory}/{START}"), before.mark, base)
+            if begun:
+                base = {**begun.state, snapshot.DIRECTORY: base[snapshot.DIRECTORY]}
+        cwd = launchfile.cwd_of(task.directory)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, OSError) and not status.is_damage(error):
+            raise
+        return None  # its files are damaged, or were merged and removed
+    if first_mark:  # a first snapshot lacks what bash sets by itself
+        state = base if before.mark == first_mark else dump.add_bash_defaults(state, base)
+    return dump.apply_dump(state, base, found, cwd)
+
+
+# --- the files of one task ---------------------------------------------------------------
+
+
+def remove_files(directory: str) -> None:
+    """Remove what the session does not need any more. Keeps `moved`, which notices read."""
+    for name in TEMPORARY_FILES:
+        _unlink(f"{directory}/{name}")
+
+
+def skip_dump(directory: str) -> None:
+    """Let the shell of a task that keeps no state end without dumping it."""
+    _unlink(f"{directory}/{BEFORE}")
+
+
+def is_moved(directory: str) -> bool:
+    return os.path.exists(f"{directory}/{MOVED}")
+
+
+def _unlink(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        pass  # it does not exist, or its directory was removed
+
+
+def _create_file(path: str, data: bytes = b"") -> None:
+    with open(os.open(path, _CREATE_FLAGS, 0o600), "wb") as file:
+        file.write(data)
+
+
+def _read_file(path: str) -> bytes:
+    with open(os.open(path, _READ_FLAGS), "rb", buffering=0) as file:
+        # Not more than its size: `read` allocates as many bytes as it is asked for.
+        return file.read(min(os.fstat(file.fileno()).st_size, _MOST_BYTES)) or b""
