@@ -16,7 +16,7 @@ import time
 from outlast.errors import OutlastError, SessionBusy, SessionMoved
 from outlast.frozen import frozen
 from outlast.storage import launchfile, session_files, snapshot, status
-from outlast.storage.locks import Held
+from outlast.storage.locks import FileLock
 from outlast.types import Ended, Pending, Running
 
 TYPE_CHECKING = False
@@ -185,7 +185,7 @@ def _with_changes(session: str, state: State, one: _Finished, current: Snapshot 
             begun = snapshot.dumped(read_file(f"{one.directory}/{session_files.START}"), before.mark, ground)
             if begun:
                 ground = {**begun.state, snapshot.DIRECTORY: ground[snapshot.DIRECTORY]}
-        start = snapshot.laid_over(ground, dump, launchfile.cwd_of(one.directory))
+        start = snapshot.laid_over(ground, dump, launchfile.read_cwd(one.directory))
     except (OSError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, OSError) and not status.is_damage(error):
             raise
@@ -207,12 +207,12 @@ def _before(session: str, directory: str, current: Snapshot | None) -> Snapshot:
 # --- files ---------------------------------------------------------------------------------
 
 
-def lock(session: str, patience: float | None = None) -> Held:
+def lock(session: str, patience: float | None = None) -> FileLock:
     """The lock of a session, to replace its snapshot. Only living callers hold it, each for one merge."""
     # FileNotFoundError: the session was removed.
     fd = os.open(f"{session}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     busy = SessionBusy(f"Another process changes session {os.path.basename(session)}; try again.")
-    return Held(fd, patience=LOCK_PATIENCE_S if patience is None else patience, otherwise=busy)
+    return FileLock(fd, LOCK_PATIENCE_S if patience is None else patience, busy)
 
 
 def replace_file(session: str, name: str, data: bytes) -> None:

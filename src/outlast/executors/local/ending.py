@@ -22,7 +22,7 @@ def has_begun(directory: str, by: str, rule: str) -> bool:
     queue = Queue(os.path.dirname(os.path.dirname(directory)))
     deadline = time.monotonic() + _BEGIN_WAIT_S
     while status.is_pending(directory):
-        if queue.end_pending(directory, by, rule):
+        if queue.cancel(directory, by, rule):
             return False
         if time.monotonic() > deadline:
             raise SystemRefused(f"The process that starts {os.path.basename(directory)} does not go on; try again.")

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 
 from outlast.linux.files import open_regular
-from outlast.storage.pipe_status import PIPES
+from outlast.storage.status import PIPES
 
 READY = 3  # the descriptor on which bash waits for its command
 
