@@ -207,7 +207,6 @@ class Looking(Opened):
     @telling
     def show(self, task_id: str) -> Task:
         """What is known of a task now."""
-        self.executor.advance()
         return self._shown(self.executor.status(self._find(task_id)))
 
     @telling
@@ -230,7 +229,6 @@ class Looking(Opened):
             raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
         if most is not None and most < 1:
             raise BadInput(f"The number of tasks to list must be 1 or more, not {most}.")
-        self.executor.advance()
         tasks = self._listed(self._scope or session, most, ended_after)
         if wanted is not None or kind is not None:
             tasks = (task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind))

@@ -226,12 +226,11 @@ class LocalExecutor(Starting):
         from outlast.executors.local.ending import has_begun
 
         unrun = [one for one in map(self._directory, task_ids) if not has_begun(one, by, rule)]
-        if unrun:
-            self.advance()  # what was to follow them need not wait
         receipts = {one: self._unrun(one) for one in map(os.path.basename, unrun)}
         begun = [one for one in task_ids if one not in receipts]
         end = self._end_with_agents if any(one.startswith("agent-") for one in begun) else self._end_running
         receipts.update(zip(begun, end(begun, grace, by, rule), strict=True))
+        self.advance()
         return [receipts[one] for one in task_ids]
 
     def _unrun(self, task_id: str) -> Receipt:
