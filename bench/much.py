@@ -116,8 +116,9 @@ def _multiply(ours: Ours, many: int) -> None:
                     new.write(old.read())
         if not number % _LINKS:
             model = directory
-    registry.index.enter([(one.task_id, one.session, one.started_at, 0) for one in copies.values()])
-    registry.index.finish_all((one.task_id, one.ended_at or 0.0, 32768, view.dump(one)) for one in copies.values())
+    registry.index.add([(one.task_id, one.session, one.started_at, 0) for one in copies.values()])
+    for one in copies.values():
+        registry.index.finish(one.task_id, one.ended_at or 0.0, 32768, view.dump(one))
 
 
 def _copies(task: Task, directories: list[str]) -> Iterator[tuple[str, Task]]:

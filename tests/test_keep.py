@@ -19,9 +19,10 @@ from outlast import Shell, Task
 from outlast.errors import AlreadyEnded, BadInput, DamagedTask, NewerTask, StartFailed, UnknownTask
 from outlast.frozen import fields, replaced
 from outlast.linux import process
-from outlast.storage import record, registry, staging, status
+from outlast.storage import layout, record, registry, status
 from tests.conftest import eventually
 from tests.faults.support import end_both
+from tests.guard_files import write_guards
 
 HOUR_S = 3600
 
@@ -46,7 +47,7 @@ def age(task: Task, hours: float) -> None:
 
 
 def _is_unwatched(task: Task) -> bool:
-    return not status.is_watched(directory_of(task))
+    return not status.has_guard(directory_of(task))
 
 
 def forget_index(home: str) -> None:
@@ -171,8 +172,8 @@ def next_ids(monkeypatch):
     """Let the next ids be these, then random ones again; what is left of them."""
 
     def choose(*task_ids):
-        tokens, real = [task_id.removeprefix("bash-") for task_id in task_ids], staging.token
-        monkeypatch.setattr(staging, "token", lambda: tokens.pop(0) if tokens else real())
+        tokens, real = [task_id.removeprefix("bash-") for task_id in task_ids], layout.random_token
+        monkeypatch.setattr(layout, "random_token", lambda: tokens.pop(0) if tokens else real())
         return tokens
 
     return choose
@@ -203,7 +204,7 @@ def test_a_collision_with_a_running_task_of_another_session_is_harmless(home, ne
 
 def test_a_collision_with_a_task_that_is_being_prepared_is_harmless(shell, next_ids):
     index = shell.executor.registry.index
-    index.enter([("bash-aaaaaaaa", "another", time.time(), 5)])
+    index.add([("bash-aaaaaaaa", "another", time.time(), 5)])
     before = index.row("bash-aaaaaaaa")
     left = next_ids("bash-aaaaaaaa")
     assert shell.run("true").task_id != "bash-aaaaaaaa"
@@ -229,7 +230,7 @@ def test_a_collision_at_the_last_moment_is_tried_again(shell, home, next_ids, mo
 
 def test_ids_that_are_all_taken_are_an_error_that_leaves_nothing(shell, home, monkeypatch):
     first = shell.run("true")
-    monkeypatch.setattr(staging, "token", lambda: first.task_id.removeprefix("bash-"))
+    monkeypatch.setattr(layout, "random_token", lambda: first.task_id.removeprefix("bash-"))
     with pytest.raises(StartFailed, match="No free task id"):
         shell.run("true")
     assert os.listdir(os.path.join(home, "tasks")) == [first.task_id]
@@ -335,7 +336,7 @@ def abandoned(shell, home):
         guards = status.guards_of(directory)
         boot = changes.pop("boot", guards.command.boot)
         named = {name: replaced(getattr(guards, name), boot=boot) for name in ("supervisor", "keeper", "command")}
-        status.write_guards(replaced(guards, **named, **changes), directory)
+        write_guards(replaced(guards, **named, **changes), directory)
         forget_index(home)
         return directory
 
@@ -375,7 +376,7 @@ def test_pids_of_another_boot_mean_nothing(abandoned, home):
         other = replaced(me, boot="00000000-0000-0000-0000-000000000000")
         gone = replaced(other, pid=1 << 22)
         guards = replaced(status.guards_of(directory), supervisor=gone, keeper=gone, command=other)
-        status.write_guards(guards, directory)
+        write_guards(guards, directory)
         with Shell.open(home=home) as shell:
             assert shell.show("bash-10571057").reason == "lost"
             with pytest.raises(AlreadyEnded):
@@ -503,7 +504,7 @@ def test_a_damaged_task_harms_no_other(home, name, how):
             file.write(b"" if how == "empty" else os.urandom(4096))
     forget_index(home)
     texts = {("command", "empty"), ("command", "garbage")}  # any text could have been the command
-    harmless = texts | {("lock", "empty"), ("lock", "garbage")}  # all can be locked
+    harmless = texts | {("lock", "empty"), ("lock", "garbage")}  # any regular file can be locked
     with Shell.open(home=home, operator=True) as shell:
         expected = {sound.task_id, running.task_id} | ({broken.task_id} if (name, how) in harmless else set())
         assert {task.task_id for task in shell.list()} == expected

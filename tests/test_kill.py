@@ -13,6 +13,7 @@ from outlast import Shell
 from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, UnknownTask
 from outlast.linux import process
 from tests.conftest import eventually, processes_of
+from tests.guard_files import write_guards
 
 PYTHON = sys.executable
 
@@ -290,7 +291,7 @@ def test_a_stranger_with_the_same_pid_is_left_alone(shell):
     stranger = shell.start("sleep 60")
     directory = os.path.dirname(done.output_file)
     guards = status.guards_of(directory)
-    status.write_guards(replaced(guards, command=replaced(guards.command, pid=stranger.pid)), directory)
+    write_guards(replaced(guards, command=replaced(guards.command, pid=stranger.pid)), directory)
     assert not shell.executor.interrupt(done.task_id)
     with pytest.raises(AlreadyEnded):
         shell.kill(done.task_id)

@@ -515,7 +515,7 @@ def test_a_reader_that_another_one_holds_up_says_so(cli: Cli, monkeypatch: pytes
     follower = cli.start("logs", "-f", "--new", task_id)
     assert follower.stdout is not None
     assert follower.stdout.readline() == b"begun\n"
-    monkeypatch.setattr(reader_cursors, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(reader_cursors, "LOCK_TIMEOUT_S", 0.1)
     with Shell.open(home=cli.env["OUTLAST_HOME"]) as shell:
         with pytest.raises(ReaderBusy, match="another process is reading"):
             shell.read(task_id, new=True, reader="command line")

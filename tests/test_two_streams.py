@@ -11,9 +11,9 @@ import pytest
 from outlast import Shell
 from outlast.errors import BadInput, StartFailed
 from outlast.selection import MARKS
-from outlast.storage import order
-from outlast.storage.order import Order, runs
+from outlast.storage.output import ORDER, ORDER_BYTES, read_order
 from outlast.types import NO_SHELL
+from tests.guard_files import Order
 
 ALTERNATING = "for n in 1 2 3; do echo out $n; sleep 0.05; echo err $n >&2; sleep 0.05; done; printf end"
 
@@ -27,7 +27,7 @@ def test_in_the_order_they_came(shell: Shell) -> None:
 
 def test_without_a_note_of_the_order_one_comes_after_the_other(shell: Shell) -> None:
     task = shell.run(ALTERNATING, split=True)
-    os.unlink(os.path.join(os.path.dirname(task.output_file), order.FILE))
+    os.unlink(os.path.join(os.path.dirname(task.output_file), ORDER))
     both = shell.read(task.task_id, interleaved=True).output
     assert both == "out 1\nout 2\nout 3\nerr 1\nerr 2\nerr 3\nend\n"
 
@@ -35,7 +35,7 @@ def test_without_a_note_of_the_order_one_comes_after_the_other(shell: Shell) -> 
 def test_one_stream_is_as_it_was(shell: Shell) -> None:
     task = shell.run("echo a; echo b >&2")
     assert shell.read(task.task_id, interleaved=True).output == "a\nb\n"
-    assert not os.path.exists(os.path.join(os.path.dirname(task.output_file), order.FILE))
+    assert not os.path.exists(os.path.join(os.path.dirname(task.output_file), ORDER))
 
 
 def test_what_selects_a_part_is_refused(shell: Shell) -> None:
@@ -50,9 +50,9 @@ def test_the_order_on_disk_is_bounded(tmp_path: Path, monkeypatch: pytest.Monkey
     for number in range(1, 10_000):
         written.came("stdout", number)
         written.came("stderr", number)
-    assert (tmp_path / order.FILE).stat().st_size == order.MOST_BYTES
+    assert (tmp_path / ORDER).stat().st_size == ORDER_BYTES
     ends = {"stdout": 9_999, "stderr": 9_999}
-    found = runs(str(tmp_path), ends)
+    found = read_order(str(tmp_path), ends)
     assert found[:3] == [("stdout", 1), ("stderr", 1), ("stdout", 2)]
     assert sorted(found[-2:]) == [("stderr", 9_999), ("stdout", 9_999)]
 
@@ -64,7 +64,7 @@ def test_a_successor_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         written.came("stdout", start + 1)
         written.came("stderr", start + 2)
         written.came("stdout", start + 3)
-    found = runs(str(tmp_path), {"stdout": 13, "stderr": 12})
+    found = read_order(str(tmp_path), {"stdout": 13, "stderr": 12})
     assert found == [("stdout", 1), ("stderr", 2), ("stdout", 11), ("stderr", 12), ("stdout", 13), ("stderr", 12)]
 
 

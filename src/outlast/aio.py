@@ -18,7 +18,7 @@ from inspect import isawaitable
 from outlast import asking, conditions
 from outlast.errors import OutlastError
 from outlast.shell import Patience, Shell, refuse_to_wait, shorter
-from outlast.storage.hold import Hold
+from outlast.storage.locks import Hold
 from outlast.types import STREAMS
 from outlast.watch import Deadline
 

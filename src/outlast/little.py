@@ -20,7 +20,7 @@ _CONTROLS = bytes(sorted(CONTROLS))
 
 def rest(source: Source, start: int, closed: bool, mask: Mask) -> tuple[str, int] | None:
     """All that follows `start`, as text, and where that ends; None if it is not little, or not plain."""
-    found = source.around(start, LOOK_BACK if mask.on else 0, _MOST)
+    found = source.read_short_rest(start, LOOK_BACK if mask.on else 0, _MOST)
     if found is None:
         return None
     before, after = found

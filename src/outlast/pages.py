@@ -28,8 +28,6 @@ def read_pages(
     shares = share_by_need(budget, needs)
     found = {}
     for (stream, source), share in zip(sources.items(), shares, strict=True):
-        if task.closed:
-            source.close()
         found[stream] = _page(source, start.at(stream), task.closed, selection, share, mask)
     return found
 

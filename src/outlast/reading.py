@@ -112,15 +112,12 @@ def _collect(task: Task, source: Source, stream: str, selection: Selection, budg
             kept = HeadTail(budget, MARKS if selection.marked else ("", ""))
             kept.add(rest[0])
             return Collected(kept, 0, 0, rest[1])
-    source.look_again()
     return _collect_any(task, source, stream, selection, budget, mask)
 
 
 def _collect_any(task: Task, source: Source, stream: str, selection: Selection, budget: int, mask: Mask) -> Collected:
     """As `_collect`, of whatever size and kind the output is."""
     marks = MARKS if selection.marked else ("", "")
-    if task.closed:
-        source.close()
     # Fixed now: a task that prints faster than we read must not keep us for ever.
     end = source.end()
     start = source.tail(selection.tail, end) if selection.tail is not None else (selection.cursor or START).at(stream)
@@ -183,13 +180,13 @@ def _tail(task: Task, source: Source, start: int, end: int, size: int, mask: Mas
 
 def _interleaved(task: Task, sources: Mapping[str, Source], selection: Selection, budget: int, mask: Mask) -> Piece:
     """Both streams from their start as one text, line by line in the order they came."""
-    from outlast.storage import order
+    from outlast.storage.output import read_order
 
     marks = MARKS if selection.marked else ("", "")
     kept = HeadTail(budget, marks)
     readers = {stream: _Cleared(mask) for stream in STREAMS}
     at = dict.fromkeys(STREAMS, 0)
-    for stream, upto in order.runs(os.path.dirname(task.output_file), {s: one.end() for s, one in sources.items()}):
+    for stream, upto in read_order(os.path.dirname(task.output_file), {s: one.end() for s, one in sources.items()}):
         for piece in sources[stream].chunks(at[stream], upto):
             if piece.dropped:
                 kept.add(readers[stream].finish() + gap(piece.dropped).join(marks))

@@ -265,8 +265,8 @@ class Ended:
     ending: Ending | None
     pipe_status: tuple[int, ...] | None
     cpu: float | None
-    unheard: bool = True  # whoever waited for it in the foreground was gone when it ended, or nobody had waited
-    alone: bool = False  # nothing that it started ran any more when it ended; otherwise that has to be looked for
+    caller_gone: bool = True  # no caller waited for it in the foreground when it ended
+    left_no_processes: bool = False  # none of its processes ran when it ended; False: look for them
     without_memory: int = 0  # so many of its processes the kernel ended, because there was no more for all of them
 
 

@@ -13,7 +13,6 @@ import time
 from outlast.linux import process
 from outlast.storage import record, status
 from outlast.storage.bell import Listener
-from outlast.storage.queue import Queue
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +22,9 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_LOOK_AGAIN_S = 0.1  # a guard that replaces another needs milliseconds until it is recorded
+# The bell of a pending task wakes its waiters when it begins. But if both guards of a running task are killed with
+# kill -9, no process starts the next one. So a waiter checks the queue itself.
+_QUEUE_RECHECK_S = 0.5
 _LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
 
 
@@ -39,7 +40,7 @@ class Watch:
         self._line = os.dup(line) if line >= 0 else -1
         self._processes: tuple[int, ...] = ()
         self._command_runs = False
-        self.look_again_s: float | None = None  # only while somebody holds a place who is not known yet
+        self.look_again_s: float | None = None  # while the task is pending
         self._bell = Listener(directory)
 
     def __enter__(self) -> Watch:
@@ -74,7 +75,7 @@ class Watch:
         self._close_processes()
         self.look_again_s, self._command_runs = None, False
         if "guards" not in record.read(self._directory):
-            self._watch_queue()
+            self.look_again_s = _QUEUE_RECHECK_S
             return
         guards = status.guards_of(self._directory)
         for name in names:
@@ -87,24 +88,12 @@ class Watch:
                 self._command_runs = fd is not None
             self._processes += (fd,) if fd is not None else ()
 
-    def _watch_queue(self) -> None:
-        """It has not begun, or never will: wait for those who hold the places, or run what it waits for."""
-        directory = os.path.abspath(self._directory)
-        queue = Queue(os.path.dirname(os.path.dirname(directory)))
-        watched, unseen = queue.whom_to_watch(os.path.basename(directory))
-        for who in watched:
-            fd = process.open_pidfd(who)
-            if fd is None or is_ready(fd):
-                unseen = True  # it ended since we looked: another may have what it held
-            self._processes += (fd,) if fd is not None else ()
-        self.look_again_s = _LOOK_AGAIN_S if unseen else None
-
     def _told(self, act: Callable[[], T]) -> T:
         """Say what became of the task, whichever file it is that cannot be read."""
         try:
             return act()
         except (OSError, KeyError, TypeError, ValueError) as error:
-            raise status.trouble(self._directory, error) from None
+            raise status.explain_error(self._directory, error) from None
 
     def wait(self, patience: float | None) -> bool:
         """Block until something changed; False if `patience` ran out first."""

@@ -15,7 +15,7 @@ import pytest
 import outlast
 from outlast import Shell
 from outlast.linux import process
-from outlast.storage import status
+from outlast.storage import bell, status
 from outlast.types import Guards, Identity, Task
 from tests.conftest import eventually, processes_of
 
@@ -104,15 +104,16 @@ def state_of(who: Identity) -> str:
 
 
 def is_waiting(pid: int) -> bool:
-    """Whether a process sleeps and watches a task: by a pidfd, or by a second descriptor of a connection to a guard."""
+    """Whether a process sleeps and watches a task: by its bell, a pidfd, or a copy of its connection to a guard."""
     try:
         held = [os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd") if int(fd) > 2]
     except OSError:
         return False  # one of them was closed meanwhile
     stat = process.stat_of(pid)
     connections = [one for one in held if one.startswith("socket:")]
-    waits = "anon_inode:[pidfd]" in held or len(connections) > len(set(connections))
-    return waits and stat is not None and stat.state == "S"
+    bells = [one for one in held if os.path.basename(one) in bell.NAMES]
+    waits = "anon_inode:[pidfd]" in held or bells or len(connections) > len(set(connections))
+    return bool(waits) and stat is not None and stat.state == "S"
 
 
 def codes_outlive_their_parents() -> bool:

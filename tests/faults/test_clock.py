@@ -22,6 +22,7 @@ from outlast.types import Task
 from tests.conftest import eventually
 from tests.faults.support import closed, dice, directory_of, guard, replace, stop_guards
 from tests.frozen_states import freeze
+from tests.guard_files import write_guards
 
 DAY_S = 86_400
 LATE_S = 5.0  # what a busy machine may add
@@ -143,7 +144,7 @@ def test_a_clock_that_was_set_back_gives_no_negative_duration(shell):
     eventually(lambda: not process.is_alive(guard(task, "keeper")))
     freeze.blank(Path(directory), "outcome")
     guards = status.guards_of(directory)
-    status.write_guards(replaced(guards, started=guards.started + 40 * DAY_S), directory)
+    write_guards(replaced(guards, started=guards.started + 40 * DAY_S), directory)
     again = shell.show(task.task_id)
     assert (again.status, again.exit_code) == ("failed", 7)
     assert again.elapsed_ms >= 0

@@ -216,7 +216,7 @@ def start_tree(shell: Shell, limit: float | None = None) -> Task:
         lambda: (
             [
                 stat.name
-                for stat in process_tree.look(guards_of(task), status.watches_another, process.Table).members.values()
+                for stat in process_tree.look(guards_of(task), status.is_foreign_guard, process.Table).members.values()
             ].count("sleep")
             == 4
         )

@@ -34,6 +34,7 @@ from tests.faults.support import (
     pids_can_be_chosen,
     replace,
 )
+from tests.guard_files import write_guards
 
 TELLING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 
@@ -157,7 +158,7 @@ def of_a_supervisor_that_is_still_recorded(shell: Shell) -> None:
     before = guards_of(task)
     replace(task, "supervisor")
     eventually(lambda: is_gone(before.supervisor))
-    status.write_guards(before, directory_of(task))  # as it was a moment ago
+    write_guards(before, directory_of(task))  # as it was a moment ago
     stranger = Stranger(before.supervisor)
     assert shell.show(task.task_id).status == "running"
     shell.send(task.task_id, "text\n", eof=True)
@@ -273,11 +274,11 @@ def test_a_task_of_another_boot_is_lost_and_claims_nobody(shell: Shell) -> None:
         if (who := getattr(guards_of(running), name))
     }
     guards = replaced(guards_of(task), **old)
-    status.write_guards(guards, directory_of(task))
+    write_guards(guards, directory_of(task))
     lost = shell.show(task.task_id)
     assert (lost.status, lost.reason, lost.exit_code, lost.children) == ("failed", "lost", None, ())
-    assert process_tree.look(guards, status.watches_another, process.Table).members == {}
-    assert process_tree.members(guards, process.Table(), status.watches_another) == {}
+    assert process_tree.look(guards, status.is_foreign_guard, process.Table).members == {}
+    assert process_tree.members(guards, process.Table(), status.is_foreign_guard) == {}
     with pytest.raises(OutlastError):
         shell.kill(task.task_id)
     assert shell.show(running.task_id).status == "running"

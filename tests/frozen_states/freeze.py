@@ -20,8 +20,8 @@ from typing import Any, cast
 
 from outlast import Shell, Task
 from outlast.frozen import fields
-from outlast.storage import record, staging
-from outlast.storage.home import FORMAT
+from outlast.storage import layout, record
+from outlast.storage.layout import FORMAT
 
 HERE = Path(__file__).parent
 HOME = os.path.join(tempfile.gettempdir(), "outlast-frozen", "state")
@@ -53,7 +53,7 @@ def _run_all() -> dict[str, Task]:
     os.environ.clear()
     os.environ.update({"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"})
     numbers = iter(range(1, 100))
-    staging.token = lambda: f"{next(numbers):08x}"
+    layout.random_token = lambda: f"{next(numbers):08x}"
     tasks = {}
     for name, command in COMMANDS.items():
         os.environ["OUTLAST_OUTPUT_LIMIT_BYTES"] = "1024" if name == "bounded" else "100000"

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from outlast import Shell
-from outlast.storage import gathering, outbox
-from outlast.storage.gathering import Seen
+from outlast.storage import outbox, task_events
 from outlast.storage.outbox import EVERYBODY, Found, Happened, Outbox
 from outlast.storage.registry import Registry
+from outlast.storage.task_events import Observation
 from tests.conftest import eventually
 
 FACTS = {"status": "completed"}
@@ -104,13 +104,13 @@ def test_fifty_sessions_see_nothing_of_each_other(home: str) -> None:
 def test_a_task_that_runs_is_not_read_again_for_each_that_ends(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     long = [shell.start("sleep 60").task_id for _ in range(3)]
     looked: list[str] = []
-    look = gathering.look
+    look = task_events.observe
 
-    def noted(registry: Registry, task_id: str) -> Seen | None:
+    def noted(registry: Registry, task_id: str) -> Observation | None:
         looked.append(task_id)
         return look(registry, task_id)
 
-    monkeypatch.setattr(gathering, "look", noted)
+    monkeypatch.setattr(task_events, "observe", noted)
     with shell.subscribe("me") as subscription:
 
         def is_known() -> bool:

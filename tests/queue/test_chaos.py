@@ -118,7 +118,7 @@ def _directory(pid: int) -> str:
 def _is_whole(directory: str) -> bool:
     """Whether a task has both its guards, or needs none."""
     try:
-        if status.is_pending(directory) or not status.is_watched(directory):
+        if status.is_pending(directory) or not status.has_guard(directory):
             return True
         guards = status.guards_of(directory)
     except (OSError, OutlastError, KeyError):

@@ -118,6 +118,41 @@ def test_a_waiter_begins_what_is_pending_when_both_guards_of_the_running_one_are
     eventually(lambda: not shell.show(full.task_id).children)
 
 
+def files_below(home: str) -> dict[str, tuple[int, int]]:
+    """When each file was changed and how long it is. Left out: the index, which is a cache, and prepared shells."""
+    paths = [Path(home, name) for name in ("tasks", "queue", "sessions")]
+    paths += [path for directory in paths for path in directory.rglob("*")]
+    return {str(path): (path.lstat().st_mtime_ns, path.lstat().st_size) for path in paths}
+
+
+@pytest.mark.parametrize("act", ["run", "kill", "clean"])
+def test_reading_starts_no_pending_task_and_the_next_call_that_acts_does(
+    shell: Shell, home: str, full: Task, gate: Gate, cli: Cli, act: str
+) -> None:
+    """Both guards of the running task are killed, so no process advances the queue when it ends."""
+    pending, other = shell.start("exit 5"), shell.start("sleep 60")
+    end_both(full)
+    eventually(lambda: shell.show(full.task_id).reason == "lost")
+    before = files_below(home)
+    for verb in (["ps", "--all"], ["show", pending.task_id], ["logs", pending.task_id], ["logs", full.task_id]):
+        cli(*verb, check=0)
+    with Shell.open(home=home) as reader:
+        assert reader.show(pending.task_id).status == "pending"
+        assert [task.task_id for task in reader.list(status="pending")] == [other.task_id, pending.task_id]
+        assert reader.read(pending.task_id).output == ""
+    assert files_below(home) == before
+    match act:
+        case "run":
+            shell.run("true")
+        case "kill":
+            shell.kill(other.task_id)
+        case _:
+            shell.clean()
+    eventually(lambda: shell.show(pending.task_id).exit_code == 5)
+    gate.open()  # the lost one still reads
+    eventually(lambda: not shell.show(full.task_id).children)
+
+
 def test_two_sessions_take_turns(home: str, gate: Gate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTLAST_MAX_RUNNING", "2")
     with Shell.open(home=home, session="greedy") as greedy, Shell.open(home=home, session="small") as small:
@@ -425,8 +460,8 @@ def test_places_are_free_when_all_is_over(shell: Shell, home: str) -> None:
         shell.wait(shell.start("true").task_id, timeout=30)
     queue = Queue(home)
     assert queue.is_empty()
-    fd = eventually(lambda: queue.claim("x", 1))
-    assert queue.claim("x", 1) is None
+    fd = eventually(lambda: queue.claim_slot("x", 1))
+    assert queue.claim_slot("x", 1) is None
     os.close(fd)
 
 

@@ -79,22 +79,6 @@ def test_plain_text_is_read_quickly(text: str, closed: bool) -> None:
         assert found == (text.replace("\r\n", "\n"), len(data))
 
 
-def test_a_second_look_at_what_is_over_opens_one_file(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    task = shell.run("seq 100")
-    eventually(lambda: shell.show(task.task_id).closed)
-    shell.read(task.task_id, cursor="280")
-    opened: list[str] = []
-    really = os.open
-
-    def noted(path: str, *how: int, **more: int) -> int:
-        opened.append(path)
-        return really(path, *how, **more)
-
-    monkeypatch.setattr(os, "open", noted)
-    assert shell.read(task.task_id, cursor="280").output == "97\n98\n99\n100\n"[-12:]
-    assert opened == [task.output_file]
-
-
 @pytest.mark.parametrize("how", [{"cursor": "0"}, {"cursor": "6"}, {}, {"tail": 0}, {"new": True}, {"filter": "x"}])
 @pytest.mark.parametrize(("command", "end"), [("echo hello", "6"), ("true", "0")])
 def test_what_another_process_removed_is_gone(

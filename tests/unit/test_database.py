@@ -25,7 +25,7 @@ def opened_at_once(path: Path) -> list[int]:
         if (child := os.fork()) == 0:
             os.close(opener)
             os.read(gate, 1)
-            os._exit(1 if Index(str(path), list).makeshift else 0)
+            os._exit(1 if Index(str(path), list).unusable else 0)
         children.append(child)
     os.close(gate)
     os.close(opener)
@@ -52,7 +52,7 @@ def test_a_second_look_at_a_file_does_not_end_the_locks_of_the_first(tmp_path):
 def test_a_file_is_made_for_its_owner_only(tmp_path):
     mask = os.umask(0)
     try:
-        found = database.made(str(tmp_path / "x.db"))
+        found = database.create_file(str(tmp_path / "x.db"))
     finally:
         os.umask(mask)
     assert stat.S_IMODE(found.st_mode) == 0o600
@@ -63,7 +63,7 @@ def test_what_is_not_a_file_is_not_opened(tmp_path, kind):
     path = tmp_path / "x.db"
     path.symlink_to(tmp_path / "elsewhere.db") if kind == "link" else path.mkdir()
     with pytest.raises(OSError, match=r"x\.db is not a file of its own; remove it"):
-        database.made(str(path))
+        database.create_file(str(path))
     assert not (tmp_path / "elsewhere.db").exists()
 
 

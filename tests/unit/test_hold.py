@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from outlast import Shell
-from outlast.storage.hold import Hold, is_held
+from outlast.storage.locks import Hold, is_held
 
 ROUNDS = 3000
 PROBE = """import sys
-from outlast.storage.hold import is_held
+from outlast.storage.locks import is_held
 print(is_held(sys.argv[1]), flush=True)
 while True:
     is_held(sys.argv[1])
@@ -71,7 +71,7 @@ def test_a_hold_taken_just_before_the_removal_keeps_the_task(shell: Shell, monke
         hold.take(registry.home.task(task_id))
         return False
 
-    monkeypatch.setattr(registry.index, "is_untold", take_hold)
+    monkeypatch.setattr(registry.index, "is_notice_due", take_hold)
     assert not registry.remove(task.task_id), "the task was removed although it is held"
     assert shell.read(task.task_id).output == "kept\n"
     hold.close()

@@ -6,8 +6,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from outlast.storage.locks import Held
-from outlast.storage.names import Naming
+from outlast.storage.locks import FileLock, NameLock
 
 
 def opened(path: str) -> int:
@@ -27,7 +26,7 @@ def is_free(path: Path) -> bool:
 
 def test_what_was_forked_meanwhile_does_not_hold_on(tmp_path):
     gate, opener = os.pipe()
-    with Held(opened(str(tmp_path / "lock"))):
+    with FileLock(opened(str(tmp_path / "lock"))):
         assert not is_free(tmp_path / "lock")
         child = os.fork()
         if child == 0:
@@ -42,12 +41,12 @@ def test_what_was_forked_meanwhile_does_not_hold_on(tmp_path):
 
 def test_a_name_that_was_removed_while_somebody_waited_for_it_is_made_anew(tmp_path):
     path = str(tmp_path / "name")
-    waiting = Naming(path, opened)
-    with Naming(path, opened) as first:
-        first.give_to("bash-1")
+    waiting = NameLock(path, opened)
+    with NameLock(path, opened) as first:
+        first.assign("bash-1")
         os.unlink(path)
     with waiting as second:
         assert second.task_id == ""
-        second.give_to("bash-2")
-    with Naming(path, opened) as third:
+        second.assign("bash-2")
+    with NameLock(path, opened) as third:
         assert third.task_id == "bash-2"

@@ -14,8 +14,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from outlast.storage import output, record
-from outlast.storage.output import FILES, SEGMENTS, Sink, Source, bound_of, count_lines
+from outlast.storage.output import FILES, SEGMENTS, Source, bound_of, count_lines
 from outlast.types import Slice
+from tests.guard_files import Sink
 
 LEAST_LIMIT = 1024  # the smallest that the settings allow
 # What the command prints: no two places look alike, and a line has some 30 bytes.
@@ -64,8 +65,8 @@ class Printing:
 
     def drop(self, size: int) -> None:
         self.sink.dropped(size)
-        position = record.read().get("position", {})
-        record.write("position", {**position, self.stream: self.sink.offset})
+        position = record.read(".").get("position", {})
+        record.write("position", {**position, self.stream: self.sink.offset}, ".")
         self.first_drop = self.total if self.first_drop is None else self.first_drop
         self.total += size
         self.lost += size
@@ -74,7 +75,7 @@ class Printing:
     def restart(self) -> None:
         """Another supervisor takes over, with nobody to tell it anything."""
         os.close(self.sink.fd)
-        self.sink = Sink(self.stream, self.bound, record.read().get("position", {}).get(self.stream, 0))
+        self.sink = Sink(self.stream, self.bound, record.read(".").get("position", {}).get(self.stream, 0))
 
     def read(self, cursor: int = 0, most: int = 1 << 16) -> list[Slice]:
         """Piece by piece, until there is nothing more."""
@@ -97,7 +98,7 @@ def on_disk() -> int:
 @contextlib.contextmanager
 def task_directory() -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="outlast-test-") as path, contextlib.chdir(path):
-        record.reserve()
+        record.reserve(".")
         yield
 
 

@@ -14,12 +14,18 @@ from hypothesis import strategies as st
 from outlast.storage import reader_cursors
 from outlast.types import START, Cursor
 
+
+def save(directory: str, reader: str, cursor: Cursor) -> None:
+    with reader_cursors.ReaderCursor(directory, reader) as mine:
+        mine.save(cursor)
+
+
 names = st.text(st.characters(), min_size=1, max_size=400)
 offsets = st.integers(0, 10**18)
 
 
 def test_a_reader_that_never_read_stands_at_the_start(tmp_path: Path) -> None:
-    assert reader_cursors.place_of(str(tmp_path), "somebody") == START
+    assert reader_cursors.read_cursor(str(tmp_path), "somebody") == START
     assert os.listdir(tmp_path) == [], "looking made something"
 
 
@@ -34,8 +40,8 @@ def test_any_name_has_a_place_of_its_own(
     tmp_path_factory: pytest.TempPathFactory, name: str, stdout: int, stderr: int
 ) -> None:
     directory = tmp_path_factory.mktemp("task")
-    reader_cursors.move(str(directory), name, Cursor(stdout, stderr))
-    assert reader_cursors.place_of(str(directory), name) == Cursor(stdout, stderr)
+    save(str(directory), name, Cursor(stdout, stderr))
+    assert reader_cursors.read_cursor(str(directory), name) == Cursor(stdout, stderr)
     assert [path.name for path in directory.iterdir()] == ["readers"], "a name left its directory"
     assert len(list((directory / "readers").iterdir())) == 1
 
@@ -48,8 +54,8 @@ def test_any_name_has_a_place_of_its_own(
 def test_two_names_never_share_a_place(tmp_path_factory: pytest.TempPathFactory, readers: list[str]) -> None:
     directory = str(tmp_path_factory.mktemp("task"))
     for number, reader in enumerate(readers):
-        reader_cursors.move(directory, reader, Cursor(number))
-    assert [reader_cursors.place_of(directory, reader).stdout for reader in readers] == list(range(len(readers)))
+        save(directory, reader, Cursor(number))
+    assert [reader_cursors.read_cursor(directory, reader).stdout for reader in readers] == list(range(len(readers)))
 
 
 @given(names)
@@ -64,14 +70,14 @@ def test_a_name_cannot_be_made_to_look_like_another(name: str) -> None:
 
 def test_a_place_can_be_moved_back(tmp_path: Path) -> None:
     for place in (Cursor(10**12, 5), Cursor(7), START):
-        reader_cursors.move(str(tmp_path), "me", place)
-        assert reader_cursors.place_of(str(tmp_path), "me") == place
+        save(str(tmp_path), "me", place)
+        assert reader_cursors.read_cursor(str(tmp_path), "me") == place
 
 
 def test_places_are_private_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        reader_cursors.move(str(tmp_path), "me", Cursor(1))
+        save(str(tmp_path), "me", Cursor(1))
     finally:
         os.umask(before)
     assert (tmp_path / "readers").stat().st_mode & 0o777 == 0o700
@@ -81,17 +87,17 @@ def test_places_are_private_whatever_the_umask(tmp_path: Path) -> None:
 @pytest.mark.parametrize("damage", [b"", b"12", b"x y\n", b"1 2 3\n", b"\xff\xfe\n", b"-1 0\n"])
 def test_a_damaged_place_is_the_start(tmp_path: Path, damage: bytes) -> None:
     """What was read is read again; nothing is skipped."""
-    reader_cursors.move(str(tmp_path), "me", Cursor(5))
+    save(str(tmp_path), "me", Cursor(5))
     (file,) = (tmp_path / "readers").iterdir()
     file.write_bytes(damage)
-    assert reader_cursors.place_of(str(tmp_path), "me") == START
+    assert reader_cursors.read_cursor(str(tmp_path), "me") == START
 
 
 def test_many_who_move_one_place_leave_one_of_their_places(tmp_path: Path) -> None:
     def move(number: int) -> None:
         for _ in range(50):
-            reader_cursors.move(str(tmp_path), "me", Cursor(number, number))
-            place = reader_cursors.place_of(str(tmp_path), "me")
+            save(str(tmp_path), "me", Cursor(number, number))
+            place = reader_cursors.read_cursor(str(tmp_path), "me")
             if place.stdout != place.stderr or place == START:
                 problems.append(place)
 
@@ -108,7 +114,7 @@ def test_many_who_move_one_place_leave_one_of_their_places(tmp_path: Path) -> No
 @pytest.mark.parametrize("failing", ["mkdir", "open"])
 def test_a_full_disk_does_not_make_reading_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     """A place that was there before is still moved; a new one is not remembered."""
-    reader_cursors.move(str(tmp_path), "old", Cursor(10**15, 10**15))
+    save(str(tmp_path), "old", Cursor(10**15, 10**15))
     real = getattr(os, failing)
 
     def full(path: str, *how: object, **more: object) -> object:
@@ -117,9 +123,9 @@ def test_a_full_disk_does_not_make_reading_fail(tmp_path: Path, monkeypatch: pyt
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
     monkeypatch.setattr(os, failing, full)
-    reader_cursors.move(str(tmp_path), "old", Cursor(7, 8))
-    reader_cursors.move(str(tmp_path), "new", Cursor(9))
+    save(str(tmp_path), "old", Cursor(7, 8))
+    save(str(tmp_path), "new", Cursor(9))
     monkeypatch.undo()
-    assert reader_cursors.place_of(str(tmp_path), "old") == Cursor(7, 8)
-    assert reader_cursors.place_of(str(tmp_path), "new") in (START, Cursor(9))
+    assert reader_cursors.read_cursor(str(tmp_path), "old") == Cursor(7, 8)
+    assert reader_cursors.read_cursor(str(tmp_path), "new") in (START, Cursor(9))
     assert not [name for name in os.listdir(tmp_path / "readers") if name.startswith(".")]

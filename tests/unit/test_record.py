@@ -196,17 +196,27 @@ def test_a_torn_read_is_tried_again(directory: str, monkeypatch: pytest.MonkeyPa
 # --- what status puts into it ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("outcome", [Exited(0), Exited(255), Signalled(9), NeverStarted("why")])
-def test_an_outcome_comes_back_as_it_was(directory: str, outcome: Exited | Signalled | NeverStarted) -> None:
-    status.write_code(outcome, 1.25, directory)
-    assert status.outcome_of(record.read(directory)["code"]) == outcome
+@pytest.mark.parametrize(
+    ("code", "outcome"),
+    [
+        ({"exit": 0, "cpu": 1.25}, Exited(0)),
+        ({"exit": 255, "cpu": None}, Exited(255)),
+        ({"signal": 9, "cpu": 0.5}, Signalled(9)),
+        ({"spawn": "why"}, NeverStarted("why")),
+    ],
+)
+def test_the_outcome_is_what_the_code_says(
+    directory: str, code: dict[str, object], outcome: Exited | Signalled | NeverStarted
+) -> None:
+    record.write("code", code, directory)
+    assert status.parse_outcome(record.read(directory)["code"]) == outcome
 
 
 @pytest.mark.parametrize("why", ["No such file: /" + "日本語" * 100, '"\\' * 200, "\0\n" * 100, "x" * 5000])
 def test_any_reason_for_not_starting_fits(directory: str, why: str) -> None:
     """Otherwise a command that never started would seem to have ended with a code of its own."""
-    status.write_code(NeverStarted(why), directory=directory)
-    found = status.outcome_of(record.read(directory)["code"])
+    status.write_never_started(why, 1.0, directory)
+    found = status.parse_outcome(record.read(directory)["code"])
     assert isinstance(found, NeverStarted)
     assert why.startswith(found.why)
     assert found.why

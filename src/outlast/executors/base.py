@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Protocol
 
-    from outlast.storage.hold import Hold
+    from outlast.storage.locks import Hold
     from outlast.types import Launch, Receipt, Slice, Task
     from outlast.watch import Watch
 

@@ -6,11 +6,11 @@ import time
 
 from outlast.light import json
 from outlast.notices import words
+from outlast.notices.gatherer import Gatherer
 from outlast.notices.house import HouseWatch
 from outlast.notices.seal import Seal, parsed
 from outlast.notices.watching import Watching
 from outlast.storage.claims import Claims
-from outlast.storage.gathering import Gatherer
 from outlast.storage.outbox import EVERYBODY, Happened, Outbox
 from outlast.types import Event, Notice
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.masking import Mask
-    from outlast.storage.gathering import Gathered
+    from outlast.notices.gatherer import Gathered
     from outlast.storage.outbox import Stored
     from outlast.storage.registry import Registry
 

@@ -17,7 +17,8 @@ from outlast.watch import is_ready
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.storage.gathering import Gathered, Seen
+    from outlast.notices.gatherer import Gathered
+    from outlast.storage.task_events import Observation
 
 _WATCHED_AT_MOST = 200  # tasks whose keepers are watched; of more, one is found dead a little later
 _LOOK_AGAIN_S = 5.0  # while there are more
@@ -63,7 +64,7 @@ class HouseWatch:
                 self._bells[task_id] = Listener(seen.directory)
                 self._look_again(0.0)  # it may have printed before we listened: gather once more
 
-    def _watch_keeper(self, task_id: str, seen: Seen) -> None:
+    def _watch_keeper(self, task_id: str, seen: Observation) -> None:
         fd = self._keepers.get(task_id)
         if fd is not None and not is_ready(fd):
             return

@@ -6,7 +6,7 @@ import base64
 import hmac
 import re
 
-from outlast.storage.secretfile import secret
+from outlast.storage.layout import read_or_create_secret
 
 CODE_CHARS = 8  # 40 bits: nobody guesses one, and a model copies it without mistakes
 _LINE = re.compile(rf"\[outlast notice (\d{{1,18}}), code ([a-z2-7]{{{CODE_CHARS}}})\] (.+)", re.DOTALL)
@@ -17,7 +17,7 @@ class Seal:
     """The key of one state directory."""
 
     def __init__(self, directory: str) -> None:
-        self._key = secret(directory, "key").encode()
+        self._key = read_or_create_secret(directory, "key").encode()
 
     def code(self, number: int, text: str) -> str:
         """What proves that this is the text of that notice."""

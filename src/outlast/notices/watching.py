@@ -16,8 +16,8 @@ from outlast import activity
 from outlast.light import json
 from outlast.linux import process, process_tree
 from outlast.storage import output, status
-from outlast.storage.gathering import facts_of
 from outlast.storage.outbox import Found
+from outlast.storage.task_events import facts_of
 from outlast.text import Cleaner
 from outlast.types import STREAMS, Ended, Running
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    from outlast.notices.gatherer import Gathered
     from outlast.sieve import Sieve
-    from outlast.storage.gathering import Gathered, Seen
     from outlast.storage.outbox import Outbox
+    from outlast.storage.task_events import Observation
 
 NEAR = 0.9  # of its limit, when that is told
 PROMPT_S = 2.0  # a command that asks for something has printed its question by then
@@ -46,7 +47,7 @@ class Watching:
         self._told: set[tuple[str, str, int]] = set()
         self._sieves: dict[tuple[str, ...], list[Sieve]] = {}
 
-    def __call__(self, seen: Seen, found: Gathered) -> None:
+    def __call__(self, seen: Observation, found: Gathered) -> None:
         wanted = seen.launch.notify
         if wanted.get("patterns"):
             self._patterns(seen, found)
@@ -60,7 +61,7 @@ class Watching:
             self._told.add(key)
             found.new += self._outbox.put([one])
 
-    def _while_running(self, seen: Seen, found: Gathered) -> Iterator[Found]:
+    def _while_running(self, seen: Observation, found: Gathered) -> Iterator[Found]:
         wanted, now = seen.launch.notify, time.time()
         if wanted.get("limit") and seen.launch.limit is not None:
             yield from self._limit(seen, now, found)
@@ -76,7 +77,7 @@ class Watching:
         if wanted.get("input"):
             yield from self._input(seen, quiet, printed, found)
 
-    def _limit(self, seen: Seen, now: float, found: Gathered) -> Iterator[Found]:
+    def _limit(self, seen: Observation, now: float, found: Gathered) -> Iterator[Found]:
         limit = seen.launch.limit or 0.0
         run = seen.task.elapsed_ms / 1000
         if run >= limit * NEAR:
@@ -84,7 +85,7 @@ class Watching:
         else:
             found.look_again(limit * NEAR - run)
 
-    def _input(self, seen: Seen, quiet: float, printed: float, found: Gathered) -> Iterator[Found]:
+    def _input(self, seen: Observation, quiet: float, printed: float, found: Gathered) -> Iterator[Found]:
         turn = round(printed * 1000)
         if (seen.task.task_id, "waits-for-input", turn) in self._told:
             return
@@ -97,7 +98,7 @@ class Watching:
 
     # --- patterns ------------------------------------------------------------------------
 
-    def _patterns(self, seen: Seen, found: Gathered) -> None:
+    def _patterns(self, seen: Observation, found: Gathered) -> None:
         before = self._outbox.scan_of(seen.task.task_id)
         state = _Scan(json.loads(before) if before else {})
         over = isinstance(seen.status, Ended)
@@ -113,7 +114,7 @@ class Watching:
         elif (wait := state.cooling(seen.launch.notify, time.time())) is not None:
             found.look_again(wait)
 
-    def _scan(self, seen: Seen, state: _Scan, over: bool) -> bool:
+    def _scan(self, seen: Observation, state: _Scan, over: bool) -> bool:
         """Look through what was printed since; whether there is more."""
         patterns = tuple(seen.launch.notify["patterns"])
         if patterns not in self._sieves:
@@ -157,7 +158,7 @@ class _Scan:
         """How long until what is held back can be told; None if nothing is."""
         return max(0.0, self.last + wanted["cooldown"] - now) if self.held and not self.silenced else None
 
-    def told(self, seen: Seen, now: float, over: bool) -> Iterator[Found]:
+    def told(self, seen: Observation, now: float, over: bool) -> Iterator[Found]:
         """What is to be told now."""
         wanted = seen.launch.notify
         if not self.held or not (over or now - self.last >= wanted["cooldown"]):
@@ -184,12 +185,12 @@ def _lines(source: output.Source, state: _Scan, stream: str, most: int, over: bo
         yield from (cleaner.feed(data[:whole]) + cleaner.finish()).removesuffix("\n").split("\n") if whole else ()
 
 
-def _sources(seen: Seen) -> list[output.Source]:
+def _sources(seen: Observation) -> list[output.Source]:
     bound = output.bound_of(seen.launch.output_limit, seen.launch.split)
     return [output.Source(seen.directory, stream, bound) for stream in STREAMS[: 1 + seen.launch.split]]
 
 
-def _found(seen: Seen, kind: str, turn: int, more: dict[str, Any], at: float | None = None) -> Found:
+def _found(seen: Observation, kind: str, turn: int, more: dict[str, Any], at: float | None = None) -> Found:
     facts = {**facts_of(seen.task), **more}
     return Found(seen.task.task_id, kind, turn, seen.task.session, time.time() if at is None else at, facts)
 
@@ -199,4 +200,4 @@ def _activity(directory: str) -> str:
         guards = status.guards_of(directory)
     except (OSError, KeyError, TypeError, ValueError):
         return ""
-    return activity.of_task(process_tree.look(guards, status.watches_another, process.Table).members)
+    return activity.of_task(process_tree.look(guards, status.is_foreign_guard, process.Table).members)

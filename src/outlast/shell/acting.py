@@ -71,6 +71,7 @@ class Acting(Waiting):
         damaged = sum(registry.remove(task_id) for task_id in list(registry.damaged())) if self._scope is None else 0
         removed = damaged + registry.prune(hours * 3600, most=-1, session=self._scope)
         self.executor.forget_names()
+        self.executor.advance()
         return removed
 
     @telling

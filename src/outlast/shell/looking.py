@@ -66,7 +66,7 @@ class Looking(Opened):
             if little is not None:
                 return little
         # Of what is over only the output is looked at; if it is gone with its task, that is noticed there.
-        over = self.executor.registry.over(task_id, self._scope)
+        over = self.executor.registry.get_cached(task_id, self._scope)
         task = self._showing.shown(over or self.executor.status(self._find(task_id)))
         if new and (cursor is not None or tail is not None or lines is not None):
             raise BadInput("What is new starts where the last read ended; leave out cursor, tail and lines.")
@@ -99,21 +99,21 @@ class Looking(Opened):
 
     def _new(self, task: Task, selection: Selection, budget: int, reader: str) -> Result:
         """What `reader` has not read yet; nobody else reads as the same reader meanwhile."""
-        with reader_cursors.Place(os.path.dirname(task.output_file), reader) as place:
+        with reader_cursors.ReaderCursor(os.path.dirname(task.output_file), reader) as place:
             result = self._selected(task, replaced(selection, cursor=place.cursor), budget)
-            place.move(asking.cursor(result.cursor))
+            place.save(asking.cursor(result.cursor))
         return result
 
     def _selected(self, task: Task, selection: Selection, budget: int) -> Result:
         def source(stream: str) -> Source:
-            return self.executor.registry.source(task.task_id, stream, task.closed)
+            return self.executor.registry.source(task.task_id, stream)
 
         return reading.read(task, selection, source, budget, self.mask_for(task))
 
     def _little(self, task_id: str, cursor: str | Cursor | None) -> Result | None:
         """What is left of a task that is over, if it is little."""
         registry = self.executor.registry
-        over = registry.over(task_id, self._scope)
+        over = registry.get_cached(task_id, self._scope)
         if over is None or over.split:
             return None
         place = _place(cursor)
@@ -121,7 +121,7 @@ class Looking(Opened):
             return None
         task = self._showing.shown(over)
         try:
-            source = registry.source(task.task_id, "stdout", task.closed)
+            source = registry.source(task.task_id, "stdout")
             return reading.little_of(task, source, place, self.settings.shown_chars, self.mask_for(task))
         except FileNotFoundError as error:
             raise self.executor.trouble(task.task_id, error) from None  # removed since it was last looked at
@@ -172,7 +172,7 @@ class Looking(Opened):
     def place_of_reader(self, task_id: str, reader: str | None = None) -> Cursor:
         """Where `reader` (by default this session) stopped reading what is new."""
         directory = os.path.dirname(self.executor.status(self._find(task_id)).output_file)
-        return reader_cursors.place_of(directory, reader or f"session {self.session}")
+        return reader_cursors.read_cursor(directory, reader or f"session {self.session}")
 
     @telling
     def end_of_output(self, task_id: str) -> Cursor:
@@ -207,7 +207,6 @@ class Looking(Opened):
     @telling
     def show(self, task_id: str) -> Task:
         """What is known of a task now."""
-        self.executor.advance()
         return self._shown(self.executor.status(self._find(task_id)))
 
     @telling
@@ -230,7 +229,6 @@ class Looking(Opened):
             raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
         if most is not None and most < 1:
             raise BadInput(f"The number of tasks to list must be 1 or more, not {most}.")
-        self.executor.advance()
         tasks = self._listed(self._scope or session, most, ended_after)
         if wanted is not None or kind is not None:
             tasks = (task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind))
@@ -275,7 +273,7 @@ class Looking(Opened):
         finder = FirstError()
         try:
             for stream in STREAMS if task.split else STREAMS[:1]:
-                source = self.executor.registry.source(task.task_id, stream, task.closed)
+                source = self.executor.registry.source(task.task_id, stream)
                 for text in reading.texts(source, self.mask_for(task)):
                     finder.feed(text)
                     if finder.is_final:

@@ -24,7 +24,7 @@ from outlast.permissions import YOLO, decide
 from outlast.settings import development_commands
 from outlast.shell.acting import Acting
 from outlast.shell.opened import telling
-from outlast.storage.hold import Hold
+from outlast.storage.locks import Hold
 from outlast.types import BRIDGE
 from outlast.watch import Deadline
 

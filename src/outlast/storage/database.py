@@ -1,4 +1,4 @@
-"""What those share who keep something in SQLite: the making and the form of a file, and transactions."""
+"""What the two SQLite files (index and outbox) share: how a file is created, and transactions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 
-from outlast.storage.locks import Held
+from outlast.storage.locks import FileLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 _SQLITE_FULL = 13
 
 
-def made(path: str) -> os.stat_result:
-    """The file at `path`, which is made if there is none: by us with our mode, as SQLite would use the caller's umask.
+def create_file(path: str) -> os.stat_result:
+    """Create a private file at `path` if there is none: SQLite would use the caller's umask.
 
-    One that is there is not opened: closing it would end the locks of all that this process has open of it.
+    An existing file is not opened: closing it would release all POSIX locks that this process has on it.
     """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -31,35 +31,29 @@ def made(path: str) -> os.stat_result:
     return found
 
 
-def is_read_only(directory: str) -> bool:
-    """Whether nothing can be written there: its file system is mounted read-only, or its mode forbids it."""
-    return not os.access(directory, os.W_OK)
-
-
-def log_ahead(db: sqlite3.Connection, path: str) -> None:
+def enable_wal(db: sqlite3.Connection, path: str) -> None:
     """Let readers and a writer not wait for each other.
 
-    One process at a time: of several that switch at once SQLite tells all but one that the file is locked, without
-    waiting as it was told to.
+    Under a lock: when several processes switch at once, SQLite fails all but one without the busy timeout.
     """
-    with Held(os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
+    with FileLock(os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
         db.execute("PRAGMA journal_mode = WAL")
 
 
-def is_no_space(error: Exception) -> bool:
-    """Whether this error of SQLite or of the system means a full disk."""
+def is_disk_full(error: Exception) -> bool:
+    """Return whether this error of SQLite or of the system means a full disk."""
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_FULL
 
 
-def version(db: sqlite3.Connection) -> int:
-    """Which form it has; 0 if it is new."""
+def read_version(db: sqlite3.Connection) -> int:
+    """Return the version of the schema; 0 if the file is new."""
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
-class AtOnce:
-    """All that is done inside of this is done alone, and all of it or nothing."""
+class Transaction:
+    """A write transaction for the length of a `with`: committed, or rolled back after an exception."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db

@@ -1,8 +1,7 @@
-"""What would take too long to read off every task's directory, in one SQLite file.
+"""A cache of what would take too long to read from every task's directory, in one SQLite file.
 
-Only a help: each fact in here can be read off the directories, and whoever finds the
-file missing or damaged makes it anew. A row is written before its task is published,
-so that no task is ever missing; a row without a directory is nothing.
+Every fact in here can be read from the directories, and a process that finds the file missing or damaged creates it
+anew. A row is written before its task is published, so no task is ever missing; a row without a directory is ignored.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import threading
 
 from outlast.frozen import frozen
 from outlast.light import sqlite3
-from outlast.storage.database import AtOnce, is_read_only, log_ahead, made, version
+from outlast.storage.database import Transaction, create_file, enable_wal, read_version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,11 +19,12 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     T = TypeVar("T")
-    Entry = tuple[int, int]
-    """Which index a task was entered in."""
+    FileId = tuple[int, int]
+    """The device and inode of an index file."""
     Mark = tuple[str, float, float | None]
-    """A task as a listing finds it: its id, when it was made and, once it is closed, when it ended."""
+    """A task as a listing finds it: its id, when it was created and, once it is closed, when it ended."""
 
+NOTICE_DUE, NOTICE_IF_CALLER_DIED = 1, 2  # in the column `untold`
 _SCHEMA = (
     "DROP TABLE IF EXISTS tasks",
     "DROP TABLE IF EXISTS lines",
@@ -32,10 +32,10 @@ _SCHEMA = (
     """CREATE TABLE tasks (
         id TEXT PRIMARY KEY, session TEXT NOT NULL, created REAL NOT NULL,
         kept_bytes INTEGER NOT NULL,  -- what it may keep while it runs, what it does keep once closed
-        ended REAL, view TEXT,        -- set once it is closed: nothing about it changes any more
-        untold INTEGER NOT NULL       -- 1: somebody may have to be told of it; 2: only if its caller died; 0: no more
+        ended REAL, view TEXT,        -- set once it is closed: then nothing about it changes
+        untold INTEGER NOT NULL       -- 1: a notice may be due; 2: only if its caller died; 0: none is
     ) WITHOUT ROWID""",
-    # With all that a listing needs to know: it then reads no row, and a row is large.
+    # A covering index: a listing reads no rows, which are large.
     "CREATE INDEX newest ON tasks (created DESC, id, session, ended)",
     "CREATE INDEX unfinished ON tasks (created) WHERE ended IS NULL",
     "CREATE INDEX untold ON tasks (untold, created) WHERE untold",
@@ -43,7 +43,7 @@ _SCHEMA = (
     """CREATE TABLE lines (
         id TEXT NOT NULL, file TEXT NOT NULL, size INTEGER NOT NULL, lines INTEGER NOT NULL, PRIMARY KEY (id, file)
     ) WITHOUT ROWID""",
-    # What all tasks keep, and the finished ones among them: every start asks, however many there are.
+    # The bytes of all tasks, and of the finished ones: each start asks, so triggers keep the sums.
     "CREATE TABLE sums (kept_bytes INTEGER NOT NULL, finished_bytes INTEGER NOT NULL)",
     "INSERT INTO sums VALUES (0, 0)",
     """CREATE TRIGGER entered AFTER INSERT ON tasks BEGIN
@@ -60,29 +60,17 @@ _SCHEMA = (
             finished_bytes = finished_bytes - iif(old.ended IS NULL, 0, old.kept_bytes);
     END""",
 )
-_KEPT_BYTES = "SELECT kept_bytes FROM sums"
 _VERSION = 4
-_ROW = "id, session, created, kept_bytes, ended, view"
-_ENTER = "INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL, 1)"
+_INSERT_FOUND = "INSERT OR IGNORE INTO tasks VALUES (?, ?, ?, ?, NULL, NULL, 1)"
 _BUSY_S = 10.0
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_AT_ONCE = 500  # values of one query
+_VALUES_AT_ONCE = 500  # of one query
 _WAL_PAGES = 100  # of 4 KiB, then they go into the index itself: its log takes less than half a megabyte
 
 
 @frozen
-class New:
-    """A task that is about to be published."""
-
-    id: str
-    session: str
-    created: float
-    untold: int
-
-
-@frozen
 class Row:
-    """One task in the index; `view` is its final state as JSON, once it has one."""
+    """One task in the index; `view` is its final state as JSON, once it is closed."""
 
     id: str
     session: str
@@ -93,40 +81,46 @@ class Row:
 
 
 class Index:
-    """The open index of one state directory. Not to be carried across a fork."""
+    """The open index of one state directory. Do not carry it across a fork."""
 
-    def __init__(self, path: str, on_disk: Callable[[], Iterable[tuple[str, str, float, int]]]) -> None:
-        """`on_disk` finds the tasks that a new index begins with: id, session, when made, bytes."""
-        self._path, self._on_disk = path, on_disk
-        self.makeshift: str | None = None  # why it is only in memory, if it is
-        # Threads share the connection. A transaction must not take in what another thread writes; and
-        # who waits for SQLite's own lock can keep the interpreter from the thread that would free it.
-        self._one_at_a_time = threading.RLock()
-        self._file: tuple[int, int] | None = None  # which file is open, if it is one
+    def __init__(self, path: str, list_tasks: Callable[[], Iterable[tuple[str, str, float, int]]]) -> None:
+        """`list_tasks` reads the tasks for a new index from disk: id, session, when created, bytes."""
+        self._path, self._list_tasks = path, list_tasks
+        self.unusable: str | None = None  # why the index is only in memory, if it is
+        # Threads share the connection, and a transaction must not contain what another thread writes.
+        self._lock = threading.RLock()
+        self._file: FileId | None = None
         self._read_only = False
-        self._db = self._open_or_make_do()
+        self._db = self._open()
 
-    def _open_or_make_do(self) -> sqlite3.Connection:
+    # --- open, repair --------------------------------------------------------------------
+
+    def _open(self) -> sqlite3.Connection:
         try:
-            self._read_only = is_read_only(os.path.dirname(self._path))
-            return self._open_to_read() if self._read_only else self._open_or_renew()
+            self._read_only = not os.access(os.path.dirname(self._path), os.W_OK)
+            if self._read_only:
+                return self._open_read_only()
+            try:
+                return self._open_writable()
+            except sqlite3.DatabaseError as error:
+                if not _is_damage(error):
+                    raise
+            self._unlink()
+            return self._open_writable()
         except (OSError, sqlite3.DatabaseError) as error:
-            # A full disk, mostly. Tasks can still be found, listed and read: from their directories.
-            self.makeshift = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            # Mostly a full disk. Tasks can still be found, listed and read: from their directories.
+            self.unusable = (error.strerror if isinstance(error, OSError) else None) or str(error)
             self._file = None
-            return self._open(":memory:")
+            return self._connect(":memory:")
 
-    def _open_to_read(self) -> sqlite3.Connection:
-        """Where nothing can be written; an index that cannot be used as it is counts as none."""
+    def _open_read_only(self) -> sqlite3.Connection:
         found = os.stat(self._path, follow_symlinks=False)
-        # Without a log no process has it open for writing, and SQLite must not try to make one.
+        # Without a log no process has it open for writing, and SQLite must not try to create one.
         how = "mode=ro" if os.path.exists(self._path + "-wal") else "immutable=1"
         name = self._path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
-        db = sqlite3.connect(
-            f"file:{name}?{how}", timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=True
-        )
+        db = _connect(f"file:{name}?{how}")
         try:
-            if version(db) != _VERSION:
+            if read_version(db) != _VERSION:
                 raise sqlite3.OperationalError("the index is of another version")
         except BaseException:
             db.close()
@@ -134,30 +128,43 @@ class Index:
         self._file = (found.st_dev, found.st_ino)
         return db
 
-    def _open_or_renew(self) -> sqlite3.Connection:
+    def _open_writable(self) -> sqlite3.Connection:
+        found = create_file(self._path)
+        self._file = (found.st_dev, found.st_ino)
+        return self._connect(self._path)
+
+    def _connect(self, name: str) -> sqlite3.Connection:
+        db = _connect(name)
         try:
-            return self._open_file()
-        except sqlite3.DatabaseError as error:
-            # Not for any other reason: others may have it open, and would go on in a file that is gone.
-            if not _is_damage(error):
-                raise
-        self._unlink()
-        return self._open_file()
+            if read_version(db) != _VERSION:
+                if self._file:
+                    enable_wal(db, name)
+                self._create_tables(db)
+            db.execute("PRAGMA synchronous = OFF")  # after a crash of the machine the index can be rebuilt
+            db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _create_tables(self, db: sqlite3.Connection) -> None:
+        """Create the tables with the tasks that are on disk, in one transaction, unless another process just did."""
+        with Transaction(db):
+            if read_version(db) != _VERSION:
+                for statement in _SCHEMA:
+                    db.execute(statement)
+                db.executemany(_INSERT_FOUND, self._list_tasks())
+                db.execute(f"PRAGMA user_version = {_VERSION}")
 
     def _unlink(self) -> None:
         if self._read_only or not self._is_current():
-            return  # it cannot be removed, or another process made it anew already
-        for ending in ("-wal", "-shm", ""):
-            if os.path.lexists(self._path + ending):
-                os.unlink(self._path + ending)
-
-    def _open_file(self) -> sqlite3.Connection:
-        found = made(self._path)
-        self._file = (found.st_dev, found.st_ino)
-        return self._open(self._path)
+            return  # it cannot be removed, or another process replaced it already
+        for suffix in ("-wal", "-shm", ""):
+            if os.path.lexists(self._path + suffix):
+                os.unlink(self._path + suffix)
 
     def _is_current(self) -> bool:
-        """Whether the file that we have open is the one that others open."""
+        """Return whether our open file is the one that other processes open."""
         try:
             found = os.lstat(self._path)
         except FileNotFoundError:
@@ -165,13 +172,13 @@ class Index:
         return self._file == (found.st_dev, found.st_ino)
 
     @property
-    def file(self) -> Entry:
-        """Which file is open, if it is the one that others open."""
+    def file(self) -> FileId:
+        """Which file is open, if it is the one that other processes open."""
         return self._file if self._file and self._is_current() else (0, 0)
 
-    def _sound(self, act: Callable[[], T]) -> T:
-        """Do it; if the file is gone or turns out to be damaged, with a new one."""
-        with self._one_at_a_time:
+    def _run(self, act: Callable[[], T]) -> T:
+        """Use the database; if the file is gone or turns out to be damaged, use a new one."""
+        with self._lock:
             if self._file and not self._is_current():
                 self._reopen()
             try:
@@ -185,99 +192,83 @@ class Index:
 
     def _reopen(self) -> None:
         self._db.close()
-        self._db = self._open_or_make_do()
-
-    def _open(self, name: str) -> sqlite3.Connection:
-        db = sqlite3.connect(name, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
-        try:
-            if version(db) != _VERSION:
-                if self._file:
-                    log_ahead(db, name)
-                self._begin_anew(db)
-            db.execute("PRAGMA synchronous = OFF")  # a crash of the machine costs the index, which can be rebuilt
-            db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
-        except BaseException:
-            db.close()
-            raise
-        return db
-
-    def _begin_anew(self, db: sqlite3.Connection) -> None:
-        """With what is on disk: all of it or not at all, and only once, whoever else is about to."""
-        with AtOnce(db):
-            if version(db) != _VERSION:
-                for statement in _SCHEMA:
-                    db.execute(statement)
-                db.executemany(_ENTER, self._on_disk())
-                db.execute(f"PRAGMA user_version = {_VERSION}")
+        self._db = self._open()
 
     def close(self) -> None:
-        with self._one_at_a_time:
+        with self._lock:
             self._db.close()
 
-    def reserve(self, new: New, share: Callable[[int], int], beside: int) -> int:
-        """Enter a task that will be published, with its share of what is left; 0 if there is none.
+    def _query(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        # Fetch all rows: with a query still open, a write fails if another process wrote meanwhile.
+        return self._run(lambda: self._db.execute(query, values).fetchall())
 
-        `share` is told how much all tasks take, and `beside` is what this one takes besides its output.
-        """
-        return self._sound(lambda: self._reserve(new, share, beside))
+    def _query_ids(self, query: str, *values: object) -> list[str]:
+        return [str(row[0]) for row in self._query(query, *values)]
 
-    def _reserve(self, new: New, share: Callable[[int], int], beside: int) -> int:
-        if self.makeshift:
-            raise sqlite3.OperationalError(self.makeshift)  # nobody else would learn of it
-        with AtOnce(self._db) as db:
-            may_keep = share(int(db.execute(_KEPT_BYTES).fetchone()[0]))
-            if may_keep:
-                # Refused if the id is taken: the row of another task must not be touched.
-                row = (new.id, new.session, new.created, may_keep + beside, new.untold)
-                db.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, NULL, NULL, ?)", row)
-        return may_keep
-
-    def finished_bytes(self) -> int:
-        return int(self._found("SELECT finished_bytes FROM sums")[0][0])
-
-    def enter(self, rows: Iterable[tuple[str, str, float, int]]) -> None:
-        """Enter tasks that were found on disk."""
-        self._note(_ENTER, *rows)
-
-    def _note(self, query: str, *rows: tuple[object, ...]) -> None:
-        """Write down what can be found out again: a full disk must not make looking at tasks fail."""
+    def _write(self, query: str, *rows: tuple[object, ...]) -> None:
+        """Write what can be found out again: a full disk must not make looking at tasks fail."""
         try:
-            self._sound(lambda: self._db.executemany(query, rows))
+            self._run(lambda: self._db.executemany(query, rows))
         except sqlite3.OperationalError:
             pass
 
-    def _found(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        # All at once: what is written while a query is still open fails if somebody else wrote meanwhile.
-        return self._sound(lambda: self._db.execute(query, values).fetchall())
+    # --- tasks begin and end -------------------------------------------------------------
 
-    def kept_bytes(self) -> int:
-        return int(self._found(_KEPT_BYTES)[0][0])
+    def reserve(self, row: Row, notice: int, choose_share: Callable[[int], int]) -> int:
+        """Insert a task that will be published, with its share of the disk space; 0 if there is none left.
+
+        `choose_share` gets the bytes that all tasks take. `row.kept_bytes` is what it takes besides its output.
+        IntegrityError if the id is taken.
+        """
+
+        def insert() -> int:
+            if self.unusable:
+                raise sqlite3.OperationalError(self.unusable)  # no other process would see the row
+            with Transaction(self._db) as db:
+                share = choose_share(int(db.execute("SELECT kept_bytes FROM sums").fetchone()[0]))
+                if share:
+                    values = (row.id, row.session, row.created, row.kept_bytes + share, row.ended, row.view, notice)
+                    db.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+            return share
+
+        return self._run(insert)
+
+    def add(self, rows: Iterable[tuple[str, str, float, int]]) -> None:
+        """Insert tasks that were found on disk."""
+        self._write(_INSERT_FOUND, *rows)
 
     def finish(self, task_id: str, ended: float, kept_bytes: int, view: str) -> None:
-        """Nothing about this task changes any more."""
-        self.finish_all([(task_id, ended, kept_bytes, view)])
-
-    def finish_all(self, rows: Iterable[tuple[str, float, int, str]]) -> None:
-        """Nothing about these tasks changes any more: id, when it ended, the bytes it keeps, its final state."""
+        """Store the final state of a closed task, and the bytes that it keeps."""
         query = "UPDATE tasks SET ended = ?, kept_bytes = ?, view = ? WHERE id = ?"
-        self._note(query, *((ended, kept_bytes, view, task_id) for task_id, ended, kept_bytes, view in rows))
+        self._write(query, (ended, kept_bytes, view, task_id))
 
     def forget(self, task_id: str) -> None:
-        self._note("DELETE FROM tasks WHERE id = ?", (task_id,))
-        self._note("DELETE FROM lines WHERE id = ?", (task_id,))
+        self._write("DELETE FROM tasks WHERE id = ?", (task_id,))
+        self._write("DELETE FROM lines WHERE id = ?", (task_id,))
+
+    # --- queries -------------------------------------------------------------------------
+
+    def sums(self) -> tuple[int, int]:
+        """Return the bytes of all tasks, and of the finished ones among them."""
+        kept, finished = self._query("SELECT kept_bytes, finished_bytes FROM sums")[0]
+        return int(kept), int(finished)
+
+    def row(self, task_id: str) -> Row | None:
+        found = self._query("SELECT id, session, created, kept_bytes, ended, view FROM tasks WHERE id = ?", task_id)
+        return Row(*found[0]) if found else None
 
     def newest(self, session: str | None = None, after: Mark | None = None, most: int = -1) -> list[Mark]:
-        """So many tasks (of a session), newest first; those that follow `after`."""
+        """Return up to `most` tasks (of a session), newest first; those that follow `after`."""
         where, values = "session = coalesce(?, session)", list[object]([session])
         if after is not None:
             where += " AND created <= ? AND (created < ? OR id > ?)"
             values += (after[1], after[1], after[0])
         query = f"SELECT id, created, ended FROM tasks WHERE {where} ORDER BY created DESC, id LIMIT ?"
-        return self._found(query, *values, most)
+        return self._query(query, *values, most)
 
     def recent(self, session: str | None, since: float, most: int = -1) -> list[Mark]:
-        """Tasks (of a session) that were not seen to be over, and the newest that ended after that moment."""
-        # In the order of this index, which stops at `most`: who asks has mostly just run something.
+        """Return the tasks (of a session) that are not known to be closed, and the newest that ended after `since`."""
+        # In the order of this index, which stops at `most`: a caller mostly has just run something.
         ended = (
             "SELECT id, created, ended FROM tasks INDEXED BY newest WHERE ended > ? AND session = coalesce(?, session) "
             "ORDER BY created DESC, id LIMIT ?"
@@ -286,82 +277,82 @@ class Index:
             "SELECT id, created, ended FROM tasks WHERE ended IS NULL AND session = coalesce(?, session) "
             f"UNION ALL SELECT * FROM ({ended}) ORDER BY created DESC, id"
         )
-        return self._found(query, session, since, session, most)
-
-    def views_of(self, ids: list[str]) -> dict[str, str]:
-        """The final states of these tasks, of those that have one."""
-        found: dict[str, str] = {}
-        for start in range(0, len(ids), _AT_ONCE):
-            some = ids[start : start + _AT_ONCE]
-            query = f"SELECT id, view FROM tasks WHERE view IS NOT NULL AND id IN ({', '.join('?' * len(some))})"
-            found.update(self._found(query, *some))
-        return found
-
-    def row(self, task_id: str) -> Row | None:
-        found = self._found(f"SELECT {_ROW} FROM tasks WHERE id = ?", task_id)
-        return Row(*found[0]) if found else None
+        return self._query(query, session, since, session, most)
 
     def ids(self, part: str = "", session: str | None = None) -> list[str]:
-        """The ids that contain `part`, newest first."""
-        where, values = ("AND session = ?", [session]) if session is not None else ("", [])
-        query = f"SELECT id FROM tasks WHERE instr(id, ?) {where} ORDER BY created DESC, id"
-        return [str(row[0]) for row in self._found(query, part, *values)]
+        """Return the ids (of a session) that contain `part`, newest first."""
+        query = "SELECT id FROM tasks WHERE instr(id, ?) AND session = coalesce(?, session) ORDER BY created DESC, id"
+        return self._query_ids(query, part, session)
 
     def unfinished(self, before: float, most: int = -1) -> list[str]:
-        """Tasks made before that moment which were not seen to be over, oldest first."""
+        """Return tasks created before that moment that are not known to be closed, oldest first."""
         query = "SELECT id FROM tasks WHERE created < ? AND ended IS NULL ORDER BY created LIMIT ?"
-        return [str(row[0]) for row in self._found(query, before, most)]
+        return self._query_ids(query, before, most)
 
     def unfinished_sample(self, most: int) -> list[str]:
-        """Some of the tasks that were not seen to be over; all, if there are not more."""
-        query = "SELECT id FROM tasks WHERE ended IS NULL ORDER BY random() LIMIT ?"
-        return [str(row[0]) for row in self._found(query, most)]
+        """Return up to `most` random tasks that are not known to be closed."""
+        return self._query_ids("SELECT id FROM tasks WHERE ended IS NULL ORDER BY random() LIMIT ?", most)
 
     def ended_before(self, moment: float, most: int, session: str | None = None) -> list[str]:
-        """Finished tasks (of a session) whose end is longest ago."""
+        """Return closed tasks (of a session), those first that ended first."""
         query = (
             "SELECT id FROM tasks WHERE ended IS NOT NULL AND ended <= ? AND session = coalesce(?, session) "
             "ORDER BY ended LIMIT ?"
         )
-        return [str(row[0]) for row in self._found(query, moment, session, most)]
+        return self._query_ids(query, moment, session, most)
 
-    def views(self, session: str, part: str, most: int) -> list[str]:
-        """The final states that contain `part`, of a session's tasks, latest first."""
+    def views_of(self, ids: list[str]) -> dict[str, str]:
+        """Return the final states of those of these tasks that have one."""
+        found: dict[str, str] = {}
+        for start in range(0, len(ids), _VALUES_AT_ONCE):
+            some = ids[start : start + _VALUES_AT_ONCE]
+            query = f"SELECT id, view FROM tasks WHERE view IS NOT NULL AND id IN ({', '.join('?' * len(some))})"
+            found.update(self._query(query, *some))
+        return found
+
+    def views_with(self, session: str, part: str, most: int) -> list[str]:
+        """Return the final states that contain `part`, of a session's tasks, latest first."""
         query = (
             "SELECT view FROM tasks WHERE ended IS NOT NULL AND session = ? AND instr(view, ?) "
             "ORDER BY ended DESC LIMIT ?"
         )
-        return [str(row[0]) for row in self._found(query, session, part, most)]
+        return self._query_ids(query, session, part, most)
 
-    def untold(self, session: str | None, kinds: tuple[int, ...], most: int = -1) -> list[str]:
-        """Tasks (of a session) of which somebody may have to be told, oldest first."""
-        marks = ", ".join("?" * len(kinds))
+    # --- notices, counted lines ----------------------------------------------------------
+
+    def with_notice_due(self, session: str | None, kinds: tuple[int, ...]) -> list[str]:
+        """Return tasks (of a session) for which a notice may be due, oldest first."""
         query = (
-            f"SELECT id FROM tasks WHERE untold AND untold IN ({marks}) AND session = coalesce(?, session) "
-            "ORDER BY created LIMIT ?"
+            f"SELECT id FROM tasks WHERE untold AND untold IN ({', '.join('?' * len(kinds))}) "
+            "AND session = coalesce(?, session) ORDER BY created"
         )
-        return [str(row[0]) for row in self._found(query, *kinds, session, most)]
+        return self._query_ids(query, *kinds, session)
 
-    def set_untold(self, task_ids: Iterable[str], untold: int) -> None:
-        """Note whether there is something to be told of them."""
+    def set_notice_due(self, task_ids: Iterable[str], notice: int) -> None:
+        """Store whether a notice may be due: 0, NOTICE_DUE or NOTICE_IF_CALLER_DIED."""
         ids = list(task_ids)
-        if ids:  # in one statement, which is one transaction
-            self._note(f"UPDATE tasks SET untold = ? WHERE id IN ({', '.join('?' * len(ids))})", (untold, *ids))
+        if ids:
+            self._write(f"UPDATE tasks SET untold = ? WHERE id IN ({', '.join('?' * len(ids))})", (notice, *ids))
 
-    def is_untold(self, task_id: str) -> bool:
-        """Whether somebody may have to be told of a task; also if that is not known."""
-        found = self._found("SELECT untold FROM tasks WHERE id = ?", task_id)
+    def is_notice_due(self, task_id: str) -> bool:
+        """Return whether a notice may be due for a task; True if that is not known."""
+        found = self._query("SELECT untold FROM tasks WHERE id = ?", task_id)
         return not found or bool(found[0][0])
 
     def lines(self, task_id: str) -> dict[str, tuple[int, int]]:
-        """How far each file of a task was counted, and how many lines that were."""
+        """Return how many bytes of each output file were counted, and how many lines they have."""
         query = "SELECT file, size, lines FROM lines WHERE id = ?"
-        return {row[0]: (row[1], row[2]) for row in self._found(query, task_id)}
+        return {row[0]: (row[1], row[2]) for row in self._query(query, task_id)}
 
     def set_lines(self, task_id: str, counts: dict[str, tuple[int, int]]) -> None:
-        self._note("DELETE FROM lines WHERE id = ?", (task_id,))  # also of files that rolled away
+        self._write("DELETE FROM lines WHERE id = ?", (task_id,))  # also of segments that are gone
         rows = [(task_id, file, size, lines) for file, (size, lines) in counts.items()]
-        self._note("INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?)", *rows)
+        self._write("INSERT OR REPLACE INTO lines VALUES (?, ?, ?, ?)", *rows)
+
+
+def _connect(name: str) -> sqlite3.Connection:
+    uri = name.startswith("file:")
+    return sqlite3.connect(name, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, uri=uri)
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:

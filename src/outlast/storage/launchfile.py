@@ -1,11 +1,12 @@
-"""A launch on disk, as the caller leaves it for the supervisor.
+"""What the caller writes down about a task before it starts.
 
 launch.json   everything but the following
 command       the text of the command, never in an argument list
+offspring     the ids of tasks that were started from inside of this one, a line for each
 
 environ       its variables, and
-input         what it gets to read if that was given as text: only while it is pending,
-              because they may hold secrets; otherwise they are handed over in memory
+input         its input if that was given as text: only while it is pending, because they may
+              hold secrets; otherwise the guard gets them in memory
 """
 
 from __future__ import annotations
@@ -16,105 +17,89 @@ from outlast.errors import NewerTask
 from outlast.frozen import fields, replaced
 from outlast.light import json
 from outlast.linux.files import open_regular
-from outlast.storage.home import FORMAT
-from outlast.storage.status import LAUNCH, trouble
+from outlast.storage.layout import FORMAT, LAUNCH
+from outlast.storage.status import explain_error
 from outlast.types import Launch, Stdin, as_sandbox
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-
-NAME = _LAUNCH = LAUNCH
-_COMMAND = "command"
 SECRETS = _ENVIRON, _INPUT = "environ", "input"
-_APART = ("command", "env", "stdin")
+_COMMAND = "command"
+_OFFSPRING = "offspring"
+_IN_OTHER_FILES = ("command", "env", "stdin")
 _READ_BYTES = 1 << 16
 
 
 def write(directory: str, launch: Launch, created: float) -> None:
-    """Leave `launch` in a staged directory."""
-    _write(directory, _LAUNCH, _dump(launch, created))
+    """Write the launch into a staged directory, without its variables and its input."""
+    values = {name: value for name, value in fields(launch).items() if name not in _IN_OTHER_FILES}
+    values["sandbox"] = fields(launch.sandbox) if launch.sandbox else None
+    stdin = {"file": launch.stdin.file, "open": launch.stdin.open, "text": launch.stdin.text is not None}
+    text = json.dumps({"format": FORMAT, "created": created, "stdin": stdin, **values})
+    _write(directory, LAUNCH, text.encode())
     _write(directory, _COMMAND, os.fsencode(launch.command))
 
 
-def _dump(launch: Launch, created: float) -> bytes:
-    plain = {name: value for name, value in fields(launch).items() if name not in _APART}
-    stdin = {"file": launch.stdin.file, "open": launch.stdin.open, "text": launch.stdin.text is not None}
-    plain["sandbox"] = fields(launch.sandbox) if launch.sandbox else None
-    return json.dumps({"format": FORMAT, "created": created, "stdin": stdin, **plain}).encode()
-
-
-def make_room(directory: str = ".") -> None:
-    """Put the files in place, empty: making one takes far longer than filling it."""
-    for name in (_LAUNCH, _COMMAND):
-        os.close(_open(directory, name))
-
-
-def _open(directory: str, name: str) -> int:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(f"{directory}/{name}", flags, 0o600)
-
-
-def _write(directory: str, name: str, data: bytes) -> None:
-    fd = _open(directory, name)
+def read(directory: str) -> tuple[Launch, float]:
+    """Return the launch of a task and when it was created; without its variables and its input."""
     try:
-        while data:
-            data = data[os.write(fd, data) :]
-    finally:
-        os.close(fd)
-
-
-def read(directory: str = ".") -> tuple[Launch, float]:
-    """The launch of a task and when it was made; without its variables and its input."""
-    name = os.path.basename(os.path.abspath(directory))
-    try:
-        return _parse(_read(directory, _LAUNCH), _read(directory, _COMMAND), name)
+        return _parse(directory, _read(directory, LAUNCH), _read(directory, _COMMAND))
     except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-        raise trouble(os.path.abspath(directory), error) from None
+        raise explain_error(os.path.abspath(directory), error) from None
 
 
-def _parse(text: bytes, command: bytes, name: str) -> tuple[Launch, float]:
+def _parse(directory: str, text: bytes, command: bytes) -> tuple[Launch, float]:
     values: dict[str, Any] = json.loads(text)
     if values.pop("format") > FORMAT:
+        name = os.path.basename(os.path.abspath(directory))
         raise NewerTask(f"{name} was made by a newer version of Outlast; update Outlast to read it.")
     created = float(values.pop("created"))
     stdin = values.pop("stdin")
     values["command"], values["env"] = os.fsdecode(command), {}
     values["stdin"] = Stdin(file=stdin["file"], open=stdin["open"], text=b"" if stdin["text"] else None)
-    values.update({several: tuple(values.get(several, ())) for several in ("after", "held_back")})
+    values.update({name: tuple(values.get(name, ())) for name in ("after", "held_back")})
     values["sandbox"] = as_sandbox(values.get("sandbox"))
     return Launch(**values), created
 
 
-def made_at(directory: str) -> float:
-    """When a launch was left: without reading it."""
-    return os.stat(f"{directory}/{_LAUNCH}").st_mtime
+def created_at(directory: str) -> float:
+    """Return when a launch was written, without parsing it."""
+    return os.stat(f"{directory}/{LAUNCH}").st_mtime
 
 
-def after_of(directory: str) -> tuple[tuple[str, ...], str]:
-    """What a task waits for, and what to do if that failed: without reading the rest."""
-    values = json.loads(_read(directory, _LAUNCH))
+def read_after(directory: str) -> tuple[tuple[str, ...], str]:
+    """Return the ids that a task waits for, and what to do if one of them failed."""
+    values = json.loads(_read(directory, LAUNCH))
     return tuple(values.get("after", ())), values.get("after_failed", "skip")
 
 
-def cwd_of(directory: str) -> str:
-    """The directory that a command began in: without reading the rest."""
-    return str(json.loads(_read(directory, _LAUNCH))["cwd"])
+def read_cwd(directory: str) -> str:
+    """Return the directory that the command began in."""
+    return str(json.loads(_read(directory, LAUNCH))["cwd"])
 
 
-# --- what a pending task needs besides: it is begun by a stranger ------------------------
+def is_newer(directory: str) -> bool:
+    """Return whether a newer version of Outlast made the task. Then only that version may remove it."""
+    try:
+        return bool(json.loads(_read(directory, LAUNCH))["format"] > FORMAT)
+    except (ValueError, TypeError, KeyError, OSError):
+        return False
+
+
+# --- what a pending task needs besides: another process starts it ------------------------
 
 
 def write_secrets(directory: str, launch: Launch) -> None:
-    """Leave its variables and its input, for as long as it is pending."""
+    """Write its variables and its input, for as long as it is pending."""
     _write(directory, _ENVIRON, b"\0".join(os.fsencode(f"{k}={v}") for k, v in launch.env.items()))
     if launch.stdin.text is not None:
         _write(directory, _INPUT, launch.stdin.text)
 
 
-def read_all(directory: str) -> Launch:
-    """The launch of a pending task, with all that it needs to begin."""
+def read_with_secrets(directory: str) -> Launch:
+    """Return the launch of a pending task, with its variables and its input."""
     launch, _ = read(directory)
     items = os.fsdecode(_read(directory, _ENVIRON)).split("\0")
     env = dict(item.split("=", 1) for item in items if item)
@@ -122,25 +107,50 @@ def read_all(directory: str) -> Launch:
     return replaced(launch, env=env, stdin=stdin)
 
 
-def erase_secrets(directory: str = ".") -> None:
-    """Remove what the command has taken over, or never will."""
-    for name in (_ENVIRON, _INPUT):
+def erase_secrets(directory: str) -> None:
+    """Remove the variables and the input once the command has them, or never will."""
+    for name in SECRETS:
         try:
             os.unlink(f"{directory}/{name}")
         except (FileNotFoundError, NotADirectoryError):
             pass
 
 
-def is_newer(directory: str) -> bool:
-    """Whether a newer version made the task: whatever it looks like to us, it is not ours to judge."""
+# --- offspring ---------------------------------------------------------------------------
+
+
+def add_offspring(parent: str, task_id: str) -> None:
+    """Note that `task_id` is about to be started from inside of the task in the directory `parent`."""
     try:
-        return bool(json.loads(_read(directory, _LAUNCH))["format"] > FORMAT)
-    except (ValueError, TypeError, KeyError, OSError):
-        return False
+        fd = open_regular(os.path.join(parent, _OFFSPRING), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    except (FileNotFoundError, NotADirectoryError):
+        return  # the parent is a task of another state directory, or was removed
+    try:
+        os.write(fd, task_id.encode() + b"\n")
+    finally:
+        os.close(fd)
+
+
+def read_offspring(parent: str) -> list[str]:
+    """Return the ids of all tasks that were ever started from inside of this one."""
+    try:
+        text = _read(parent, _OFFSPRING).decode(errors="replace")
+    except OSError:
+        return []
+    # The task itself can write to the file: a name that is no id would lead out of `tasks/`.
+    return [line for line in text.split("\n") if line and "/" not in line and line[0] != "."]
+
+
+def _write(directory: str, name: str, data: bytes) -> None:
+    fd = os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    finally:
+        os.close(fd)
 
 
 def _read(directory: str, name: str) -> bytes:
-    # Not a file object: every start and every look at a task comes by here.
     fd = open_regular(f"{directory}/{name}")
     try:
         data = b""

@@ -18,7 +18,7 @@ import time
 from outlast.errors import StateRefused, SystemRefused
 from outlast.frozen import frozen
 from outlast.light import json, sqlite3
-from outlast.storage.database import AtOnce, is_no_space, log_ahead, made, version
+from outlast.storage.database import Transaction, create_file, enable_wal, is_disk_full, read_version
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,17 +104,17 @@ class Outbox:
             os.makedirs(self.directory, 0o700, exist_ok=True)
             self._db = self._open(os.path.join(self.directory, _FILE))
         except (OSError, sqlite3.Error) as error:
-            if is_no_space(error):
+            if is_disk_full(error):
                 raise self._refused(error) from None
             what = getattr(error, "strerror", None) or str(error)
             raise StateRefused(f"The outbox in {self.directory} cannot be used: {what}; move it away.") from None
 
     def _open(self, path: str) -> sqlite3.Connection:
-        made(path)
+        create_file(path)
         db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         try:
-            if version(db) != VERSION:
-                log_ahead(db, path)
+            if read_version(db) != VERSION:
+                enable_wal(db, path)
                 self._begin(db)
             # Safe against the death of any process. A crash of the machine may take the last moments along: what
             # was acknowledged in them comes again, with the same number.
@@ -126,8 +126,8 @@ class Outbox:
         return db
 
     def _begin(self, db: sqlite3.Connection) -> None:
-        with AtOnce(db):
-            found = version(db)
+        with Transaction(db):
+            found = read_version(db)
             if found > VERSION:
                 raise StateRefused(f"{self.directory} was made by a newer version of Outlast; update Outlast.")
             if found == 0:
@@ -140,13 +140,13 @@ class Outbox:
             self._db.close()
 
     def _refused(self, error: Exception) -> SystemRefused:
-        todo = "free some space" if is_no_space(error) else "try again"
+        todo = "free some space" if is_disk_full(error) else "try again"
         return SystemRefused(f"The outbox in {self.directory} cannot be used now: {error}; {todo}.")
 
     def at_once(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Do it in one transaction, alone."""
         try:
-            with self._one_at_a_time, AtOnce(self._db) as db:
+            with self._one_at_a_time, Transaction(self._db) as db:
                 return act(db)
         except sqlite3.Error as error:
             raise self._refused(error) from None

@@ -1,20 +1,18 @@
-"""Who may run: places for background tasks, and the tasks that wait for one. No daemon, and no claims to clean up.
+"""The queue: slots for background tasks, and the tasks that wait for one. There is no daemon.
 
-queue/lock       held (flock) for the moment in which somebody chooses
-queue/places/N   held (flock) by the guards of one running background task; N is below the setting `max_running`
-queue/entries/   an empty file for each pending task; its name says all that is needed to choose
+queue/lock       held (flock) while a process chooses the next task
+queue/places/N   a slot, held (flock) by the guards of one running background task; N is below `max_running`
+queue/entries/   an empty file for each pending task; its name says what is needed to choose
 queue/names/     for each session and name the task that has it
 
-A place is held by who runs the task, so the kernel frees it when they are gone, kill -9 included; nobody has to
-find out whether a claim is still meant. Whoever begins a pending task holds its `lock` from before until its end.
-That a task has begun is said by one thing only, the guards in its record: whoever dies before they are written
-leaves the task as pending as it was, and whoever comes later finds it begun. So it begins once, and is not forgotten.
+The guards of a running task hold its slot, so the kernel frees it when they are gone, also after kill -9. A process
+that starts a pending task holds the task's `lock` until the guards do. Only the guards in its record say that a task
+has begun: if the starter dies before they are recorded, the task is still pending; later, it has begun. So each task
+begins once, and none is forgotten.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import os
 import time
 
@@ -22,73 +20,58 @@ from outlast.frozen import frozen
 from outlast.linux import process
 from outlast.linux.files import open_regular
 from outlast.storage import bell, launchfile, predecessors, record, status
-from outlast.storage.locks import Held
-from outlast.storage.names import Naming
-from outlast.types import Identity, NeverStarted
+from outlast.storage.layout import LOCK, QUEUED
+from outlast.storage.locks import FileLock, NameLock, try_flock
+from outlast.storage.status import UNREADABLE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from outlast.types import Launch
 
-_PLACE_BYTES = 160  # of the line in a place, always: so a new one can be written over an old one
-_DIGITS = 20  # of the number that an entry has in the order
-_NOBODY = "-"
-_UNREADABLE = predecessors.UNREADABLE
+_SLOT_BYTES = 160  # of the line in a slot, always: so that a new one is written over the old one
+_DIGITS = 20  # of the sequence number of an entry
+_NONE = "-"
+_OUTBOX = "../../outbox"  # from a task's directory
 
 
 @frozen
 class Entry:
-    """One pending task, as its entry's name tells it."""
+    """One pending task, as the name of its entry describes it."""
 
     sequence: int
     task_id: str
-    places: int  # how many there are for it; 0: it needs none
+    slots: int  # how many there are for it; 0: it needs none
     after: str  # one of the tasks that it waits for; the others are in its launch
     session: str
 
     @property
     def name(self) -> str:
-        return f"{self.sequence:0{_DIGITS}d}.{self.task_id}.{self.places}.{self.after}.{self.session}"
+        return f"{self.sequence:0{_DIGITS}d}.{self.task_id}.{self.slots}.{self.after}.{self.session}"
 
 
-def _split(name: str) -> list[str] | None:
+def _parse_entry(name: str) -> Entry | None:
     parts = name.split(".", 4)
-    return parts if len(parts) == 5 and parts[0].isdecimal() and parts[2].isdecimal() else None  # not one of ours
-
-
-def _worth_a_look(names: list[list[str]], free: int) -> list[Entry]:
-    """Those that might begin if the first free place is this one, in order.
-
-    Of a thousand that only wait for a place, those behind the first few of their session are not even taken apart.
-    """
-    found: list[Entry] = []
-    ahead: dict[str, int] = {}
-    for sequence, task_id, places, after, session in names:
-        if after == _NOBODY and places != "0":
-            # The first ones may be about to begin, each in a place; the next one is its turn.
-            if int(places) <= free or ahead.setdefault(session, 0) > int(places):
-                continue
-            ahead[session] += 1
-        found.append(Entry(int(sequence), task_id, int(places), after, session))
-    return found
+    if len(parts) != 5 or not (parts[0].isdecimal() and parts[2].isdecimal()):
+        return None  # not a file of ours
+    return Entry(int(parts[0]), parts[1], int(parts[2]), parts[3], parts[4])
 
 
 @frozen
 class Turn:
-    """A pending task that is to begin now: its lock and its place are held by these descriptors."""
+    """A pending task that is to begin now: these descriptors hold its lock and its slot."""
 
     task_id: str
     directory: str
     lock: int
-    place: int  # -1: it needs none
+    slot: int  # -1: it needs none
 
     def close(self) -> None:
-        """Let go of our copies; those of a supervisor hold on."""
+        """Close our copies; the guards have their own."""
         os.close(self.lock)
-        if self.place >= 0:
-            os.close(self.place)
+        if self.slot >= 0:
+            os.close(self.slot)
 
 
 class Queue:
@@ -97,25 +80,24 @@ class Queue:
     def __init__(self, home: str) -> None:
         self._tasks = os.path.join(home, "tasks")
         self._path = os.path.join(home, "queue")
-        self._entries, self._places, self._names = (os.path.join(self._path, n) for n in ("entries", "places", "names"))
-        self._next = self._claims = 0
+        self._entries, self._slots, self._names = (os.path.join(self._path, n) for n in ("entries", "places", "names"))
 
     def is_empty(self) -> bool:
-        """Whether nothing waits; the one thing that every look at the state directory asks."""
+        """Return whether no task is pending."""
         try:
             return not os.listdir(self._entries)
         except FileNotFoundError:
             return True
 
-    def _locked(self) -> Held:
-        return Held(self._open(os.path.join(self._path, "lock")))
+    def _lock(self) -> FileLock:
+        return FileLock(self._open(os.path.join(self._path, "lock")))
 
     def _open(self, path: str) -> int:
         how = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             return os.open(path, how, 0o600)
         except FileNotFoundError:
-            for directory in (self._path, self._entries, self._places, self._names):
+            for directory in (self._path, self._entries, self._slots, self._names):
                 try:
                     os.mkdir(directory, 0o700)
                 except FileExistsError:
@@ -125,127 +107,108 @@ class Queue:
     def _task(self, task_id: str) -> str:
         return os.path.join(self._tasks, task_id)
 
-    # --- places --------------------------------------------------------------------------
+    def _list_entries(self) -> list[Entry]:
+        """Return the pending tasks in the order in which they were queued."""
+        return [entry for name in sorted(os.listdir(self._entries)) if (entry := _parse_entry(name))]
 
-    def claim(self, session: str, limit: int) -> int | None:
-        """Hold a place for a task that is about to start; None if there is none, or others wait."""
-        with self._locked():
+    # --- slots ---------------------------------------------------------------------------
+
+    def claim_slot(self, session: str, limit: int) -> int | None:
+        """Return a descriptor that holds a slot for a new task; None if no slot is free or other tasks wait."""
+        with self._lock():
             if not self.is_empty():
                 return None
-            for number in self._in_turn(limit):
-                if (fd := self._held_by_us(number)) is not None:
-                    self._next = number + 1
-                    self.sign(fd, session, _NOBODY)
+            for number in range(limit):
+                if (fd := self._try_slot(number)) is not None:
+                    self.label_slot(fd, session, _NONE)
                     return fd
         return None
 
-    def _in_turn(self, limit: int) -> Iterator[int]:
-        """All places, beginning with the one after the last that we claimed.
+    def _try_slot(self, number: int) -> int | None:
+        fd = self._open(os.path.join(self._slots, str(number)))
+        return fd if try_flock(fd) else None
 
-        From the first one again after as many claims as there are before that: so each takes about the
-        same, with thousands of them, and there are not many more files than were ever held at once.
-        """
-        self._claims += 1
-        first = self._next
-        if first >= limit or self._claims > first:
-            first = self._claims = 0
-        yield from range(first, limit)
-        yield from range(first)
-
-    def _held_by_us(self, number: int) -> int | None:
-        return _held_or_closed(self._open(os.path.join(self._places, str(number))))
-
-    def sign(self, fd: int, session: str, task_id: str) -> None:
-        """Say in a place that we hold for whom it is."""
+    def label_slot(self, fd: int, session: str, task_id: str) -> None:
+        """Write into a slot that we hold which task it is for."""
         me = process.identity(os.getpid())
         line = f"{task_id} {me.pid} {me.tick} {me.boot} {session}"
-        os.pwrite(fd, line.ljust(_PLACE_BYTES - 1).encode() + b"\n", 0)
+        os.pwrite(fd, line.ljust(_SLOT_BYTES - 1).encode() + b"\n", 0)
 
-    def _occupied(self) -> dict[int, str]:
-        """The places that are held, each with the session that holds it. Only under the lock of the queue."""
+    def _used_slots(self) -> dict[int, str]:
+        """Return the slots that are held, each with its session. Call this with the queue locked."""
         found = {}
-        for name in os.listdir(self._places):
-            if (fd := self._held_by_us(int(name))) is not None:
+        for name in os.listdir(self._slots):
+            if (fd := self._try_slot(int(name))) is not None:
                 os.close(fd)
-            else:
-                found[int(name)] = (self._line(name) or [""])[-1]
+                continue
+            with open(open_regular(os.path.join(self._slots, name)), "rb") as file:
+                words = file.read(_SLOT_BYTES).decode(errors="replace").split()
+            found[int(name)] = words[-1] if words else ""
         return found
-
-    def _line(self, name: str) -> list[str]:
-        with open(open_regular(os.path.join(self._places, name)), "rb") as file:
-            return file.read(_PLACE_BYTES).decode(errors="replace").split()
 
     # --- enter, leave --------------------------------------------------------------------
 
     def enqueue(self, staged: str, published: str, launch: Launch) -> None:
         """Publish a staged task as pending."""
         record.reserve(staged)
-        bell.hang(staged)
+        bell.create(staged)
         launchfile.write_secrets(staged, launch)
-        os.close(os.open(os.path.join(staged, status.LOCK), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        with self._locked():
-            numbers = [name[:_DIGITS] for name in os.listdir(self._entries) if name[:_DIGITS].isdecimal()]
+        _create(os.path.join(staged, LOCK))
+        with self._lock():
+            sequences = [name[:_DIGITS] for name in os.listdir(self._entries) if name[:_DIGITS].isdecimal()]
             entry = Entry(
-                sequence=int(max(numbers, default="0")) + 1,
+                sequence=int(max(sequences, default="0")) + 1,
                 task_id=os.path.basename(published),
-                places=launch.max_running if launch.background else 0,
-                after=launch.after[0] if launch.after else _NOBODY,
+                slots=launch.max_running if launch.background else 0,
+                after=launch.after[0] if launch.after else _NONE,
                 session=launch.session,
             )
-            queued = os.open(os.path.join(staged, status.QUEUED), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            os.write(queued, entry.name.encode())
-            os.close(queued)
-            for one in launch.after:
-                predecessors.remember(self._task(one), staged)  # it may be removed as soon as we release the lock
-            # The entry first: a task without one would wait for ever, an entry without a task is nothing.
-            os.close(self._open(os.path.join(self._entries, entry.name)))
+            _create(os.path.join(staged, QUEUED), entry.name.encode())
+            for task_id in launch.after:
+                predecessors.write_end(self._task(task_id), staged)  # it may be removed as soon as we release the lock
+            # The entry first: a task without one would wait for ever, an entry without a task is ignored.
+            _create(os.path.join(self._entries, entry.name))
             try:
                 os.rename(staged, published)
             except OSError:
-                self._remove(entry.name)
+                self._remove_entry(entry.name)
                 raise
 
-    def _remove(self, name: str) -> None:
+    def _remove_entry(self, name: str) -> None:
         try:
             os.unlink(os.path.join(self._entries, name))
         except FileNotFoundError:
             pass
 
-    def leave(self, directory: str) -> None:
-        """The task has begun, or never will."""
-        with open(open_regular(os.path.join(directory, status.QUEUED)), "rb") as file:
-            self._remove(os.path.basename(file.read(512).decode()))
+    def _read_entry_name(self, directory: str) -> str:
+        with open(open_regular(os.path.join(directory, QUEUED)), "rb") as file:
+            return os.path.basename(file.read(512).decode())
 
     def files_of_pending(self, directory: str) -> list[str]:
-        """What the guard of a pending task removes once its command was released: until then others may start it."""
-        with open(os.path.join(directory, status.QUEUED), "rb") as file:
-            entry = os.path.basename(file.read(512).decode())
-        return [*launchfile.SECRETS, os.path.join(self._entries, entry)]
+        """Return the files that the guard of a pending task removes once its command runs."""
+        return [*launchfile.SECRETS, os.path.join(self._entries, self._read_entry_name(directory))]
 
     def remember_end(self, task_id: str) -> None:
-        """A task is about to be removed: note how it ended in each pending task that waits for it.
+        """Before a task is removed, note how it ended in each pending task that waits for it.
 
-        OSError if that cannot be noted; the task must stay then.
+        OSError if that cannot be noted; then the task must stay.
         """
         if self.is_empty():
             return
-        with self._locked():
-            names = [parts for name in os.listdir(self._entries) if (parts := _split(name))]
-            for _, pending, _, after, _ in names:
-                if after == _NOBODY:
-                    continue
+        with self._lock():
+            for entry in self._list_entries():
                 try:
-                    waits = task_id in launchfile.after_of(self._task(pending))[0]
-                except _UNREADABLE:
+                    waits = entry.after != _NONE and task_id in launchfile.read_after(self._task(entry.task_id))[0]
+                except UNREADABLE:
                     continue
                 if waits:
-                    predecessors.remember(self._task(task_id), self._task(pending))
+                    predecessors.write_end(self._task(task_id), self._task(entry.task_id))
 
-    def end_pending(self, directory: str, by: str, rule: str) -> bool:
-        """End a pending task unrun; False if it is not pending, or about to begin. OSError if it has no usable lock."""
-        with self._locked():
-            fd = _lock_of(directory)
-            if fd is None:
+    def cancel(self, directory: str, by: str, rule: str) -> bool:
+        """End a pending task; False if it is not pending, or about to begin. OSError if it has no usable lock."""
+        with self._lock():
+            lock = _lock_task(directory)
+            if lock is None:
                 return False
             try:
                 if not status.is_pending(directory):
@@ -253,222 +216,141 @@ class Queue:
                 status.write_ending(by, rule, time.time(), directory)
                 self.end_unrun(directory, "it was ended before it began")
             finally:
-                os.close(fd)
-        bell.ring_once(directory)
+                os.close(lock)
+        bell.wake_waiters(directory)
         return True
 
     def end_unrun(self, directory: str, why: str) -> None:
-        """Record that a pending task never ran. Who calls this holds its lock."""
-        status.write_code(NeverStarted(why), directory=directory)
-        record.write("outcome", {"ended": time.time(), "elapsed": 0.0, "pipes": None}, directory)
+        """Record that a pending task never ran. The caller holds its lock."""
+        status.write_never_started(why, time.time(), directory)
         launchfile.erase_secrets(directory)
-        self.leave(directory)
-        bell.ring_house(directory)
+        self._remove_entry(self._read_entry_name(directory))
+        bell.wake_waiters(os.path.join(directory, _OUTBOX))
 
     # --- choose --------------------------------------------------------------------------
 
     def advance(self, begin: Callable[[Turn], bool]) -> None:
-        """Begin all that may. `begin` has a supervisor forked and closes the turn; it says whether that went well."""
+        """Start every pending task that may begin. `begin` starts one, closes the turn and returns whether it began."""
         failed = ""
         while (turn := self.next_turn()) is not None:
             if begin(turn):
                 continue
             if turn.task_id == failed:
-                return  # twice: what is missing will still be missing the third time
+                return  # it failed twice, for a reason that a third attempt would meet again
             failed = turn.task_id
 
     def next_turn(self) -> Turn | None:
-        """The pending task that is to begin now, if one may."""
+        """Return the pending task that is to begin now, if one may."""
         if self.is_empty():
             return None
-        with self._locked():
-            occupied = self._occupied()
-            # Whoever ends unrun may be waited for by one that was looked at before.
-            while (found := self._look_through(occupied)) is True:
+        with self._lock():
+            used = self._used_slots()
+            # A task that ends unrun may be one that an earlier entry waits for: then look through all again.
+            while (found := self._choose(used)) is True:
                 continue
             return found or None
 
-    def _look_through(self, occupied: dict[int, str]) -> Turn | bool:
-        """The next turn; True if something else changed, False if nothing may begin."""
-        names = [parts for name in sorted(os.listdir(self._entries)) if (parts := _split(name))]
-        waiting = {parts[1] for parts in names}
-        free = next(number for number in range(len(occupied) + 1) if number not in occupied)
-        sessions = list(occupied.values())
+    def _choose(self, used: dict[int, str]) -> Turn | bool:
+        """Return the next turn; True if an entry was removed, False if no task may begin."""
+        entries = self._list_entries()
+        pending = {entry.task_id for entry in entries}
+        free = next(number for number in range(len(used) + 1) if number not in used)
+        sessions = list(used.values())
         changed = False
-        for entry in sorted(_worth_a_look(names, free), key=lambda one: (sessions.count(one.session), one.sequence)):
-            verdict = self._may_begin(entry, waiting)
-            if isinstance(verdict, str):
-                changed |= self._skip(entry, verdict)
-            elif verdict and (not entry.places or free < entry.places):
+        for entry in sorted(entries, key=lambda entry: (sessions.count(entry.session), entry.sequence)):
+            if entry.slots and entry.slots <= free and entry.after == _NONE:
+                continue  # it only waits for a slot
+            ready = self._is_ready(entry, pending)
+            if isinstance(ready, str):
+                changed |= self._skip(entry, ready)
+            elif ready and (not entry.slots or free < entry.slots):
                 lock = self._lock_if_pending(entry)
                 if lock is not None:
-                    return self._turn(entry, lock, free) or False
+                    return self._take_turn(entry, lock, free) or False
                 changed |= not os.path.lexists(os.path.join(self._entries, entry.name))
         return changed
 
-    def _may_begin(self, entry: Entry, waiting: set[str]) -> bool | str:
-        """Whether all that it waits for is over; or the sentence why it never will begin."""
-        if entry.after == _NOBODY:
+    def _is_ready(self, entry: Entry, pending: set[str]) -> bool | str:
+        """Return whether all that it waits for has ended; or the sentence why it never will begin."""
+        if entry.after == _NONE:
             return True
-        if entry.after in waiting:
+        if entry.after in pending:
             return False
+        directory = self._task(entry.task_id)
         try:
-            after, after_failed = launchfile.after_of(self._task(entry.task_id))
-        except _UNREADABLE:
-            return True  # whoever begins it finds out
-        pending = self._task(entry.task_id)
-        ends = [
-            None if one in waiting else predecessors.how_it_ended_or_was_removed(self._task(one), pending)
-            for one in after
-        ]
+            after, after_failed = launchfile.read_after(directory)
+        except UNREADABLE:
+            return True  # the process that starts it reports what is wrong
+        ends = [None if one in pending else predecessors.read_end(self._task(one), directory) for one in after]
         if after_failed == "run":
             return None not in ends
         return next((end for end in ends if end), None not in ends)
 
     def _skip(self, entry: Entry, why: str) -> bool:
         directory = self._task(entry.task_id)
-        fd = self._lock_if_pending(entry)
-        if fd is None:
+        lock = self._lock_if_pending(entry)
+        if lock is None:
             return False
         try:
             status.write_ending("queue", why, time.time(), directory)
             self.end_unrun(directory, "it was not to begin")
         finally:
-            os.close(fd)
-        bell.ring_once(directory)
+            os.close(lock)
+        bell.wake_waiters(directory)
         return True
 
-    def _turn(self, entry: Entry, lock: int, free: int) -> Turn | None:
-        place = self._held_by_us(free) if entry.places else -1
-        if place is None:
-            # A fork of somebody who just looked whether it is free: the next look finds it taken, or free.
+    def _take_turn(self, entry: Entry, lock: int, free: int) -> Turn | None:
+        slot = self._try_slot(free) if entry.slots else -1
+        if slot is None:
+            # A fork of a process that just probed the slot still has it open: the next attempt finds it free.
             os.close(lock)
             return None
-        if place >= 0:
-            self.sign(place, entry.session, entry.task_id)
-        return Turn(entry.task_id, self._task(entry.task_id), lock, place)
+        if slot >= 0:
+            self.label_slot(slot, entry.session, entry.task_id)
+        return Turn(entry.task_id, self._task(entry.task_id), lock, slot)
 
     def _lock_if_pending(self, entry: Entry) -> int | None:
-        """Its lock, if it still waits; an entry that outlived the death of who should have removed it goes."""
+        """Lock a task if it is still pending; otherwise remove its entry, which a dead process left behind."""
         directory = self._task(entry.task_id)
         try:
-            fd = _lock_of(directory)
+            lock = _lock_task(directory)
         except OSError:
-            fd = None
+            lock = None
         try:
             pending = status.is_pending(directory)
-        except _UNREADABLE:
+        except UNREADABLE:
             pending = False
         if pending:
-            return fd
-        self._remove(entry.name)
-        if fd is not None:
-            os.close(fd)
+            return lock
+        self._remove_entry(entry.name)
+        if lock is not None:
+            os.close(lock)
         return None
-
-    # --- wait ----------------------------------------------------------------------------
-
-    def whom_to_watch(self, task_id: str) -> tuple[set[Identity], bool]:
-        """Whose end may let a pending task begin, and whether there is something that nobody would tell us of.
-
-        They tell nobody if they are killed with kill -9; who waits looks at the queue in their stead.
-        """
-        found: set[Identity] = set()
-        unseen = self._failed_to_begin(task_id)
-        for name in os.listdir(self._places):
-            holders, obscure = self._holders(name)
-            unseen |= obscure
-            found |= holders
-        for one in self._before(task_id):
-            found |= _living_guards(self._task(one))
-        return found, unseen
-
-    def _holders(self, name: str) -> tuple[set[Identity], bool]:
-        """Who holds a place; and whether that cannot be said, or it is free because somebody failed to begin a task."""
-        line = self._line(name)
-        if len(line) != 5 or not (line[1].isdigit() and line[2].isdigit()):
-            return set(), self._is_held(name)
-        if guards := _living_guards(self._task(line[0])):
-            return guards, False
-        if not self._is_held(name):
-            return set(), self._is_pending(line[0])
-        starter = Identity(int(line[1]), int(line[2]), line[3])
-        seen = starter.pid != os.getpid() and process.is_alive(starter)
-        return ({starter} if seen else set()), not seen
-
-    def _is_pending(self, task_id: str) -> bool:
-        try:
-            return status.is_pending(self._task(task_id))
-        except _UNREADABLE:
-            return False
-
-    def _failed_to_begin(self, task_id: str) -> bool:
-        """Whether it needs no place, and all that it waits for is over: then it should have begun."""
-        names = [parts for name in os.listdir(self._entries) if (parts := _split(name))]
-        mine = [parts for parts in names if parts[1] == task_id and parts[2] == "0"]
-        return any(
-            self._may_begin(entry, {parts[1] for parts in names}) is True for entry in _worth_a_look(mine, free=0)
-        )
-
-    def _is_held(self, name: str) -> bool:
-        try:
-            with self._locked():
-                fd = self._held_by_us(int(name))
-        except OSError as error:
-            if error.errno != errno.EROFS:
-                raise
-            return True  # it cannot be tried on a read-only file system: the waiter looks again after a moment
-        if fd is not None:
-            os.close(fd)
-        return fd is None
-
-    def _before(self, task_id: str) -> set[str]:
-        """All that it waits for, directly or not."""
-        reached: set[str] = set()
-        ahead = [task_id]
-        while ahead:
-            try:
-                directory = self._task(ahead.pop())
-                after = launchfile.after_of(directory)[0] if status.is_pending(directory) else ()
-            except _UNREADABLE:
-                continue
-            ahead += [one for one in after if one not in reached]
-            reached.update(after)
-        return reached
 
     # --- names ---------------------------------------------------------------------------
 
-    def naming(self, session: str, name: str) -> Naming:
-        """Decide which task has a name; nobody else does meanwhile."""
-        return Naming(os.path.join(self._names, f"{session}:{name}"), self._open)
+    def lock_name(self, session: str, name: str) -> NameLock:
+        """Lock a name while it is decided which task has it."""
+        return NameLock(os.path.join(self._names, f"{session}:{name}"), self._open)
 
     def forget_names(self) -> None:
-        """Remove the names of tasks that are not there any more."""
+        """Remove the names of tasks that are gone."""
         for file in os.listdir(self._names) if os.path.isdir(self._names) else ():
             path = os.path.join(self._names, file)
-            with Naming(path, self._open) as naming:
-                if not naming.task_id or not os.path.isdir(self._task(naming.task_id)):
+            with NameLock(path, self._open) as name:
+                if not name.task_id or not os.path.isdir(self._task(name.task_id)):
                     os.unlink(path)
 
 
-def _lock_of(directory: str) -> int | None:
-    """The lock of a task that no process watches or begins; OSError if there is no such file."""
-    return _held_or_closed(open_regular(os.path.join(directory, status.LOCK), os.O_RDWR))
-
-
-def _held_or_closed(fd: int) -> int | None:
-    """The descriptor with its lock held by us; None, and closed, if somebody else holds it."""
+def _create(path: str, data: bytes = b"") -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return fd
-    except BlockingIOError:
+        os.write(fd, data)
+    finally:
         os.close(fd)
-        return None
 
 
-def _living_guards(directory: str) -> set[Identity]:
-    try:
-        guards = status.guards_of(directory)
-    except _UNREADABLE:
-        return set()
-    return {who for who in (guards.supervisor, guards.keeper) if who and process.is_alive(who)}
+def _lock_task(directory: str) -> int | None:
+    """Lock a task that has no guard and no starter; OSError if there is no such file."""
+    fd = open_regular(os.path.join(directory, LOCK), os.O_RDWR)
+    return fd if try_flock(fd) else None

@@ -1,18 +1,16 @@
-"""Where each reader of a task stands. A file for each reader, beside the output, gone with the task.
+"""How far each reader has read a task's output: a file for each reader in `readers/`, removed with the task.
 
-A reader locks its file (flock) while it takes the place, reads from there and moves the place. So two processes that
-read as the same reader never get the same bytes.
+A reader locks its file (flock) while it reads from its cursor and moves the cursor. So two processes that read as the
+same reader never get the same bytes.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 
 from outlast.errors import ReaderBusy
 from outlast.linux.files import open_regular
-from outlast.storage.locks import Held
+from outlast.storage.locks import FileLock
 from outlast.types import START, Cursor
 
 TYPE_CHECKING = False
@@ -20,75 +18,58 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-PATIENCE_S = 10.0  # how long one reader waits for another one of the same name
-_RETRY_S = 0.005
+LOCK_TIMEOUT_S = 10.0  # how long one process waits for another one that reads as the same reader
 _DIRECTORY = "readers"
-_LINE = 48  # bytes of a place, always: so a new one can be written over an old one
+_LINE = 48  # bytes of a cursor, always: so that a new one is written over the old one
 
 
-class Place:
-    """How far one reader has read. While it is open, no other process reads as the same reader."""
+class ReaderCursor:
+    """The cursor of one reader. While it is open, no other process reads as the same reader."""
 
     cursor: Cursor = START
 
     def __init__(self, directory: str, reader: str) -> None:
         self._path = _path(directory, reader)
         self._fd = -1
+        self._lock: FileLock | None = None
 
     def __enter__(self) -> Self:
         try:
-            self._fd = _opened(self._path)
+            self._fd = _open_or_create(self._path)
         except OSError:
-            # A full disk, or one that cannot be written to. Reading goes on: from a place that is there.
+            # The disk is full or read-only. Read on, from the cursor that is there.
             try:
                 self._fd = open_regular(self._path)
             except OSError:
                 return self
-        try:
-            self._lock()
-            self.cursor = _parse(os.pread(self._fd, _LINE, 0))
-        except BaseException:
-            os.close(self._fd)
-            raise
+        busy = ReaderBusy(
+            "What is new cannot be read now: another process is reading it as the same reader; "
+            "try again when that has finished, or read from a cursor."
+        )
+        self._lock = FileLock(self._fd, LOCK_TIMEOUT_S, busy).__enter__()
+        self.cursor = _parse(os.pread(self._fd, _LINE, 0))
         return self
 
-    def _lock(self) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise ReaderBusy(
-                        "What is new cannot be read now: another process is reading it as the same reader; "
-                        "try again when that has finished, or read from a cursor."
-                    ) from None
-            time.sleep(_RETRY_S)
-
-    def move(self, place: Cursor) -> None:
-        """Remember how far the reader has read."""
-        if self._fd < 0 or place == self.cursor:
+    def save(self, cursor: Cursor) -> None:
+        """Store how far the reader has read."""
+        if self._fd < 0 or cursor == self.cursor:
             return
-        line = f"{place.stdout} {place.stderr}".ljust(_LINE - 1) + "\n"
+        line = f"{cursor.stdout} {cursor.stderr}".ljust(_LINE - 1) + "\n"
         try:
-            # Over the old one: renaming a new one into its place would make ext4 write it to the disk.
+            # Overwrite the old one: a rename would make ext4 write it to the disk at once.
             os.pwrite(self._fd, line.encode(), 0)
         except OSError:
-            # A full disk must not make reading fail. It can still take the place of one that has
-            # a file; for a reader that is new, what it reads now will be new again.
-            return
-        self.cursor = place
+            return  # the disk is full. Only a new reader needs space; it gets the same output once more.
+        self.cursor = cursor
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._fd >= 0:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)  # closing is not enough: a child that the host forked may have it open
-            os.close(self._fd)
-            self._fd = -1
+        if self._lock is not None:
+            self._lock.__exit__(kind, error, at)
+            self._lock, self._fd = None, -1
 
 
-def place_of(directory: str, reader: str) -> Cursor:
-    """How far `reader` has read. Does not wait for a reader that is just reading."""
+def read_cursor(directory: str, reader: str) -> Cursor:
+    """Return how far `reader` has read, without waiting for a process that reads at this moment."""
     try:
         fd = open_regular(_path(directory, reader))
     except FileNotFoundError:
@@ -96,7 +77,7 @@ def place_of(directory: str, reader: str) -> Cursor:
     try:
         line = os.pread(fd, _LINE, 0)
         while (again := os.pread(fd, _LINE, 0)) != line:
-            line = again  # it was being written: one half may be old, the other one new
+            line = again  # a torn read: one half may be old, the other one new
         return _parse(line)
     finally:
         os.close(fd)
@@ -111,12 +92,12 @@ def _parse(line: bytes) -> Cursor:
 
 
 def claim_once(directory: str, reader: str) -> bool:
-    """True for the first caller only. On a full disk it stays True: said twice is better than never."""
+    """Return True for the first caller only; on a full disk for each: a sentence twice is better than never."""
     try:
-        fd = _opened(_path(directory, reader))
+        fd = _open_or_create(_path(directory, reader))
     except OSError:
         return True
-    with Held(fd):
+    with FileLock(fd):
         if os.fstat(fd).st_size:
             return False
         try:
@@ -126,13 +107,7 @@ def claim_once(directory: str, reader: str) -> bool:
         return True
 
 
-def move(directory: str, reader: str, place: Cursor) -> None:
-    """Remember how far `reader` has read."""
-    with Place(directory, reader) as mine:
-        mine.move(place)
-
-
-def _opened(path: str) -> int:
+def _open_or_create(path: str) -> int:
     flags = os.O_RDWR | os.O_CREAT
     try:
         return open_regular(path, flags)
@@ -149,11 +124,11 @@ def _path(directory: str, reader: str) -> str:
 
 
 def _file_name(reader: str) -> str:
-    # A name may hold anything; a file name may not.
+    # The name of a reader may contain any character; a file name may not.
     safe = "".join(c if (c.isascii() and c.isalnum()) or c in "-_" else f"%{ord(c):x}." for c in reader)
     if len(safe) > 150:
         from hashlib import sha256
 
-        # Ends unlike any name that was not shortened: there a dot follows each %.
+        # Unlike any name that was not shortened: there a dot follows each %.
         safe = safe[:80] + "%" + sha256(reader.encode(errors="surrogatepass")).hexdigest()
     return safe or "%"

@@ -1,12 +1,10 @@
 """What changes in a task's life, in one small file whose space is reserved at the start.
 
-A full disk refuses new files and new blocks, but not a write into a block that is
-already there. So everything that must be recorded at all costs (who watches the task,
-how it ended) has a fixed place in `record`, one page long, and is written in place.
-Each slot is a checksum and a JSON text, padded to its line: `cat record` shows it.
+A full disk refuses new files and new blocks, but not a write into a block that is already there. So everything that
+must be recorded at all costs (which guards watch the task, how it ended) has a fixed slot in `record`, one page long,
+and is written in place. Each slot is a checksum and a JSON text, padded to its line: `cat record` shows it.
 
-A slot can be read while it is being rewritten; the checksum tells, and the reader
-looks again.
+A slot can be read while it is being rewritten. Then the checksum is wrong, and the reader reads again.
 """
 
 from __future__ import annotations
@@ -35,8 +33,8 @@ SLOTS = {
 _TORN_READS = 100  # a torn read lasts microseconds; a slot still wrong after this many is damaged
 
 
-def reserve(directory: str = ".") -> None:
-    """Make the record, empty, with its space."""
+def reserve(directory: str) -> None:
+    """Create an empty record with its space."""
     fd = os.open(f"{directory}/{NAME}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.posix_fallocate(fd, 0, SIZE)
@@ -45,23 +43,22 @@ def reserve(directory: str = ".") -> None:
         os.close(fd)
 
 
-def write(slot: str, value: Mapping[str, object], directory: str = ".", fd: int = -1) -> None:
-    """Put `value` into its slot, of a record that is open as `fd` if there is one. Cannot fail for want of space."""
+def write(slot: str, value: Mapping[str, object], directory: str) -> None:
+    """Put `value` into its slot. This cannot fail for want of space."""
     start, size = SLOTS[slot]
     text = json.dumps(value).encode()
     line = b"%08x %s" % (crc32(text), text)
     if len(line) >= size:
         raise ValueError(f"{slot} takes {size - 10} bytes, not {len(text)}")
-    if fd < 0:
-        fd = open_regular(f"{directory}/{NAME}", os.O_WRONLY)
+    fd = open_regular(f"{directory}/{NAME}", os.O_WRONLY)
     try:
         os.pwrite(fd, line.ljust(size - 1) + b"\n", start)
     finally:
         os.close(fd)
 
 
-def read(directory: str = ".", slots: Iterable[str] = SLOTS) -> dict[str, Any]:
-    """Every slot (of these) that was written, by name."""
+def read(directory: str, slots: Iterable[str] = SLOTS) -> dict[str, Any]:
+    """Return those of the `slots` that were written, by name."""
     fd = open_regular(f"{directory}/{NAME}")
     try:
         for _ in range(_TORN_READS):
@@ -76,17 +73,17 @@ def read(directory: str = ".", slots: Iterable[str] = SLOTS) -> dict[str, Any]:
 
 
 def parse(page: bytes, slots: Iterable[str] = SLOTS) -> dict[str, Any]:
-    """The slots of one page; ValueError if one is torn or damaged."""
+    """Return the slots of one page; ValueError if one is torn or damaged."""
     if len(page) != SIZE:
         raise ValueError("not a whole record")
     found = {}
     for name in slots:
         start, size = SLOTS[name]
-        # From behind: it is an object, and to strip two thousand blanks would take longer than all the rest.
+        # Search from the end: the value is an object, and stripping two thousand blanks would take far longer.
         end = page.rfind(b"}", start, start + size) + 1
         if end or page[start] not in b" \n\0":
-            check, _, text = page[start:end].partition(b" ")
-            if int(check, 16) != crc32(text):
+            checksum, _, text = page[start:end].partition(b" ")
+            if int(checksum, 16) != crc32(text):
                 raise ValueError(f"torn slot {name}")
             found[name] = json.loads(text)
     return found

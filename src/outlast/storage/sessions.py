@@ -29,7 +29,7 @@ from outlast.errors import OutlastError, SessionBusy, SessionMoved
 from outlast.frozen import frozen
 from outlast.linux import process
 from outlast.storage import dump, launchfile, snapshot, status
-from outlast.storage.locks import Held
+from outlast.storage.locks import FileLock
 from outlast.types import Ended, Pending, Running
 
 TYPE_CHECKING = False
@@ -252,11 +252,11 @@ class Sessions:
     def _path(self, name: str, file: str = "") -> str:
         return f"{self.path}/{name}/{file}" if file else f"{self.path}/{name}"
 
-    def _lock(self, name: str, patience: float | None = None) -> Held:
+    def _lock(self, name: str, patience: float | None = None) -> FileLock:
         """Return the lock for replacing the snapshot. Raises FileNotFoundError if the session was removed."""
         fd = os.open(self._path(name, "lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         busy = SessionBusy(f"Another process changes session {name}; try again.")
-        return Held(fd, patience=LOCK_TIMEOUT_S if patience is None else patience, otherwise=busy)
+        return FileLock(fd, LOCK_TIMEOUT_S if patience is None else patience, busy)
 
     def _replace(self, name: str, file: str, data: bytes) -> None:
         temporary = self._path(name, f".{os.urandom(4).hex()}")
@@ -332,7 +332,7 @@ def _apply_task(state: State, task: _EndedTask, first_mark: str) -> State | None
             begun = dump.parse_dump(_read_file(f"{task.directory}/{START}"), before.mark, base)
             if begun:
                 base = {**begun.state, snapshot.DIRECTORY: base[snapshot.DIRECTORY]}
-        cwd = launchfile.cwd_of(task.directory)
+        cwd = launchfile.read_cwd(task.directory)
     except (OSError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, OSError) and not status.is_damage(error):
             raise

@@ -12,9 +12,9 @@ from outlast.errors import OutlastError, StartFailed
 from outlast.executors.local import shell_argv
 from outlast.frozen import replaced
 from outlast.sandbox import bubblewrap, cgroup, landlock, seccomp
-from outlast.storage import agentfile, launchfile, sessions, snapshot
-from outlast.storage.pipe_status import PIPES
-from outlast.storage.staging import token
+from outlast.storage import agentfile, sessions, snapshot
+from outlast.storage.layout import LAUNCH, random_token
+from outlast.storage.status import PIPES
 from outlast.types import AGENT, LANDLOCK
 
 TYPE_CHECKING = False
@@ -35,7 +35,7 @@ def furnish(staged: str, published: str, launch: Launch, around: Surroundings) -
     own = "/tmp"
     if around.sandbox.kind == LANDLOCK:
         # Landlock can hide the machine's own /tmp, but not put another in its place.
-        own = f"/tmp/outlast-{os.path.basename(published)}-{token()}"
+        own = f"/tmp/outlast-{os.path.basename(published)}-{random_token()}"
         os.mkdir(own, 0o700)
     return replaced(around, env={**around.env, _temporary(around): own})
 
@@ -109,7 +109,7 @@ def _files(staged: str, published: str, around: Surroundings) -> Iterator[tuple[
     if around.state:
         names[sessions.STATE] = "--bind"
     if around.shell == AGENT:
-        names |= {launchfile.NAME: "--ro-bind", agentfile.NAME: "--bind"}
+        names |= {LAUNCH: "--ro-bind", agentfile.NAME: "--bind"}
     for name, how in names.items():
         yield how, os.path.join(staged, name), os.path.join(published, name)
     for path in _needed_by_runner(around):
@@ -151,7 +151,7 @@ def _rights(staged: str, around: Surroundings) -> Iterator[tuple[str, int]]:
     both = landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE
     files = {"command": landlock.READ_FILE, PIPES: both}
     if around.shell == AGENT:
-        files |= {launchfile.NAME: landlock.READ_FILE, agentfile.NAME: both}
+        files |= {LAUNCH: landlock.READ_FILE, agentfile.NAME: both}
     if around.state:
         files |= {sessions.STATE: both, sessions.START: both, sessions.BEFORE: landlock.READ_FILE}
     for name, rights in files.items():

@@ -22,7 +22,7 @@ def has_begun(directory: str, by: str, rule: str) -> bool:
     queue = Queue(os.path.dirname(os.path.dirname(directory)))
     deadline = time.monotonic() + _BEGIN_WAIT_S
     while status.is_pending(directory):
-        if queue.end_pending(directory, by, rule):
+        if queue.cancel(directory, by, rule):
             return False
         if time.monotonic() > deadline:
             raise SystemRefused(f"The process that starts {os.path.basename(directory)} does not go on; try again.")
@@ -32,7 +32,7 @@ def has_begun(directory: str, by: str, rule: str) -> bool:
 
 def check_visible(directory: str) -> None:
     """Refuse to end a task that runs in another pid namespace: its pids are those of strangers here, or of nobody."""
-    if not process.is_visible(status.guards_of(directory).command.boot) and status.is_watched(directory):
+    if not process.is_visible(status.guards_of(directory).command.boot) and status.has_guard(directory):
         raise OutOfReach(
             f"{os.path.basename(directory)} runs in another container (pid namespace), so its processes cannot be seen "
             "from here; end it from there."

@@ -13,7 +13,8 @@ from outlast.light import signal
 from outlast.linux import process, process_tree
 from outlast.linux.files import open_regular
 from outlast.storage import launchfile, output, sessions, status
-from outlast.storage.hold import Hold
+from outlast.storage.layout import END_OF_INPUT, STDIN
+from outlast.storage.locks import Hold
 from outlast.types import Ended, Exited, Pending, Receipt, Running
 from outlast.watch import Deadline, Watch, until
 
@@ -62,7 +63,7 @@ class LocalExecutor(Starting):
         return not isinstance(self._status_moved_on(task_id)[0], Pending)
 
     def _status_moved_on(self, task_id: str) -> tuple[Status, Guards | None, bool]:
-        """Whoever waits for a pending task looks after the queue: those who should have may have been killed."""
+        """As `_status_of`, for callers that wait: they start a pending task if the process that should was killed."""
         found = self._status_of(task_id)
         if not isinstance(found[0], Pending):
             return found
@@ -74,7 +75,7 @@ class LocalExecutor(Starting):
         try:
             found = status.status_of(directory)
         except (OSError, KeyError, TypeError, ValueError) as error:
-            raise status.trouble(directory, error) from None
+            raise status.explain_error(directory, error) from None
         if not isinstance(found[0], (Pending, Running)):
             self._let_go(task_id)
         return found
@@ -109,11 +110,11 @@ class LocalExecutor(Starting):
             guards = status.guards_of(self._directory(task_id))
         except (OSError, KeyError, TypeError, ValueError):
             return {}  # pending, or just being removed
-        return process_tree.look(guards, status.watches_another, process.Table).members
+        return process_tree.look(guards, status.is_foreign_guard, process.Table).members
 
     def trouble(self, task_id: str, error: OSError) -> OutlastError:
         """What to tell of a task whose files could not be used."""
-        return status.trouble(self._directory(task_id), error)
+        return status.explain_error(self._directory(task_id), error)
 
     def watch(self, task_id: str) -> Watch:
         begun = self._begun.get(task_id)
@@ -137,11 +138,11 @@ class LocalExecutor(Starting):
             raise AlreadyEnded(f"{task_id} has ended and reads no more input.")
         if not self.has_begun(task_id):
             raise InputRefused(f"{task_id} is pending and reads no input yet; send it once it runs.")
-        if os.path.exists(os.path.join(directory, status.END_OF_INPUT)):
+        if os.path.exists(os.path.join(directory, END_OF_INPUT)):
             raise InputRefused(f"The input of {task_id} was ended before; nothing more can be sent.")
         try:
             if data:
-                self._feed(task_id, os.path.join(directory, status.STDIN), data)
+                self._feed(task_id, os.path.join(directory, STDIN), data)
             if eof:
                 self._end_input(directory)
         except OSError as error:
@@ -174,7 +175,7 @@ class LocalExecutor(Starting):
 
     def _end_input(self, directory: str) -> None:
         # The guards keep the input open. The file tells them to close it, also those that come later.
-        path = os.path.join(directory, status.END_OF_INPUT)
+        path = os.path.join(directory, END_OF_INPUT)
         os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
         try:
             fd = os.open(os.path.join(directory, _WAKE), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -195,7 +196,7 @@ class LocalExecutor(Starting):
             if not self.has_ended(task_id):
                 path = os.path.join(directory, sessions.MOVED)
                 os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
-                self.registry.index.set_untold([task_id], 1)  # of its end somebody has to be told
+                self.registry.index.set_notice_due([task_id], 1)  # of its end somebody has to be told
         except OSError:
             pass  # a full disk, or it was removed: whoever asked has more important things to learn
 
@@ -228,12 +229,11 @@ class LocalExecutor(Starting):
         from outlast.executors.local.ending import has_begun
 
         unrun = [one for one in map(self._directory, task_ids) if not has_begun(one, by, rule)]
-        if unrun:
-            self.advance()  # what was to follow them need not wait
         receipts = {one: self._unrun(one) for one in map(os.path.basename, unrun)}
         begun = [one for one in task_ids if one not in receipts]
         end = self._end_with_agents if any(one.startswith("agent-") for one in begun) else self._end_running
         receipts.update(zip(begun, end(begun, grace, by, rule), strict=True))
+        self.advance()
         return [receipts[one] for one in task_ids]
 
     def _unrun(self, task_id: str) -> Receipt:
@@ -262,7 +262,7 @@ class LocalExecutor(Starting):
         for directory in directories:
             announce(directory, by, rule)
         looks = [lambda directory=directory: status.guards_of(directory) for directory in directories]
-        ended = end_trees(looks, status.watches_another, grace)
+        ended = end_trees(looks, status.is_foreign_guard, grace)
         return [
             self._receipt(task_id, gone, left, grace) for task_id, (gone, left) in zip(task_ids, ended, strict=True)
         ]

@@ -14,8 +14,8 @@ from outlast.errors import OutlastError, OutOfReach
 from outlast.executors.local.ending import announce, check_visible, has_begun
 from outlast.frozen import replaced
 from outlast.linux.process_tree import end_trees
-from outlast.storage import offspring, status
-from outlast.storage.home import STAGING
+from outlast.storage import launchfile, status
+from outlast.storage.layout import STAGING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def end_all(directory: str, grace: float, by: str) -> tuple[list[int], list[int]
         for one in running:
             announce(one, by, rule)
         looks = [lambda one=one: status.guards_of(one) for one in running]
-        for gone, left in end_trees(looks, status.watches_another, grace):
+        for gone, left in end_trees(looks, status.is_foreign_guard, grace):
             ended += gone
             survivors += left
     return ended, survivors
@@ -94,14 +94,14 @@ def _living(directory: str) -> Iterator[str]:
         while not os.path.isdir(one) and _is_staged(tasks, one) and time.monotonic() < deadline:
             select.select([], [], [], _LOOK_AGAIN_S)  # it was told to begin before who told it was ended
         try:
-            if status.is_pending(one) or status.is_watched(one):
+            if status.is_pending(one) or status.has_guard(one):
                 yield one
         except _GONE:
             continue  # removed, or never begun
 
 
 def _descendants(directory: str, seen: set[str]) -> Iterable[str]:
-    for task_id in offspring.noted(directory):
+    for task_id in launchfile.read_offspring(directory):
         one = os.path.join(os.path.dirname(directory), task_id)
         if one not in seen:
             seen.add(one)

@@ -14,12 +14,12 @@ from outlast.frozen import frozen
 from outlast.guard.client import GONE, Refused, Started, start_guard
 from outlast.light import sqlite3
 from outlast.storage import launchfile
-from outlast.storage.home import open_home
+from outlast.storage.layout import open_home
 from outlast.storage.queue import Queue
 from outlast.storage.registry import Registry
 from outlast.storage.sessions import Sessions, skip_dump
-from outlast.storage.staging import stage
-from outlast.storage.view import announced
+from outlast.storage.task_directory import stage
+from outlast.storage.view import view_started
 from outlast.types import REGISTERED, surroundings, terms
 
 TYPE_CHECKING = False
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from outlast.guard.client import Connection
     from outlast.settings import Settings
-    from outlast.storage.hold import Hold
-    from outlast.storage.index import Entry
+    from outlast.storage.index import FileId
+    from outlast.storage.locks import Hold
     from outlast.storage.queue import Turn
     from outlast.types import Launch, Surroundings, Task
 
@@ -92,10 +92,10 @@ class Starting:
         try:
             if not launch.name:
                 return self._start(_Start(launch, hold)), True
-            with self._queue.naming(launch.session, launch.name) as naming:
-                found = self._named(launch, naming.task_id)
+            with self._queue.lock_name(launch.session, launch.name) as name:
+                found = self._named(launch, name.task_id)
                 if found is None:
-                    return self._start(_Start(launch, hold, naming.give_to)), True
+                    return self._start(_Start(launch, hold, name.assign)), True
                 if hold is not None:
                     hold.take(self.registry.home.task(found.task_id))
                 return found, False
@@ -127,7 +127,7 @@ class Starting:
         self._tidy()
         if launch.after:
             return self._queue_up(start)
-        place = self._queue.claim(launch.session, launch.max_running)
+        place = self._queue.claim_slot(launch.session, launch.max_running)
         if place is None:
             return self._queue_up(start)
         try:
@@ -158,7 +158,7 @@ class Starting:
         self, staged: str, published: str, start: _Start, place: int, prepared: Prepared | None
     ) -> tuple[Started | Refused, Connection | None]:
         """Write down what is to run, and have a guard run it."""
-        entry: Entry | None = None
+        entry: FileId | None = None
         connection: Connection | None = prepared.connection if prepared else None
         answer: Started | Refused = Refused(errno.EEXIST, "its id is taken")
         try:
@@ -166,7 +166,7 @@ class Starting:
             if entered is not None:
                 entry, launch = entered
                 if place >= 0:
-                    self._queue.sign(place, launch.session, os.path.basename(published))
+                    self._queue.label_slot(place, launch.session, os.path.basename(published))
                 connection = self._start_guard(staged, published, launch, place, connection)
                 answer = self._answer(connection, published)
         except FileNotFoundError:
@@ -213,19 +213,17 @@ class Starting:
             return Started(0, time.time()) if os.path.isdir(published) else GONE
         return answer
 
-    def _enter(self, staged: str, published: str, start: _Start) -> tuple[Entry, Launch] | None:
+    def _enter(self, staged: str, published: str, start: _Start) -> tuple[FileId, Launch] | None:
         """Write down what a staged task is to run; None if its id is taken."""
-        entered = self.registry.enter(staged, published, start.launch, self._settings.state_limit_bytes)
+        entered = self.registry.reserve(staged, published, start.launch, self._settings.state_limit_bytes)
         if entered is not None:
             shell_argv.create_pipes_file(start.launch.command, staged)
             if start.launch.keeps:
                 # Before there is a task: the next user of the session must not miss it.
                 self._sessions.register(start.launch.state, staged)
             if start.launch.parent:
-                from outlast.storage import offspring  # most are started by somebody who is no task
-
                 # Before there is a task: who ends the parent must not miss it.
-                offspring.note(self.registry.home.task(start.launch.parent), os.path.basename(published))
+                launchfile.add_offspring(self.registry.home.task(start.launch.parent), os.path.basename(published))
             if start.hold is not None:
                 start.hold.take(staged)
             if start.give_name_to:
@@ -259,7 +257,7 @@ class Starting:
             return self.registry.get(os.path.basename(published))
         except (OSError, OutlastError, sqlite3.Error):
             # It is there, whatever keeps us from looking at it: who is told that it is not would start it again.
-            return announced(published, launch, None, time.time(), "pending")
+            return view_started(published, launch, None, time.time(), "pending")
 
     def advance(self) -> None:
         """Begin what is pending and may. Whatever keeps us from it is not our caller's trouble."""
@@ -270,12 +268,12 @@ class Starting:
 
     def _begin_pending(self, turn: Turn) -> bool:
         try:
-            launch = launchfile.read_all(turn.directory)
+            launch = launchfile.read_with_secrets(turn.directory)
             around = surroundings(launch)
             with describe(turn.directory, turn.directory, launch, around, terms(launch)) as description:
                 description.take_lock(turn.lock)
-                if turn.place >= 0:
-                    description.hold(turn.place)
+                if turn.slot >= 0:
+                    description.hold(turn.slot)
                 for path in self._queue.files_of_pending(turn.directory):
                     description.add("remove", path)
                 connection = start_guard(description.encode(), description.inherited)
@@ -327,7 +325,7 @@ class Starting:
                 self._begun.pop(one).leave()
         else:
             self._foreground.add(task_id)
-        return announced(published, launch, answer.pid or None, answer.time)
+        return view_started(published, launch, answer.pid or None, answer.time)
 
 
 def can_wait(around: Surroundings) -> bool:

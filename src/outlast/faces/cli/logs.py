@@ -117,10 +117,10 @@ class _Printing:
     def run(self) -> int:
         if not self._asked.new:
             return self._run(self._start(), None)
-        with reader_cursors.Place(self._directory, READER) as place:
+        with reader_cursors.ReaderCursor(self._directory, READER) as place:
             return self._run(place.cursor, place)
 
-    def _run(self, start: Cursor, moved: reader_cursors.Place | None) -> int:
+    def _run(self, start: Cursor, moved: reader_cursors.ReaderCursor | None) -> int:
         place, code = self._outside_secrets(start), 0
         at = {stream: place.at(stream) for stream in STREAMS}
         try:
@@ -135,7 +135,7 @@ class _Printing:
         for stream in self._streams:
             self._write(stream, self._lines[stream].finish(whole))
         if moved is not None:
-            moved.move(Cursor(**at))
+            moved.save(Cursor(**at))
         self._say_what_is_hidden()
         return code
 

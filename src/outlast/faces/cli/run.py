@@ -15,7 +15,7 @@ from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, 
 from outlast.frozen import replaced
 from outlast.light import signal
 from outlast.linux import process
-from outlast.storage.hold import Hold
+from outlast.storage.locks import Hold
 from outlast.types import STREAMS, Cursor, Stdin, Waited
 from outlast.watch import Deadline
 

@@ -15,11 +15,11 @@ from outlast.aio import Attention, attention
 from outlast.errors import OutlastError
 from outlast.faces.mcp.approval import Call, Question, current
 from outlast.faces.mcp.clients import client_name
+from outlast.faces.mcp.handles import task_in
 from outlast.faces.mcp.replies import result_of, takes_both
 from outlast.faces.tools.arguments import IDS
 from outlast.faces.tools.messages import for_model
 from outlast.faces.tools.model import Reply
-from outlast.storage.handles import task_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ import socket
 import sys
 
 from outlast.errors import BadInput, SystemRefused, named
-from outlast.storage.home import open_home
-from outlast.storage.secretfile import secret
+from outlast.storage.layout import open_home, read_or_create_secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def token(home: str) -> tuple[str, str]:
             raise BadInput(f"${VARIABLE} must have {_SHORTEST_TOKEN} or more letters and digits, and no blanks.")
         return given, f"${VARIABLE}"
     directory = os.path.join(open_home(home).path, "mcp")
-    return secret(directory, "token"), os.path.join(directory, "token")
+    return read_or_create_secret(directory, "token"), os.path.join(directory, "token")
 
 
 def serve(options: Options, host: str, port: int) -> int:

@@ -16,11 +16,10 @@ from outlast.faces.mcp import approval
 from outlast.faces.mcp.calls import Calls
 from outlast.faces.mcp.cancelling import Cancellations
 from outlast.faces.mcp.clients import Clients
+from outlast.faces.mcp.handles import Handles
 from outlast.faces.mcp.resources import Resources
 from outlast.faces.mcp.tasks import EXTENSION, TaskParams, Tasks, UpdateParams
-from outlast.storage.handles import Handles
-from outlast.storage.home import open_home
-from outlast.storage.secretfile import secret
+from outlast.storage.layout import open_home, read_or_create_secret
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def build(options: Options, shared: bool) -> Server[None]:
         _add_tasks(server, tasks)
     server.middleware.append(cancellations.observe)
     # A client could invent the answer to a question that was never asked; not with this seal.
-    sealed = RequestStateSecurity(keys=[bytes.fromhex(secret(own, "key"))])
+    sealed = RequestStateSecurity(keys=[bytes.fromhex(read_or_create_secret(own, "key"))])
     server.middleware.append(RequestStateBoundary(sealed, default_audience=NAME))
     return server
 

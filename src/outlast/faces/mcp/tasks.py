@@ -20,11 +20,11 @@ from pydantic.alias_generators import to_camel
 from outlast.errors import AlreadyEnded, OutlastError, UnknownTask
 from outlast.faces.mcp.calls import read_with, reading_tool, with_task_ids
 from outlast.faces.mcp.clients import client_name
+from outlast.faces.mcp.handles import FORGOTTEN_S, Ending, Handle
 from outlast.faces.mcp.messages import LAST_LINES, failure_line
 from outlast.faces.mcp.replies import ENDED_BADLY, final_result_of, shown_to
 from outlast.faces.mcp.resumed import Resumed
 from outlast.faces.tools.messages import for_model
-from outlast.storage.handles import FORGOTTEN_S, Ending, Handle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from outlast.faces.mcp.calls import Ongoing
     from outlast.faces.mcp.clients import Clients, Context, Desk
+    from outlast.faces.mcp.handles import Claim, Handles
     from outlast.faces.tools.model import Reply
     from outlast.faces.tools.toolbox import Toolbox
-    from outlast.storage.handles import Claim, Handles
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 _SOONEST_MS, _LATEST_MS = 250, 1000  # how often a client is to ask

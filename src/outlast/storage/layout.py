@@ -1,15 +1,15 @@
-"""The state directory: made private, checked before it is trusted.
+"""The state directory: where each file is, made private, checked before it is trusted.
 
 format        the version of this layout
 config.toml   settings, if the user wrote any
 policy.toml   the user's own rules, if there are any
 tasks/        one directory for each task
-queue/        what waits, and who may run: see `store.queue`
+queue/        pending tasks, and the slots for running ones: see `queue.py`
 staging/      tasks that are being prepared or removed; nothing in here is a task
 sessions/     the state of each session
-outbox/       what is to be told, and who was: see `store.outbox`
-mcp/          what MCP servers leave to the next one: see `store.handles`, `store.lease`, `store.secretfile`
-index.sqlite  what would take too long to read off 100,000 directories; can be rebuilt
+outbox/       notices, and who has read them: see `outbox.py`
+mcp/          what an MCP server leaves to the next one
+index.sqlite  a cache of what would take too long to read from 100,000 directories
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ from outlast.linux.files import open_regular
 
 FORMAT = 1
 STAGING = "staging"
-_OURS = (
-    "format",
-    "tasks",
-    STAGING,
-    "queue",
-    "sessions",
-    "mcp",
-    "outbox",
-    "config.toml",
-    "policy.toml",
-    "index.sqlite",
+_ENTRIES = (
+    *("format", "tasks", STAGING, "queue", "sessions", "mcp", "outbox"),
+    *("config.toml", "policy.toml", "index.sqlite"),
 )
+
+# Files of a task.
+LAUNCH = "launch.json"
+LOCK = "lock"  # held (flock) by the guards while the task lives
+QUEUED = "queued"  # the name of its entry in the queue, if it was pending
+STDIN = "stdin"
+END_OF_INPUT = "stdin.eof"
+
+_SECRET_BYTES = 32
 
 
 @frozen
 class Home:
-    """A state directory that was found private, ours and of a known format."""
+    """A state directory that is private, ours and of a known format."""
 
     path: str
 
@@ -64,16 +65,21 @@ class Home:
         return f"{self.path}/tasks/{task_id}"
 
 
+def random_token() -> str:
+    """Return the random part of an id or of a temporary file name."""
+    return os.urandom(4).hex()
+
+
 def open_home(path: str) -> Home:
-    """Make or check the state directory at `path`."""
+    """Create or check the state directory at `path`."""
     home = Home(path)
     try:
         os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
-        _refuse_other_things(path)
-        _private(path)
-        _check_format(path)  # first: nothing is put into a directory that is refused
+        _refuse_foreign_files(path)
+        _make_private(path)
+        _check_format(path)  # before anything else is created: a refused directory is not changed
         for directory in (home.tasks, home.staging, home.sessions):
-            _private(directory)
+            _make_private(directory)
     except OSError as error:
         what = f"{error.filename} is not a directory" if isinstance(error, FileExistsError) else error.strerror
         raise StateRefused(
@@ -82,27 +88,26 @@ def open_home(path: str) -> Home:
     return home
 
 
-def _refuse_other_things(path: str) -> None:
-    """Making a directory private that holds other people's things (/tmp, a home) would be a disaster."""
+def _refuse_foreign_files(path: str) -> None:
+    """Refuse a directory that holds other files: making /tmp or a user's home private would do harm."""
     try:
         names = [] if os.path.islink(path) else os.listdir(path)
     except OSError:
-        return  # it is new, or `_private` says what is wrong with it
-    # Without a format it may be one that somebody else is making at this very moment.
-    if "format" not in names and not all(name.startswith(_OURS) for name in names):
+        return  # it is new, or `_make_private` says what is wrong with it
+    # A directory without `format` may be one that another process is creating at this moment.
+    if "format" not in names and not all(name.startswith(_ENTRIES) for name in names):
         raise StateRefused(
             f"{path} holds other files and is no state directory of Outlast's; set OUTLAST_HOME to a new place."
         )
 
 
-def _private(directory: str) -> None:
+def _make_private(directory: str) -> None:
     try:
         os.mkdir(directory, 0o700)
         return
     except FileExistsError:
         pass
-    # lstat, not stat: a link that somebody planted must not lead us elsewhere.
-    found = os.lstat(directory)
+    found = os.lstat(directory)  # not stat: do not follow a planted link
     if stat.S_ISLNK(found.st_mode):
         raise StateRefused(f"{directory} is a symbolic link; set OUTLAST_HOME to the real directory.")
     if not stat.S_ISDIR(found.st_mode):
@@ -119,7 +124,7 @@ def _check_format(path: str) -> None:
         with open(open_regular(name), "rb") as file:
             text = file.read(64)
     except FileNotFoundError:
-        _write_format(name)
+        create_once(name, b"%d\n" % FORMAT)
         return
     except OSError as error:
         if error.errno == errno.ELOOP:
@@ -136,15 +141,37 @@ def _check_format(path: str) -> None:
         )
 
 
-def _write_format(name: str) -> None:
-    # Written aside and linked: another process that opens the directory now sees all of it or nothing.
-    aside = f"{name}.{os.urandom(4).hex()}"  # several threads may
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+def create_once(path: str, data: bytes) -> None:
+    """Create a file with all of its data, atomically; keep one that is there."""
+    temporary = f"{path}.{random_token()}"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with open(fd, "wb") as file:
-            file.write(b"%d\n" % FORMAT)
-        os.link(aside, name)
+            file.write(data)
+        os.link(temporary, path)
     except FileExistsError:
-        pass
+        pass  # another process was faster
     finally:
-        os.unlink(aside)
+        os.unlink(temporary)
+
+
+def read_or_create_secret(directory: str, name: str) -> str:
+    """Return the random secret in a file that only its owner can read; create it the first time."""
+    path = os.path.join(directory, name)
+    try:
+        return _read_secret(path)
+    except FileNotFoundError:
+        os.makedirs(directory, 0o700, exist_ok=True)
+        create_once(path, os.urandom(_SECRET_BYTES).hex().encode() + b"\n")
+    return _read_secret(path)
+
+
+def _read_secret(path: str) -> str:
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as file:
+        found = os.fstat(file.fileno())
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            raise StateRefused(f"Others can read or wrote {path}; remove it, and a new one is made.")
+        text = file.read(256).strip()
+    if len(text) < _SECRET_BYTES:
+        raise StateRefused(f"{path} holds no secret of {_SECRET_BYTES} characters; remove it, and a new one is made.")
+    return text
