@@ -324,9 +324,7 @@ class Running(Acting):
     def is_cold(self) -> bool:
         """Whether there is reason to prepare a task, and none is prepared."""
         asked, before = self._asked, self._asked_before
-        if asked is None or before is None or _how_asked(*asked) != _how_asked(*before):
-            return False
-        return not self.executor.count_prepared(asked[1])
+        return asked is not None and before is not None and _how_asked(*asked) == _how_asked(*before)
 
     def warm_up(self) -> None:
         """Have the next task prepared, if the last two were asked for alike: it then only has to be let go.
