@@ -374,7 +374,7 @@ def test_a_foreground_run_joins_the_task_of_its_name_and_does_not_end_it(
 ) -> None:
     command = f"echo begun; {gate.wait}; echo done"
     first = shell.start(command, name="it")
-    monkeypatch.setattr(shell, "settings", type(shell.settings)(foreground_limit_s=0.1))
+    monkeypatch.setattr(shell.context, "settings", type(shell.settings)(foreground_limit_s=0.1))
     joined = shell.run(command, name="it")
     assert (joined.task_id, joined.status) == (first.task_id, "running")
     gate.open()

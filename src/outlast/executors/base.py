@@ -51,8 +51,8 @@ if TYPE_CHECKING:
         def members(self, task_id: str) -> dict[int, Stat]:
             """The living processes of a task."""
 
-        def watch(self, task_id: str) -> Watch:
-            """Something to wait on until the task changes."""
+        def watch(self, task_id: str, ends_only: bool = False) -> Watch:
+            """Something to wait on until the task changes, or only until it ends."""
 
         def hold(self, task_id: str) -> Hold:
             """Keep a task from being removed until it is reported."""

@@ -93,9 +93,6 @@ class LocalExecutor:
         directory = self.directory(task_id)
         try:
             found = status.status_of(directory)
-            if isinstance(found[0], Pending):
-                self.advance()
-                found = status.status_of(directory)
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise status.trouble(directory, error) from None
         if not isinstance(found[0], (Pending, Running)):
@@ -130,10 +127,10 @@ class LocalExecutor:
         """The error to raise for a task whose files could not be used."""
         return status.trouble(self.directory(task_id), error)
 
-    def watch(self, task_id: str) -> Watch:
-        """Something to wait on until the task changes."""
+    def watch(self, task_id: str, ends_only: bool = False) -> Watch:
+        """Something to wait on until the task changes, or only until it ends."""
         connection = self._connections.get(task_id)
-        return Watch(self.directory(task_id), connection.fileno() if connection is not None else -1)
+        return Watch(self.directory(task_id), connection.fileno() if connection is not None else -1, ends_only)
 
     def hold(self, task_id: str) -> Hold:
         """Keep a task from being removed until it is reported."""
