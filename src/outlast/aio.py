@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from inspect import isawaitable
 
-from outlast.errors import OutlastError
 from outlast.shell.flows import Flows, Wait
+from outlast.shell.loop_watch import Ring, Waiter
 from outlast.shell.shell import Shell
 from outlast.types import Slice
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from outlast.shell.flows import Flow, Work
     from outlast.storage.hold import Hold
     from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, Task, Waited
-    from outlast.watch import Watch
 
     T = TypeVar("T")
 
@@ -59,7 +58,7 @@ class AsyncShell:
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
-        self._rings: dict[tuple[str, bool], _Ring] = {}
+        self._rings: dict[tuple[str, bool], Ring] = {}
         parts = shell.reader, shell.starter, shell.control
         self._flows = Flows(shell.context, *parts, self._ring, self._ring, lambda task_id: _note(launched=task_id))
         self._preparing: asyncio.Future[None] | None = None
@@ -309,18 +308,18 @@ class AsyncShell:
         return await asyncio.to_thread(self._shell.brief)
 
     @contextmanager
-    def _ring(self, task_id: str, ends_only: bool) -> Iterator[_Waiter]:
+    def _ring(self, task_id: str, ends_only: bool) -> Iterator[Waiter]:
         """Something to wait on until a task changes. It keeps the task from being removed."""
         _note(awaited=task_id)
         # Shared by all who wait for the same: two thousand waiters take four descriptors, not eight thousand.
         key = (task_id, ends_only)
         if key not in self._rings:
             executor = self._shell.executor
-            self._rings[key] = _Ring(executor.watch(task_id, ends_only), executor.hold(task_id))
+            self._rings[key] = Ring(executor.watch(task_id, ends_only), executor.hold(task_id))
         ring = self._rings[key]
         ring.waiters += 1
         try:
-            yield _Waiter(ring)
+            yield Waiter(ring)
         finally:
             ring.waiters -= 1
             if not ring.waiters and self._rings.get(key) is ring:
@@ -382,64 +381,3 @@ def _note(**seen: str) -> None:
     if (noting := attention.get()) is not None:
         for name, task_id in seen.items():
             setattr(noting, name, task_id)
-
-
-class _Waiter:
-    """One coroutine's use of a `_Ring`: arm it, look at the task, wait."""
-
-    def __init__(self, ring: _Ring) -> None:
-        self._ring = ring
-        self._change: asyncio.Future[None] | None = None
-
-    def arm(self) -> bool:
-        self._change = self._ring.next_change()
-        return True
-
-    async def wait(self, timeout: float | None) -> bool:
-        """Wait for a change after `arm`; False if the timeout came first."""
-        assert self._change is not None
-        done, _ = await asyncio.wait({self._change}, timeout=timeout)
-        return bool(done)
-
-
-class _Ring:
-    """A `Watch` in the event loop: hands every waiter the same future, once for each change."""
-
-    def __init__(self, watch: Watch, hold: Hold) -> None:
-        self.waiters = 0
-        self._watch, self._hold = watch, hold
-        self._loop = asyncio.get_running_loop()
-        self._change: asyncio.Future[None] | None = None
-        self._watched: tuple[int, ...] = ()
-        self._closed = False
-
-    def next_change(self) -> asyncio.Future[None]:
-        """Done when anything changed after this call. Look at the task after it."""
-        if self._closed:
-            raise OutlastError("The shell was closed while somebody waited; the task goes on, open another to wait.")
-        if self._change is None:
-            self._watch.arm()
-            self._change = self._loop.create_future()
-            self._watched = self._watch.fds
-            for fd in self._watched:
-                self._loop.add_reader(fd, self._changed)
-            if self._watch.look_again_s is not None:
-                self._loop.call_later(self._watch.look_again_s, self._changed)
-        return self._change
-
-    def _changed(self) -> None:
-        change, self._change = self._change, None
-        self._unwatch()
-        if change is not None and not change.done():
-            change.set_result(None)
-
-    def _unwatch(self) -> None:
-        for fd in self._watched:
-            self._loop.remove_reader(fd)
-        self._watched = ()
-
-    def close(self) -> None:
-        self._closed = True
-        self._changed()
-        self._watch.close()
-        self._hold.close()

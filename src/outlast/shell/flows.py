@@ -19,7 +19,7 @@ from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
     from contextlib import AbstractContextManager
     from typing import Any, Protocol, TypeVar, Unpack
 
@@ -321,3 +321,44 @@ class Flows:
 def shorter(one: float | None, other: float | None) -> float | None:
     """The shorter of two times, where None is for ever."""
     return other if one is None else one if other is None else min(one, other)
+
+
+# --- driving flows in this thread ----------------------------------------------------------------
+
+
+def drive(flow: Flow[T]) -> T:
+    """Run a flow in this thread; returns its result."""
+    resume: Callable[[Any], Any] = flow.send
+    value: Any = None
+    while True:
+        try:
+            step = resume(value)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        try:
+            value, resume = _do(step), flow.send
+        except BaseException as error:
+            value, resume = error, flow.throw
+
+
+def stream(flow: Flow[None]) -> Iterator[Slice]:
+    """Run a flow in this thread; yields the slices that it yields."""
+    resume: Callable[[Any], Any] = flow.send
+    value: Any = None
+    while True:
+        try:
+            step = resume(value)
+        except StopIteration:
+            return
+        value, resume = None, flow.send
+        if isinstance(step, Slice):
+            yield step
+            continue
+        try:
+            value = _do(step)
+        except BaseException as error:
+            value, resume = error, flow.throw
+
+
+def _do(step: Any) -> Any:
+    return step.call() if isinstance(step, Work) else step.watch.wait(step.timeout)

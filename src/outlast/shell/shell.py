@@ -12,17 +12,17 @@ from outlast.permissions import YOLO
 from outlast.settings import default_home
 from outlast.shell.context import Context, translate_errors
 from outlast.shell.control import Control, SessionControl
-from outlast.shell.flows import Flows, Work
+from outlast.shell.flows import Flows, drive, stream
 from outlast.shell.notices import Notices
 from outlast.shell.reader import Reader
 from outlast.shell.starter import Starter
-from outlast.types import NO_SHELL, Slice
+from outlast.types import NO_SHELL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
-    from typing import Any, Self, TypeVar, Unpack
+    from typing import Any, Self, Unpack
 
     from outlast.conditions import Condition
     from outlast.executors.base import Executor
@@ -35,13 +35,10 @@ if TYPE_CHECKING:
     from outlast.permissions.judge import Judgement
     from outlast.settings import Settings
     from outlast.shell.agents import Agents
-    from outlast.shell.flows import Flow
     from outlast.storage.hold import Hold
     from outlast.storage.sessionfile import Sessions
-    from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, SessionState, Task, Usual, Waited
+    from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, SessionState, Slice, Task, Usual, Waited
     from outlast.watch import Watch
-
-    T = TypeVar("T")
 
 
 class Shell:
@@ -383,44 +380,3 @@ class Shell:
     def events(self, *, after: int | None = 0, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
         """What happened behind that number (None: from now on), oldest first; with `follow`, also as it happens."""
         return self.notice_board.events(after=after, follow=follow, timeout=timeout)
-
-
-# --- driving flows -----------------------------------------------------------------------------
-
-
-def drive(flow: Flow[T]) -> T:
-    """Run a flow in this thread; returns its result."""
-    resume: Callable[[Any], Any] = flow.send
-    value: Any = None
-    while True:
-        try:
-            step = resume(value)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
-        try:
-            value, resume = _do(step), flow.send
-        except BaseException as error:
-            value, resume = error, flow.throw
-
-
-def stream(flow: Flow[None]) -> Iterator[Slice]:
-    """Run a flow in this thread; yields the slices that it yields."""
-    resume: Callable[[Any], Any] = flow.send
-    value: Any = None
-    while True:
-        try:
-            step = resume(value)
-        except StopIteration:
-            return
-        value, resume = None, flow.send
-        if isinstance(step, Slice):
-            yield step
-            continue
-        try:
-            value = _do(step)
-        except BaseException as error:
-            value, resume = error, flow.throw
-
-
-def _do(step: Any) -> Any:
-    return step.call() if isinstance(step, Work) else step.watch.wait(step.timeout)
