@@ -87,8 +87,8 @@ def event(race: Race) -> Row:
     """The event of a call of a tool, which is the only one that is written when it happens."""
     database = _Database(race.ours.place)
     facts = {"tool": "bash", "profile": "default", "label": "make test", "failed": False, "elapsed_ms": 3}
-    with Shell.open(home=f"{race.ours.place}/told", early=False) as shell:
-        board = shell.board
+    with Shell.open(home=f"{race.ours.place}/told") as shell:
+        board = shell.notice_board.board
         timings = _raced(race, lambda: timed(lambda: board.called("s", facts)), lambda: timed(database.add))
     database.close()
     return Row("event", "an event, written down", "one row into SQLite", timings, Goal(2.0))

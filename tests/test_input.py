@@ -11,7 +11,7 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import AlreadyEnded, BadInput, InputRefused
-from outlast.executors.local import executor as local
+from outlast.executors.local import stdin
 from outlast.types import Stdin, Task
 from tests.conftest import eventually
 from tests.faults.support import dice
@@ -207,7 +207,7 @@ def flood(shell, task: Task, size: int, patience: float) -> None:
 
 
 def test_more_input_than_a_task_reads_is_refused_and_holds_nobody(shell, monkeypatch):
-    monkeypatch.setattr(local, "INPUT_PATIENCE_S", 0.2)
+    monkeypatch.setattr(stdin, "INPUT_PATIENCE_S", 0.2)
     task, other = shell.start("sleep 60", stdin=OPEN), shell.start("cat", stdin=OPEN)
     flood(shell, task, size=10 << 20, patience=10)
     shell.send(other.task_id, "fine", eof=True)
@@ -217,7 +217,7 @@ def test_more_input_than_a_task_reads_is_refused_and_holds_nobody(shell, monkeyp
 
 
 def test_an_end_can_be_sent_to_a_task_that_does_not_read(shell, monkeypatch):
-    monkeypatch.setattr(local, "INPUT_PATIENCE_S", 0.2)
+    monkeypatch.setattr(stdin, "INPUT_PATIENCE_S", 0.2)
     task = shell.start("sleep 0.8; wc -c", stdin=OPEN)
     with pytest.raises(InputRefused, match="does not read"):
         shell.send(task.task_id, b"x" * (1 << 20))

@@ -10,7 +10,7 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import BadInput
-from outlast.shell import looking
+from outlast.shell import reader
 from outlast.storage.index import Index
 from outlast.types import Task
 from tests.conftest import eventually
@@ -35,7 +35,7 @@ def ids(tasks: list[Task]) -> list[str]:
 def test_pages_are_what_the_whole_begins_with(
     home: str, tasks: list[Task], page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "_PAGE", page)
+    monkeypatch.setattr(reader, "_PAGE", page)
     with Shell.open(home) as shell:
         for most in (1, 3, MANY, MANY + 1):
             assert ids(shell.list(most=most)) == ids(tasks)[:most]

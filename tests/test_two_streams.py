@@ -120,9 +120,9 @@ def test_the_newest_are_kept(shell: Shell) -> None:
     foreground = shell.run("true")
     done = [shell.start(f"echo {number}") for number in range(4)]
     for task in (foreground, *done):
-        shell._await_closed(task.task_id)
+        shell.control._await_closed(task.task_id)
     others = [foreground.task_id, running.task_id]  # the one is not counted, the other is never removed
-    assert shell.keep_newest(3) == 2
+    assert shell.control.keep_newest(3) == 2
     assert [task.task_id for task in shell.list()] == [done[3].task_id, done[2].task_id, *others]
-    assert shell.keep_newest(0) == 2
+    assert shell.control.keep_newest(0) == 2
     assert [task.task_id for task in shell.list()] == others

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 
 from outlast.errors import BadInput, named
+from outlast.options import CommandOptions
 from outlast.types import AGENT, NO_SHELL, START, Cursor, Request, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import TypeGuard
+    from typing import TypeGuard, Unpack
 
     from outlast.types import Sandbox
 
@@ -19,6 +20,7 @@ LONGEST_DESCRIPTION = 2000
 _IN_NAMES = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _LONGEST_NAME = 64
 SKIP, RUN = "skip", "run"  # what becomes of a task when one that it waits for failed
+_RESOURCES = ("memory", "processes", "cpu_time", "file_size")
 _MOST_RESOURCES = 1 << 53
 _LONGEST_PLACE = 18  # digits
 _INFINITE = float("inf")
@@ -28,50 +30,38 @@ def request(
     command: str,
     *,
     session: str,
-    cwd: str | os.PathLike[str] | None = None,
-    env: Mapping[str, str] | None = None,
-    stdin: str | bytes | Stdin | None = None,
-    shell: str | None = None,
-    split: bool = False,
-    limit: float | None = None,
-    description: str = "",
     background: bool = True,
-    name: str | None = None,
-    after: Sequence[str] = (),
-    after_failed: str = SKIP,
-    pass_secrets: Sequence[str] = (),
-    sandbox: Sandbox | None = None,
-    memory: int | None = None,
-    processes: int | None = None,
-    cpu_time: float | None = None,
-    file_size: int | None = None,
-    notify: str | Sequence[str] = (),
-    silent_after: float | None = None,
     agent: Mapping[str, str] | None = None,
-    fresh: bool = False,
+    sandbox: Sandbox | None = None,
+    **options: Unpack[CommandOptions],
 ) -> Request:
-    """A request that makes sense; whether it can run is seen later."""
+    """Check what a caller asks for; whether it can run is seen later."""
+    if unknown := options.keys() - CommandOptions.__annotations__.keys():
+        known = ", ".join(CommandOptions.__annotations__)
+        raise TypeError(f"A command has no option {min(unknown)!r}; it has {known}.")
     _check_command(command)
+    cwd, shell, name = options.get("cwd"), options.get("shell"), options.get("name")
+    notify, silent_after = options.get("notify", ()), options.get("silent_after")
     return Request(
         command=_quoted(command) if shell in (NO_SHELL, AGENT) else command,
         session=session_name(session),
         cwd=_text("directory", os.fspath(cwd)) if cwd is not None else "",
-        env=_check_env(env or {}),
-        stdin=_stdin(stdin),
+        env=_check_env(options.get("env") or {}),
+        stdin=_stdin(options.get("stdin")),
         shell=_text("shell", shell) if shell is not None else None,
-        split=bool(split),
-        limit=seconds("limit", limit, least=0.001),
-        description=_description(description),
+        split=bool(options.get("split")),
+        limit=seconds("limit", options.get("limit"), least=0.001),
+        description=_description(options.get("description", "")),
         background=background,
         name=task_name(name) if name is not None else "",
-        after=_ids(after),
-        after_failed=_after_failed(after_failed),
-        pass_secrets=_names(pass_secrets),
+        after=_ids(options.get("after", ())),
+        after_failed=_after_failed(options.get("after_failed", SKIP)),
+        pass_secrets=_names(options.get("pass_secrets", ())),
         sandbox=sandbox,
-        resources=_resources(memory=memory, processes=processes, cpu_time=cpu_time, file_size=file_size),
+        resources=_resources(**{name: options.get(name) for name in _RESOURCES}),  # type: ignore[arg-type]
         notify=_notify(notify, silent_after) if notify or silent_after is not None else {},
         agent=agent or {},
-        fresh=bool(fresh),
+        fresh=bool(options.get("fresh")),
     )
 
 

@@ -118,9 +118,9 @@ class Telemetry:
     def __init__(self, shell: Shell, instruments: Instruments, after: int | None) -> None:
         self._shell, self._instruments = shell, instruments
         self._over = Leave()
-        self._following = shell.following(after)
+        self._following = shell.notice_board.following(after)
         self._look()  # so that what happens from here on is not missed
-        shell.trace = instruments.current
+        shell.context.trace = instruments.current
         self._thread = threading.Thread(target=self._run, name="outlast-telemetry", daemon=True)
         self._thread.start()
 
@@ -137,7 +137,7 @@ class Telemetry:
 
     def close(self) -> None:
         """Make what there is to make until now, and stop."""
-        self._shell.trace = None
+        self._shell.context.trace = None
         self._over.set()
         self._thread.join()
         self._over.close()

@@ -35,8 +35,9 @@ class Watch:
     recorded, or hangs up when it dies.
     """
 
-    def __init__(self, directory: str, line: int = -1) -> None:
-        self._directory = directory
+    def __init__(self, directory: str, line: int = -1, ends_only: bool = False) -> None:
+        """With `ends_only` it is not woken by what the command prints."""
+        self._directory, self._ends_only = directory, ends_only
         self._line = os.dup(line) if line >= 0 else -1
         self._processes: tuple[int, ...] = ()
         self._command_runs = False
@@ -54,21 +55,25 @@ class Watch:
         return (*self._bell.fds, *self._processes) or (self._line,)
 
     def arm(self) -> bool:
-        """From now on every change is noticed. Look at the task after this."""
-        self._told(self._bell.rearm)
-        self._told(lambda: self._watch_processes("keeper"))
+        """Notice every change from now on. Look at the task after this, unless it returns False: it has not ended."""
+        if self._ends_only:
+            return self._arm_for_end()
+        self._arm_for_all()
         return True
 
-    def arm_for_end(self) -> bool:
-        """As `arm`, but what the command prints does not wake us. False: it is sure that it has not ended."""
+    def _arm_for_all(self) -> None:
+        self._told(self._bell.rearm)
+        self._told(lambda: self._watch_processes("keeper"))
+
+    def _arm_for_end(self) -> bool:
         self._bell.close()
         if self._line >= 0 and not is_ready(self._line):
             self._close_processes()
             return False
         self._told(lambda: self._watch_processes("command", "supervisor", "keeper"))
         if not self._command_runs:
-            # It ended already; what remains is that its end gets recorded.
-            self.arm()
+            # The command ended already; wait until its end is recorded.
+            self._arm_for_all()
         return True
 
     def _watch_processes(self, *names: str) -> None:
@@ -143,11 +148,10 @@ class Deadline:
         return self._at is not None and time.monotonic() >= self._at
 
 
-def until(watch: Watch, done: Callable[[], bool], deadline: Deadline, ends_only: bool = False) -> bool:
+def until(watch: Watch, done: Callable[[], bool], deadline: Deadline) -> bool:
     """Wait until `done`, or until the deadline; whether it is done."""
     while True:
-        perhaps = watch.arm_for_end() if ends_only else watch.arm()
-        if perhaps and done():
+        if watch.arm() and done():
             return True
         in_time = watch.wait(deadline.left())
         if done():

@@ -28,7 +28,7 @@ class ByPython:
         self._home = home
 
     def _with(self, verb: Callable[[Shell], Any]) -> Any:
-        with Shell.open(home=self._home, early=False) as shell:
+        with Shell.open(home=self._home) as shell:
             found = verb(shell)
         return [fields(one) for one in found] if isinstance(found, list) else fields(found) if found else found
 
@@ -42,7 +42,7 @@ class ByPython:
         return self._with(lambda shell: shell.agent.done(id, failed=failed))
 
     def read(self, id: str) -> Any:
-        with Shell.open(home=self._home, early=False) as shell:
+        with Shell.open(home=self._home) as shell:
             return shell.agent.read(id)
 
     def list(self) -> Any:
@@ -55,7 +55,7 @@ class ByPython:
 class ByAsyncio(ByPython):
     def _with(self, verb: Callable[[Any], Any]) -> Any:
         async def called() -> Any:
-            async with AsyncShell.open(home=self._home, early=False) as shell:
+            async with AsyncShell.open(home=self._home) as shell:
                 return await verb(shell)
 
         found = asyncio.run(called())

@@ -508,12 +508,12 @@ def test_an_interrupt_while_it_is_being_started_is_not_forgotten(cli: Cli) -> No
     """The interrupt comes in the middle of `start`; the command is interrupted as soon as there is one."""
     script = (
         "import os, signal, sys\n"
-        "from outlast.shell import Shell\n"
-        "start = Shell.launch\n"
+        "from outlast.shell.starter import Starter\n"
+        "start = Starter.launch\n"
         "def slow(*a, **k):\n"
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    return start(*a, **k)\n"
-        "Shell.launch = slow\n"
+        "Starter.launch = slow\n"
         "from outlast.faces.cli.main import main\n"
         "sys.exit(main(['run', 'sleep 1000']))\n"
     )

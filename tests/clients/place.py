@@ -112,7 +112,7 @@ def place() -> Iterator[Place]:
         try:
             yield made
         finally:
-            with Shell.open(home=made.state, operator=True, early=False) as shell:
+            with Shell.open(home=made.state, operator=True) as shell:
                 end_all(shell)
             # Clients take a moment to leave, and write down a last thing.
             eventually(lambda: not _still_there(root), what="all that the client has started leaves")

@@ -60,7 +60,7 @@ def outcome(act: Callable[[], Any]) -> tuple[Any, OutlastError | None]:
 def attempt(home: str, lower: Callable[[], None], raise_again: Callable[[], None]) -> str | None:
     """Start a command while something is scarce: None if it ran and ended as it should, or why it was refused."""
     before = set(os.listdir(os.path.join(home, "tasks")))
-    with Shell.open(home=home, early=False) as shell:  # or a shell could be prepared before the scarcity
+    with Shell.open(home=home) as shell:
         lower()
         result, refusal = outcome(lambda: shell.run(COMMAND, wait=30, env={"TOKEN": "canary"}))
         raise_again()
@@ -250,7 +250,7 @@ def test_little_memory_is_a_refusal_or_enough(home, neighbour, tmp_path, monkeyp
     """Many variables take memory to pass on; the guards get more and more of it until it is enough."""
     env = {f"BIG{n}": "x" * 100_000 for n in range(8)}
     outcomes, poor, guard_program = [], tmp_path / "poor-guard", find_guard()
-    with Shell.open(home=home, early=False) as shell:
+    with Shell.open(home=home) as shell:
         monkeypatch.setattr(client, "find_guard", lambda: str(poor))
         for kilobytes in range(1200, 4200, 200):  # with less the kernel does not even load the program
             poor.write_text(f'#!/bin/sh\nulimit -Sv {kilobytes}\nexec {guard_program} "$@"\n')

@@ -93,7 +93,7 @@ def lines(result: Any) -> list[str]:
 
 def session_of(home: str, result: Any) -> str:
     """The session of the task that a result is about."""
-    with Shell.open(home=home, operator=True, early=False) as opened:
+    with Shell.open(home=home, operator=True) as opened:
         return opened.show(result.structured_content["task_id"]).session
 
 

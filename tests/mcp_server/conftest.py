@@ -18,5 +18,5 @@ def place(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.setenv("OUTLAST_HOME", home)
     monkeypatch.delenv("OUTLAST_SESSION", raising=False)
     yield home
-    with Shell.open(home=home, operator=True, early=False) as shell:
+    with Shell.open(home=home, operator=True) as shell:
         end_all(shell)

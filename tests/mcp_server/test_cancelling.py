@@ -35,7 +35,7 @@ def only_task(place: str, command: str = "") -> Task:
     """The task that runs that command, or the one that there is, once it is there."""
 
     def look() -> list[Task]:
-        with Shell.open(home=place, operator=True, early=False) as opened:
+        with Shell.open(home=place, operator=True) as opened:
             return [task for task in opened.list() if command in (task.command, "")]
 
     found: list[Task] = eventually(look, what="a task is there")
@@ -60,7 +60,7 @@ def killed(place: str, command: str = "") -> Task:
 
 async def begun(place: str) -> Task:
     async def look() -> Task | None:
-        with Shell.open(home=place, operator=True, early=False) as opened:
+        with Shell.open(home=place, operator=True) as opened:
             return next(iter(opened.list()), None)
 
     task: Task = await eventually_async(look, "a task is there")
@@ -180,7 +180,7 @@ def test_a_question_that_is_cancelled_runs_nothing(place: str, tmp_path: Path, m
     raw.ask("ping")
     assert raw.close() == 0
     assert not os.listdir(tmp_path)
-    with Shell.open(home=place, operator=True, early=False) as opened:
+    with Shell.open(home=place, operator=True) as opened:
         assert not opened.list()
 
 

@@ -29,7 +29,7 @@ async def ended(client: Any, place: str) -> str:
     """A task that ended when nobody looked."""
     _, data = await said(client, "read go; exit 3", background=True, stdin_open=True)
     task_id = str(data["task_id"])
-    with Shell.open(home=place, operator=True, early=False) as operator:
+    with Shell.open(home=place, operator=True) as operator:
         operator.send(task_id, "go\n")
 
     async def over() -> bool:

@@ -66,7 +66,7 @@ def test_a_background_run_is_held_and_a_wait_for_it_is_not(place: str) -> None:
             assert held.status == "working"
             assert held.model_extra is not None
             assert held.model_extra["pollIntervalMs"] == 250
-            with Shell.open(home=place, operator=True, early=False) as opened:
+            with Shell.open(home=place, operator=True) as opened:
                 [task] = opened.list()
                 opened.wait(task.task_id, timeout=20, until="begun")
             state = await state_of(client, held.task_id)
@@ -129,7 +129,7 @@ def test_cancelling_ends_what_was_launched(place: str, how: dict[str, Any]) -> N
         async with holding(place, holds, OUTLAST_MCP_WAIT_S="0.5") as client:
             await client.call_tool(*shell("sleep 60", **how))
             [run] = holds.held
-            with Shell.open(home=place, operator=True, early=False) as opened:
+            with Shell.open(home=place, operator=True) as opened:
                 [task] = opened.list()
                 assert task.status == "running"
                 await client.session.send_request(Cancel(params=TaskParams(task_id=run.task_id)), wire.EmptyResult)
@@ -211,7 +211,7 @@ def test_the_message_of_a_task_that_is_gone_names_no_verb_of_the_command_line(pl
         async with holding(place, holds) as client:
             await client.call_tool(*shell("sleep 60", background=True))
             [held] = holds.held
-            with Shell.open(home=place, operator=True, early=False) as opened:
+            with Shell.open(home=place, operator=True) as opened:
                 [task] = opened.list()
                 opened.kill(task.task_id)
                 await ended(client, held.task_id)

@@ -191,7 +191,7 @@ def test_without_write_permission_there_is_nothing_that_acts(place: str) -> None
             assert (await client.call_tool(*shell("true"))).is_error
 
     play(scene())
-    with Shell.open(home=place, operator=True, early=False) as opened:
+    with Shell.open(home=place, operator=True) as opened:
         assert not opened.list()
 
 

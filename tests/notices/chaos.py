@@ -29,7 +29,7 @@ def main(home: str, tasks: int, subscribers: int, kills: int, seed: int) -> None
         **{f"host-{n}": _host(home, logs, n, tasks // HOSTS) for n in range(HOSTS)},
         **{f"sub-{n}": _subscriber(home, logs, n) for n in range(subscribers)},
     }
-    Shell.open(home=home, early=False).close()
+    Shell.open(home=home).close()
     killed = _disturb(lives, kills, random.Random(seed), lambda: _is_done(home, logs, tasks))
     told = {name: _lines(logs, name) for name in lives if name.startswith("sub")}
     print(json.dumps({"tasks": sorted(os.listdir(f"{home}/tasks")), "told": told, "killed": killed}))
@@ -88,7 +88,7 @@ def _host(home: str, logs: str, number: int, most: int) -> Callable[[], None]:
 def _subscriber(home: str, logs: str, number: int) -> Callable[[], None]:
     def life() -> None:
         with (
-            Shell.open(home=home, operator=True, early=False) as shell,
+            Shell.open(home=home, operator=True) as shell,
             shell.subscribe(f"sub-{number}") as subscription,
         ):
             while True:

@@ -86,15 +86,15 @@ def test_a_session_is_briefed_by_whoever_asks(home: str) -> None:
 
 def test_fifty_sessions_see_nothing_of_each_other(home: str) -> None:
     names = [f"session-{n}" for n in range(50)]
-    with Shell.open(home=home, operator=True, early=False) as operator:
-        box = operator.board.outbox
+    with Shell.open(home=home, operator=True) as operator:
+        box = operator.notice_board.board.outbox
         facts = {"reason": "exit", "exit_code": 0, "elapsed_ms": 1, "command": "true", "description": "", **FACTS}
         box.put([Found(f"bash-of-{name}", "ended", 0, name, time.time(), facts) for name in names])
         box.put([], [Happened(f"bash-of-{name}", "task.ended", name, time.time(), facts) for name in names])
         told = {notice.session: str(notice) for notice in operator.notices()}
     assert told.keys() == set(names)
     for name in names:
-        with Shell.open(home=home, session=name, early=False) as shell, shell.subscribe("model") as subscription:
+        with Shell.open(home=home, session=name) as shell, shell.subscribe("model") as subscription:
             seen = [subscription.text(), shell.brief(), *map(str, shell.notices()), *map(str, shell.events())]
             assert all(f"bash-of-{name}" in text for text in seen)
             assert not [text for text in seen for other in names if f"bash-of-{other} " in text and other != name]

@@ -307,7 +307,7 @@ def test_a_state_that_changes_after_the_last_look_is_noticed_too(home: str, monk
     other = Shell.open(home=home, session="s")
     other.run("true")
     with other, Shell.open(home=home, session="s", policy="allowlist") as shell:
-        prepared, changed = shell._prepared, list[int]()
+        prepared, changed = shell.starter._build_launch, list[int]()
 
         def prepare(*args: object, **how: object) -> object:
             launch = prepared(*args, **how)  # type: ignore[arg-type]
@@ -315,7 +315,7 @@ def test_a_state_that_changes_after_the_last_look_is_noticed_too(home: str, monk
                 changed.append(other.run("ls() { echo mine; }").exit_code or 0)
             return launch
 
-        monkeypatch.setattr(shell, "_prepared", prepare)
+        monkeypatch.setattr(shell.starter, "_build_launch", prepare)
         with pytest.raises(NeedsApproval, match="function ls"):
             shell.run("ls")
         assert changed
@@ -401,7 +401,7 @@ def test_yolo_reads_no_policy(home: str) -> None:
     with Shell.open(home=home) as shell:
         assert shell.policy == "yolo"
         assert shell.check("rm -rf /").verdict == "allow"
-        assert shell._gate() is None
+        assert shell.context.gate() is None
 
 
 # --- asyncio ------------------------------------------------------------------------------

@@ -328,6 +328,16 @@ def test_a_foreground_command_waits_for_others_only(shell: Shell, full: Task, ga
     assert shell.wait(still.task_id, timeout=30).status == "completed"
 
 
+def test_a_pending_command_that_nobody_waits_for_keeps_its_state(shell: Shell, full: Task, gate: Gate) -> None:
+    shell.run("mark=before")
+    still = shell.run("echo $mark", after=[full.task_id], wait=0.05)
+    assert still.status == "pending"
+    shell.run("mark=after")  # which merges what ended in the session
+    gate.open()
+    assert shell.wait(still.task_id, timeout=30).status == "completed"
+    assert shell.read(still.task_id).output == "before\n"
+
+
 def test_to_wait_for_what_is_not_there_is_refused(shell: Shell, home: str) -> None:
     with pytest.raises(BadInput, match="no task 'bash-nothere1'"):
         shell.start("true", after=["bash-nothere1"])
@@ -399,7 +409,7 @@ def test_a_foreground_run_joins_the_task_of_its_name_and_does_not_end_it(
 ) -> None:
     command = f"echo begun; {gate.wait}; echo done"
     first = shell.start(command, name="it")
-    monkeypatch.setattr(shell, "settings", type(shell.settings)(foreground_limit_s=0.1))
+    monkeypatch.setattr(shell.context, "settings", type(shell.settings)(foreground_limit_s=0.1))
     joined = shell.run(command, name="it")
     assert (joined.task_id, joined.status) == (first.task_id, "running")
     gate.open()

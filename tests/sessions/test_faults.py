@@ -68,7 +68,7 @@ def test_one_that_breaks_in_the_middle_loses_only_what_it_could_not_bring_back(n
 def test_a_removed_session_takes_nothing_back(named: Shell, home: str, tmp_path: Path) -> None:
     named.run("a=1")
     os.mkfifo(tmp_path / "g")
-    task = named.launch(f"read -r _ < {tmp_path}/g; a=2", background=False, keeps=True)[0]
+    task = named.starter.launch(f"read -r _ < {tmp_path}/g; a=2", background=False, keeps=True)[0]
     named.sessions.remove("s")
     (tmp_path / "g").write_text("\n")
     assert named.wait(task.task_id, 30).exit_code == 0
@@ -79,7 +79,7 @@ def test_a_removed_session_takes_nothing_back(named: Shell, home: str, tmp_path:
 def test_a_reset_while_a_command_runs(named: Shell, tmp_path: Path) -> None:
     named.run("a=1; b=1")
     os.mkfifo(tmp_path / "g")
-    task = named.launch(f"read -r _ < {tmp_path}/g; b=2", background=False, keeps=True)[0]
+    task = named.starter.launch(f"read -r _ < {tmp_path}/g; b=2", background=False, keeps=True)[0]
     named.reset_session()
     (tmp_path / "g").write_text("\n")
     named.wait(task.task_id, 30)
@@ -105,7 +105,7 @@ def test_a_directory_that_cannot_be_written_harms_no_record(named: Shell, home: 
 
 def test_merging_twice_changes_once(named: Shell, home: str, tmp_path: Path) -> None:
     """A process that was killed after it replaced the snapshot left the task and its entry behind."""
-    task = named.launch("n=1; list+=(x)", background=False, keeps=True)[0]
+    task = named.starter.launch("n=1; list+=(x)", background=False, keeps=True)[0]
     named.wait(task.task_id, 30)
     kept, session = tmp_path / "kept", Path(home, "sessions", "s")
     subprocess.run(["cp", "-a", home, kept], check=True)

@@ -144,7 +144,7 @@ def test_a_coroutine_that_is_cancelled_while_its_command_begins_stopped_waiting(
     async def main() -> str:
         async with AsyncShell.open(home=home, session="s") as shell:
             await shell.run("a=1")
-            launch = shell.plain.launch
+            launch = shell.plain.starter.launch
 
             def slowly(*args: Any, **how: Any) -> tuple[Task, bool]:
                 found = launch(*args, **how)
@@ -152,13 +152,13 @@ def test_a_coroutine_that_is_cancelled_while_its_command_begins_stopped_waiting(
                 go_on.wait(30)
                 return found
 
-            shell.plain.launch = slowly  # type: ignore[method-assign]
+            shell.plain.starter.launch = slowly  # type: ignore[method-assign]
             waiting = asyncio.create_task(shell.run(f"{gate(tmp_path / 'g')}; a=2"))
             await asyncio.to_thread(begun.wait, 30)
             asyncio.get_running_loop().call_later(0.1, go_on.set)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
-            shell.plain.launch = launch  # type: ignore[method-assign]
+            shell.plain.starter.launch = launch  # type: ignore[method-assign]
             (tmp_path / "g").write_text("\n")
             await shell.wait((await shell.list())[0].task_id, 30)
             return (await shell.run("echo $a")).output

@@ -204,7 +204,7 @@ def several_finished(shell: Shell, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / str(number))
         words = f"read -r _ < {tmp_path}/{number}; x={number}; v{number}=1; list+=({number})"
         words += "; [[ $x != 2 ]] || unset gone"
-        begun.append(shell.launch(words, background=False, keeps=True)[0])
+        begun.append(shell.starter.launch(words, background=False, keeps=True)[0])
     for number in (3, 1, 2):
         (tmp_path / str(number)).write_text("\n")
         shell.wait(begun[number - 1].task_id, 30)

@@ -45,7 +45,7 @@ class Ids:
         self._known: list[str] = []
 
     def look(self) -> None:
-        with Shell.open(home=self._home, operator=True, early=False) as shell:
+        with Shell.open(home=self._home, operator=True) as shell:
             made = sorted(shell.list(), key=lambda task: task.started_at)
         self._known += [task.task_id for task in made if task.task_id not in self._known]
 

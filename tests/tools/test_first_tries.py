@@ -174,7 +174,7 @@ def box(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.chdir(tmp_path)
     with Toolbox.open(home=home, session="s") as box:
         yield box
-        with Shell.open(home=home, operator=True, early=False) as shell:
+        with Shell.open(home=home, operator=True) as shell:
             end_all(shell)
 
 

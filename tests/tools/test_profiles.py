@@ -35,13 +35,13 @@ def place(home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterato
     monkeypatch.delenv("OUTLAST_SESSION", raising=False)
     settings(home, teller=TELLER)
     yield home
-    with Shell.open(home=home, operator=True, early=False) as shell:
+    with Shell.open(home=home, operator=True) as shell:
         end_all(shell)
 
 
 def await_it(home: str, given: dict[str, Any], after: str) -> None:
     task_id = next(value for key, value in given.items() if key.endswith("id"))
-    with Shell.open(home=home, operator=True, early=False) as shell:
+    with Shell.open(home=home, operator=True) as shell:
         shell.wait(task_id, timeout=30, until=None if after == "end" else after)
 
 

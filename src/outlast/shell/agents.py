@@ -18,8 +18,8 @@ from outlast import asking
 from outlast.agents import types
 from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, OutlastError, UnknownTask, named
 from outlast.frozen import fields
-from outlast.shell.acting import describe_end
-from outlast.shell.opened import telling
+from outlast.shell.context import translate_errors
+from outlast.shell.control import describe_end
 from outlast.storage import agentfile
 from outlast.text import inline, shown
 from outlast.types import AGENT, BRIDGE, REGISTERED, Agent, Stdin, Stopped
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from outlast.agents.host import Hosting, Run
     from outlast.agents.types import Type
     from outlast.masking import Mask
-    from outlast.shell.running import Running
+    from outlast.shell.shell import Shell
     from outlast.types import Task
 
 _FOR_COROUTINES = ("description", "limit", "name", "after", "after_failed")
@@ -46,8 +46,8 @@ _READ_BYTES = 4 << 20  # of each end of an output file
 class Agents:
     """The agents of one shell."""
 
-    def __init__(self, shell: Running) -> None:
-        self._shell = shell
+    def __init__(self, shell: Shell) -> None:
+        self._shell, self.context = shell, shell.context
         self._templates: dict[str, Type] = {}
         self._hosting: Hosting | None = None
 
@@ -70,7 +70,7 @@ class Agents:
 
     # --- which there are -----------------------------------------------------------------
 
-    @telling
+    @translate_errors
     def register(
         self,
         name: str,
@@ -116,7 +116,7 @@ class Agents:
 
     # --- start ---------------------------------------------------------------------------
 
-    @telling
+    @translate_errors
     def start(
         self, type: str, prompt: str, description: str = "", *, loop: AbstractEventLoop | None = None, **how: Any
     ) -> Task:
@@ -142,7 +142,7 @@ class Agents:
         if type.allow:
             agent["allow"] = "yes"
         given = Stdin(text=stdin.encode("utf-8", "surrogateescape")) if stdin else None
-        task, _ = self._shell.launch(command, shell=AGENT, agent=agent, stdin=given, pass_secrets=passes, **how)
+        task, _ = self._shell.starter.launch(command, shell=AGENT, agent=agent, stdin=given, pass_secrets=passes, **how)
         return task
 
     def _start_coroutine(self, type: str, prompt: str, how: dict[str, Any], loop: AbstractEventLoop | None) -> Task:
@@ -169,7 +169,7 @@ class Agents:
         """A task for an agent that runs elsewhere; its `command` is only shown."""
         # No sandbox: what runs is ours, and has to reach the host.
         request = asking.request(command, session=self._shell.session, shell=BRIDGE, agent=agent, **how)
-        return self._shell.launch_request(request)
+        return self._shell.starter.launch_request(request)
 
     def _has_ended(self, task_id: str) -> bool:
         try:
@@ -186,7 +186,7 @@ class Agents:
             raise BadInput(f"The agent {named(id)} is registered already and runs; use another id, or mark it as done.")
         return _as_agent(task)
 
-    @telling
+    @translate_errors
     def done(self, id: str, *, failed: bool = False) -> Agent | None:
         """Mark an agent that another program started as done, or as failed; None if there is no such agent."""
         try:
@@ -203,7 +203,7 @@ class Agents:
 
     # --- look ----------------------------------------------------------------------------
 
-    @telling
+    @translate_errors
     def status(self, id: str) -> Agent | None:
         """An agent as it is now; nothing if there is none of this id."""
         try:
@@ -211,13 +211,13 @@ class Agents:
         except UnknownTask:
             return None
 
-    @telling
+    @translate_errors
     def list(self, *, status: str | None = None) -> list[Agent]:
         """The agents of this session, newest first."""
         found = [_as_agent(task) for task in self._shell.list(kind="agent")]
         return [one for one in found if status in (None, one.status)]
 
-    @telling
+    @translate_errors
     def read(self, id: str) -> str | None:
         """What an agent printed, as text for a model; None if there is no such agent."""
         try:
@@ -228,7 +228,7 @@ class Agents:
             return self.mask.text(_text_of(str((task.metadata or {})["output_file"]), self._shell.settings.shown_chars))
         return self._shell.read(task.task_id).output or NO_OUTPUT
 
-    @telling
+    @translate_errors
     def result(self, id: str) -> str | None:
         """The final answer of an agent, whole; none if it gave none (yet)."""
         task = self._found(id)
@@ -249,7 +249,7 @@ class Agents:
 
     # --- stop ----------------------------------------------------------------------------
 
-    @telling
+    @translate_errors
     def stop(self, id: str, grace: float | None = None) -> Stopped:
         """End an agent and everything it started. Not a success for one that is unknown or has ended."""
         try:

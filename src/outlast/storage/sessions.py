@@ -285,15 +285,17 @@ class _EndedTask:
 
 def _find_end(directory: str) -> float | None:
     """Return when a published task ended; 0 if its state does not count, None while it runs."""
-    if is_moved(directory):
-        return 0.0
     try:
         found = status.status_of(directory)[0]
     except (OSError, KeyError, TypeError, ValueError, OutlastError) as error:
         if isinstance(error, OSError) and not status.is_damage(error):
             raise
         return 0.0  # removed, never published, or damaged
-    if isinstance(found, (Pending, Running)):
+    if isinstance(found, Pending):
+        return None  # also if its caller stopped waiting: it still needs the snapshot that it begins with
+    if is_moved(directory):
+        return 0.0
+    if isinstance(found, Running):
         return None
     return found.until if isinstance(found, Ended) else 0.0
 

@@ -1,136 +1,148 @@
-"""Tasks on this machine: each one a directory, watched by a supervisor and its keeper."""
+"""`LocalExecutor`: tasks on this machine. Each is a directory, watched by two guard processes."""
 
 from __future__ import annotations
 
-import errno
 import os
-import select
 
 from outlast.errors import AlreadyEnded, InputRefused, OutlastError
-from outlast.executors.local.starting import Starting
-from outlast.frozen import extended
-from outlast.light import signal
-from outlast.linux import process, process_tree
+from outlast.executors.local.starter import TaskStarter
 from outlast.linux.files import open_regular
-from outlast.storage import launchfile, output, sessions, status
-from outlast.storage.layout import END_OF_INPUT, STDIN
+from outlast.storage import launchfile, sessions, status
+from outlast.storage.layout import END_OF_INPUT, open_home
 from outlast.storage.locks import Hold
-from outlast.types import Ended, Exited, Pending, Receipt, Running
-from outlast.watch import Deadline, Watch, until
+from outlast.storage.registry import Registry
+from outlast.types import Ended, Exited, Pending, Running
+from outlast.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from outlast.linux.process import Stat
-    from outlast.types import Guards, Slice, Status, Task
-
-INPUT_PATIENCE_S = 2.0  # how long a command may take to start reading what it was sent
-RECORD_PATIENCE_S = 5.0  # between the death of a tree and the record of it; milliseconds, unless the disk is stuck
-_WAKE = "wake"  # the named pipe on which a guard listens for the end of the input
-_TREES_AT_ONCE = 100  # each process of a tree takes a descriptor while it is being ended
+    from outlast.settings import Settings
+    from outlast.storage.output import Source
+    from outlast.types import Guards, Launch, Receipt, Status, Task
 
 
-class LocalExecutor(Starting):
-    """The tasks of one state directory."""
+class LocalExecutor:
+    """The tasks of one state directory: starting them is its `TaskStarter`'s, ending them `ending.py`'s."""
 
-    # --- look ----------------------------------------------------------------------------
+    def __init__(self, home: str, settings: Settings) -> None:
+        self.registry = Registry(open_home(home))
+        self._starter = TaskStarter(self.registry, settings)
+        self._connections = self._starter.connections
+
+    def close(self) -> None:
+        """Close everything; tasks go on."""
+        self._starter.close()
+        self.registry.close()
+
+    def directory(self, task_id: str) -> str:
+        return self.registry.home.task(task_id)
+
+    # --- start -------------------------------------------------------------------------------
+
+    def start_or_find(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
+        """Start a task, or find the unfinished task of the same name. Returns it, and whether it is new.
+
+        When this returns, the task is on disk and survives this process. `hold` keeps it from being removed.
+        """
+        return self._starter.start_or_find(launch, hold)
+
+    def prepare_shell(self, launch: Launch) -> None:
+        """Start a shell that waits for a command like this one."""
+        self._starter.prepare_shell(launch)
+
+    def advance(self) -> None:
+        """Start the queued tasks that may start now: the process whose turn it was may have been killed."""
+        self._starter.advance_queue()
+
+    def forget_names(self) -> None:
+        """Free the names of tasks that were removed."""
+        self._starter.forget_names()
+
+    # --- look --------------------------------------------------------------------------------
 
     def status(self, task_id: str) -> Task:
         return self.registry.get(task_id)
 
     def has_ended(self, task_id: str) -> bool:
         """Whether its end is known: cheaper than `status`."""
-        if self._is_recorded(task_id):
+        if self._has_recorded_end(task_id):
             return True
-        return not isinstance(self._status_moved_on(task_id)[0], (Pending, Running))
+        return not isinstance(self._status_of(task_id)[0], (Pending, Running))
 
     def is_over(self, task_id: str) -> bool:
-        """Whether nothing more can be hoped of it: it is closed, or its command failed.
+        """Whether no condition on it can come true any more: it is closed, or its command failed.
 
-        A command that went well and left something running (`server &`) may have only begun.
+        A command that succeeded and left something running (`server &`) may have only begun.
         """
-        found, _, closed = self._status_moved_on(task_id)
-        went_well = isinstance(found, Ended) and found.outcome == Exited(0)
-        return closed or not (went_well or isinstance(found, (Pending, Running)))
+        found, _, closed = self._status_of(task_id)
+        succeeded = isinstance(found, Ended) and found.outcome == Exited(0)
+        return closed or not (succeeded or isinstance(found, (Pending, Running)))
 
     def is_closed(self, task_id: str) -> bool:
         """Whether no more output will come."""
-        return self._status_moved_on(task_id)[2]
+        return self._status_of(task_id)[2]
 
     def has_begun(self, task_id: str) -> bool:
         """Whether it is not pending (any more)."""
-        return not isinstance(self._status_moved_on(task_id)[0], Pending)
-
-    def _status_moved_on(self, task_id: str) -> tuple[Status, Guards | None, bool]:
-        """As `_status_of`, for callers that wait: they start a pending task if the process that should was killed."""
-        found = self._status_of(task_id)
-        if not isinstance(found[0], Pending):
-            return found
-        self.advance()
-        return self._status_of(task_id)
+        return not isinstance(self._status_of(task_id)[0], Pending)
 
     def _status_of(self, task_id: str) -> tuple[Status, Guards | None, bool]:
-        directory = self._directory(task_id)
+        directory = self.directory(task_id)
         try:
             found = status.status_of(directory)
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise status.explain_error(directory, error) from None
         if not isinstance(found[0], (Pending, Running)):
-            self._let_go(task_id)
+            self._connections.close(task_id)
         return found
 
-    def _is_recorded(self, task_id: str) -> bool:
-        begun = self._begun.get(task_id)
+    def _has_recorded_end(self, task_id: str) -> bool:
+        connection = self._connections.get(task_id)
         try:
-            found = (begun is not None and begun.has_ended()) or status.has_outcome(self._directory(task_id))
+            found = (connection is not None and connection.has_ended()) or status.has_outcome(self.directory(task_id))
         except (OSError, ValueError):
-            return False  # whoever looks longer says what is wrong
+            return False  # the full look at its status says what is wrong
         if found:
-            self._let_go(task_id)
+            self._connections.close(task_id)
         return found
 
-    def _let_go(self, task_id: str) -> None:
-        """The command ended; close the connection to its guard."""
-        self._foreground.discard(task_id)
-        connection = self._begun.pop(task_id, None)
-        if connection is not None:
-            connection.leave()
-
-    def read(self, task_id: str, stream: str, cursor: int, most: int) -> Slice:
-        return self.source(task_id, stream).read(cursor, most)
-
-    def source(self, task_id: str, stream: str) -> output.Source:
+    def source(self, task_id: str, stream: str) -> Source:
         """One stream of a task's output."""
         return self.registry.source(task_id, stream)
 
     def members(self, task_id: str) -> dict[int, Stat]:
         """The living processes of a task, without its guards."""
+        from outlast.linux import process, process_tree
+
         try:
-            guards = status.guards_of(self._directory(task_id))
+            guards = status.guards_of(self.directory(task_id))
         except (OSError, KeyError, TypeError, ValueError):
             return {}  # pending, or just being removed
         return process_tree.look(guards, status.is_foreign_guard, process.Table).members
 
     def trouble(self, task_id: str, error: OSError) -> OutlastError:
-        """What to tell of a task whose files could not be used."""
-        return status.explain_error(self._directory(task_id), error)
+        """The error to raise for a task whose files could not be used."""
+        return status.explain_error(self.directory(task_id), error)
 
-    def watch(self, task_id: str) -> Watch:
-        begun = self._begun.get(task_id)
-        return Watch(self._directory(task_id), begun.fileno() if begun is not None else -1)
+    def watch(self, task_id: str, ends_only: bool = False) -> Watch:
+        """Something to wait on until the task changes, or only until it ends."""
+        connection = self._connections.get(task_id)
+        return Watch(self.directory(task_id), connection.fileno() if connection is not None else -1, ends_only)
 
     def hold(self, task_id: str) -> Hold:
         """Keep a task from being removed until it is reported."""
-        return Hold().take(self._directory(task_id))
+        return Hold().take(self.directory(task_id))
 
-    def _directory(self, task_id: str) -> str:
-        return self.registry.home.task(task_id)
-
-    # --- input ---------------------------------------------------------------------------
+    # --- act ---------------------------------------------------------------------------------
 
     def write(self, task_id: str, data: bytes, eof: bool) -> None:
-        directory = self._directory(task_id)
+        """Write to its input, and end it if `eof`."""
+        from outlast.executors.local.stdin import end_input, write_input
+
+        directory = self.directory(task_id)
         launch, _ = launchfile.read(directory)
         if not launch.stdin.open:
             raise InputRefused(f"{task_id} takes no input; start it with `--stdin open`.")
@@ -142,136 +154,40 @@ class LocalExecutor(Starting):
             raise InputRefused(f"The input of {task_id} was ended before; nothing more can be sent.")
         try:
             if data:
-                self._feed(task_id, os.path.join(directory, STDIN), data)
+                write_input(directory, data)
             if eof:
-                self._end_input(directory)
+                end_input(directory)
         except OSError as error:
             raise self.trouble(task_id, error) from None
 
-    def _feed(self, task_id: str, path: str, data: bytes) -> None:
-        """Write all of it, or refuse: a command that does not read must not hold us for ever."""
-        try:
-            fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                raise InputRefused(f"{task_id} has closed its input.") from None
-            raise
-        poll = select.poll()
-        poll.register(fd, select.POLLOUT)
-        sent = 0
-        try:
-            while sent < len(data):
-                ready = poll.poll(INPUT_PATIENCE_S * 1000)
-                if not ready:
-                    raise InputRefused(f"{task_id} does not read its input: {sent} of {len(data)} bytes were taken.")
-                try:
-                    sent += os.write(fd, data[sent : sent + 65536])
-                except BlockingIOError:
-                    continue  # somebody else filled it
-        except BrokenPipeError:
-            raise InputRefused(f"{task_id} closed its input after {sent} of {len(data)} bytes.") from None
-        finally:
-            os.close(fd)
-
-    def _end_input(self, directory: str) -> None:
-        # The guards keep the input open. The file tells them to close it, also those that come later.
-        path = os.path.join(directory, END_OF_INPUT)
-        os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
-        try:
-            fd = os.open(os.path.join(directory, _WAKE), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except OSError:
-            return  # no guard listens: the one that comes next looks for the file
-        try:
-            os.write(fd, b"\0")
-        except OSError:
-            pass  # it is full of bytes that wake the guard
-        finally:
-            os.close(fd)
-
     def release(self, task_id: str) -> None:
-        """Nobody waits for it any more: what it changes stays its own."""
-        directory = self._directory(task_id)
+        """Move a foreground task to the background: what it changes from now on stays out of its session."""
         try:
-            # The session takes over what a command changed that ended before this.
+            # The session still merges what a command changed that ended before this.
             if not self.has_ended(task_id):
-                path = os.path.join(directory, sessions.MOVED)
+                path = os.path.join(self.directory(task_id), sessions.MOVED)
                 os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
-                self.registry.index.set_notice_due([task_id], 1)  # of its end somebody has to be told
+                self.registry.index.set_notice_due([task_id], 1)  # its end becomes a notice
         except OSError:
-            pass  # a full disk, or it was removed: whoever asked has more important things to learn
-
-    # --- end -----------------------------------------------------------------------------
+            pass  # a full disk, or the task was removed: the caller has a more important error to report
 
     def interrupt(self, task_id: str) -> bool:
-        """What Ctrl-C does on a terminal: INT to the command's process group. It may go on."""
+        """Send SIGINT to the command's process group, as Ctrl-C does on a terminal. The command may go on."""
         from outlast.executors.local.ending import check_visible
+        from outlast.light import signal
+        from outlast.linux import process
 
         if not self.has_begun(task_id):
             self.signal([task_id], 0.0, "kill", "interrupted before it began")
             return True
         try:
-            check_visible(self._directory(task_id))
-            return process.send_group(status.guards_of(self._directory(task_id)).command, signal.SIGINT)
+            check_visible(self.directory(task_id))
+            return process.send_group(status.guards_of(self.directory(task_id)).command, signal.SIGINT)
         except OSError as error:
             raise self.trouble(task_id, error) from None
 
     def signal(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
-        receipts = []
-        for start in range(0, len(task_ids), _TREES_AT_ONCE):
-            some = task_ids[start : start + _TREES_AT_ONCE]
-            try:
-                receipts += self._end(some, grace, by, rule)
-            except OSError as error:
-                raise self.trouble(some[0], error) from None
-        return receipts
+        """End the process trees of these tasks; returns when they are gone, or says which processes survived."""
+        from outlast.executors.local.ending import end_tasks
 
-    def _end(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
-        from outlast.executors.local.ending import has_begun
-
-        unrun = [one for one in map(self._directory, task_ids) if not has_begun(one, by, rule)]
-        receipts = {one: self._unrun(one) for one in map(os.path.basename, unrun)}
-        begun = [one for one in task_ids if one not in receipts]
-        end = self._end_with_agents if any(one.startswith("agent-") for one in begun) else self._end_running
-        receipts.update(zip(begun, end(begun, grace, by, rule), strict=True))
-        self.advance()
-        return [receipts[one] for one in task_ids]
-
-    def _unrun(self, task_id: str) -> Receipt:
-        return extended(Receipt, self.status(task_id), ended=(), survivors=())
-
-    def _end_with_agents(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
-        """As `_end_running`, with all that those of them started that are agents."""
-        from outlast.executors.local import offspring  # most tasks are none
-
-        agents = [one for one in task_ids if offspring.ends_with(one)]
-        for one in agents:
-            offspring.end_pending(self._directory(one), by)
-        receipts = self._end_running(task_ids, grace, by, rule)
-        return [
-            offspring.end_offspring(self._directory(one.task_id), one, grace, by) if one.task_id in agents else one
-            for one in receipts
-        ]
-
-    def _end_running(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
-        from outlast.executors.local.ending import announce, check_visible
-        from outlast.linux.process_tree import end_trees
-
-        directories = [self._directory(task_id) for task_id in task_ids]
-        for directory in directories:
-            check_visible(directory)
-        for directory in directories:
-            announce(directory, by, rule)
-        looks = [lambda directory=directory: status.guards_of(directory) for directory in directories]
-        ended = end_trees(looks, status.is_foreign_guard, grace)
-        return [
-            self._receipt(task_id, gone, left, grace) for task_id, (gone, left) in zip(task_ids, ended, strict=True)
-        ]
-
-    def _receipt(self, task_id: str, ended: tuple[int, ...], survivors: tuple[int, ...], grace: float) -> Receipt:
-        if not survivors:
-            # Who ends the task that they are part of would wait for themselves.
-            inside = process.is_below(status.guards_of(self._directory(task_id)).keeper)
-            over = self.has_ended if inside else self.is_closed
-            with self.watch(task_id) as watch:
-                until(watch, lambda: over(task_id), Deadline(RECORD_PATIENCE_S))
-        return extended(Receipt, self.status(task_id), ended=ended, survivors=survivors)
+        return end_tasks(self, task_ids, grace, by, rule)

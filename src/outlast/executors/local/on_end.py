@@ -23,8 +23,8 @@ def main() -> int:
     home, *agents = sys.argv[1:]
     for directory in agents:
         if record.read(directory).get("ending", {}).get("by") == "limit":
-            offspring.end_pending(directory, "limit")
-            offspring.end_all(directory, launchfile.read(directory)[0].grace, "limit")
+            offspring.cancel_pending_offspring(directory, "limit")
+            offspring.end_offspring(directory, launchfile.read(directory)[0].grace, "limit")
     executor = LocalExecutor(home, load(home, {}))
     executor.advance()
     executor.close()

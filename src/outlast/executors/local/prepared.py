@@ -1,4 +1,8 @@
-"""Prepared shells: each has restored its session's state and waits for a command. It changes nothing but the time."""
+"""The prepared shell: a bash that has restored its session's state and waits for a command.
+
+It changes nothing but the time that the next command takes. There is at most one for each executor. If this process
+ends, the guard sees the connection close, kills the shell and removes its directory.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +16,6 @@ if TYPE_CHECKING:
     from outlast.guard.client import Connection
     from outlast.types import Surroundings
 
-_MOST = 4
-
 
 @frozen
 class Prepared:
@@ -24,58 +26,58 @@ class Prepared:
     around: Surroundings
     connection: Connection
 
-    def is_stale(self, around: Surroundings) -> bool:
-        """Whether its session has gone on, so that nothing will use it any more."""
-        return self.around.state == around.state != "" and self.around.snapshot != around.snapshot
 
-
-class PreparedShells:
-    """Those of this process. If it ends, their guards see the connection close and remove them."""
+class PreparedSlot:
+    """Room for one prepared shell."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._owner = os.getpid()
-        self._waiting: list[Prepared] = []
+        self._shell: Prepared | None = None
+        self._closed = False
 
     def take(self, around: Surroundings) -> Prepared | None:
-        """One for these surroundings, if there is one."""
+        """Take the shell out if it fits this launch and still waits."""
         with self._lock:
-            self._forget_those_of_our_parent()
-            self._drop([one for one in self._waiting if one.is_stale(around)])
-            for one in self._waiting:
-                if one.around == around:
-                    self._waiting.remove(one)
-                    if one.connection.is_prepared():
-                        return one
-                    one.connection.close()
-                    return None
+            shell = self._own_shell()
+            if shell is None or shell.around != around:
+                return None
+            self._shell = None
+        if shell.connection.is_prepared():
+            return shell
+        shell.connection.close()
         return None
 
-    def count(self, around: Surroundings) -> int:
-        """How many wait in these surroundings."""
+    def holds(self, around: Surroundings) -> bool:
         with self._lock:
-            self._forget_those_of_our_parent()
-            return sum(one.around == around for one in self._waiting)
+            shell = self._own_shell()
+            return shell is not None and shell.around == around
 
-    def put(self, prepared: Prepared) -> None:
-        """Keep it, and those for the same surroundings: a host that does something else now does not come back soon."""
+    def put(self, shell: Prepared) -> None:
+        """Put a shell in; the guard removes the one that was there."""
         with self._lock:
-            self._forget_those_of_our_parent()
-            alike = [one for one in self._waiting if one.around == prepared.around][-(_MOST - 1) :]
-            self._drop([one for one in self._waiting if one not in alike])
-            self._waiting.append(prepared)
+            # A thread may still prepare a shell while another one closes the executor.
+            unused = shell if self._closed else self._own_shell()
+            if not self._closed:
+                self._shell = shell
+        if unused is not None:
+            unused.connection.close()
 
     def close(self) -> None:
         with self._lock:
-            self._forget_those_of_our_parent()
-            self._drop(list(self._waiting))
+            shell, self._shell, self._closed = self._own_shell(), None, True
+        if shell is not None:
+            shell.connection.close()
 
-    def _drop(self, some: list[Prepared]) -> None:
-        for one in some:
-            one.connection.close()  # its guard kills the shell and removes the directory
-        self._waiting = [one for one in self._waiting if one not in some]
-
-    def _forget_those_of_our_parent(self) -> None:
-        # After a fork the connections belong to both processes; closing them here would not be noticed there.
+    def _own_shell(self) -> Prepared | None:
+        # After a fork both processes have the connection. The shell belongs to the parent, so the child forgets it.
         if self._owner != os.getpid():
-            self._owner, self._waiting = os.getpid(), []
+            self._owner, self._shell = os.getpid(), None
+        return self._shell
+
+
+def can_be_prepared(around: Surroundings) -> bool:
+    """Return whether the shell of these launches can be started before its command is known."""
+    if around.sandbox or around.groups or around.stdin.text is not None:
+        return False
+    return os.path.basename(around.shell) == "bash"

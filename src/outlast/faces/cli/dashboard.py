@@ -123,8 +123,8 @@ class _Board:
         for task_id in ids[:WATCHED_AT_MOST]:
             try:
                 if task_id not in self._watches:
-                    self._watches[task_id] = self._shell.executor.watch(task_id)
-                self._watches[task_id].arm_for_end()
+                    self._watches[task_id] = self._shell.executor.watch(task_id, ends_only=True)
+                self._watches[task_id].arm()
             except OutlastError:  # removed meanwhile, or not started yet
                 if gone := self._watches.pop(task_id, None):
                     gone.close()

@@ -159,7 +159,7 @@ def _state(shell: Shell) -> Iterator[Finding]:
     lost = [task.task_id for task in tasks if task.reason == "lost"]
     if lost:
         yield Finding("lost", MINOR, f"{len(lost)} tasks, nobody knows how they ended: {', '.join(lost[:5])}")
-    damaged = list(shell.executor.registry.damaged()) if shell.operator else []
+    damaged = list(shell.executor.registry.damaged()) if shell.context.operator else []
     if damaged:
         yield Finding("damaged", BAD, f"{', '.join(damaged[:5])}; `outlast clean` removes them")
 

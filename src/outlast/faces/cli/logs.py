@@ -111,7 +111,7 @@ class _Printing:
         self._shell, self._task, self._selection, self._asked = shell, task, selection, asked
         streams = STREAMS if task.split else STREAMS[:1]
         self._streams = [stream for stream in streams if selection.stream in (None, stream)]
-        self._mask = OFF if asked.raw else shell.mask_for(task)
+        self._mask = OFF if asked.raw else shell.context.mask_for(task)
         self._lines = {stream: _Lines(selection, asked.follow, self._mask) for stream in self._streams}
 
     def run(self) -> int:
@@ -164,7 +164,7 @@ class _Printing:
             return self._shell.follow(self._task.task_id, cursor=place, raw=True)  # masked as text, further down
         if self._asked.new:
             return self._settled(place)
-        return self._shell.fresh(self._task.task_id, {stream: place.at(stream) for stream in self._streams})
+        return self._shell.reader.fresh(self._task.task_id, {stream: place.at(stream) for stream in self._streams})
 
     def _settled(self, place: Cursor) -> Iterator[Slice]:
         by_lines = bool(self._selection.filter or self._selection.exclude)

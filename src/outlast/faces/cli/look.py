@@ -8,7 +8,7 @@ import time
 
 from outlast import asking
 from outlast.faces import render
-from outlast.faces.cli.options import Parser, open_shell, open_to_look, parse, seconds, write
+from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from outlast.shell.looking import Looking
+    from outlast.shell import Shell
     from outlast.types import Task, Waited
 
 RECENT_S = 3600.0
@@ -39,7 +39,7 @@ def ps_parser() -> Parser:
 
 def ps(words: Sequence[str]) -> int:
     asked = parse(ps_parser(), words)
-    with open_to_look(asked.session) as shell:
+    with open_shell(asked.session) as shell:
         every = asked.all and not asked.session
         which: dict[str, Any] = {}
         if not asked.all and not asked.status:
@@ -54,7 +54,7 @@ def ps(words: Sequence[str]) -> int:
     return 0
 
 
-def _json(shell: Looking, task: Task) -> str:
+def _json(shell: Shell, task: Task) -> str:
     stdout, stderr = shell.line_counts(task)
     return render.as_json(task, stdout_lines=stdout, stderr_lines=stderr)
 
@@ -76,7 +76,7 @@ def show_parser() -> Parser:
 
 def show(words: Sequence[str]) -> int:
     asked = parse(show_parser(), words)
-    with open_to_look(asked.session) as shell:
+    with open_shell(asked.session) as shell:
         task = shell.show(asked.id)
         write(_json(shell, task) + "\n" if asked.json else render.details(task, shell.line_counts(task)))
     return 0

@@ -12,16 +12,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
-    from typing import Any, TypeVar
+    from typing import Any
 
     from outlast.faces.cli.thorough import Thorough
     from outlast.permissions.approval import Answer, Approval
     from outlast.shell import Shell
-    from outlast.shell.looking import Looking
-    from outlast.shell.opened import Opened
     from outlast.types import Task
-
-    Kind = TypeVar("Kind", bound=Opened)
 
 
 OUR_FAILURE = 125  # the exit code if Outlast itself failed
@@ -116,23 +112,12 @@ def open_shell(session: str | None = None, policy: str | None = None) -> Shell:
     """A person who names no session is the operator and reaches every task; inside a session only its own."""
     from outlast.shell import Shell
 
-    return _opened(Shell, session, policy)
-
-
-def open_to_look(session: str | None = None) -> Looking:
-    """As `open_shell`, for who only looks: half as much to load."""
-    from outlast.shell.looking import Looking
-
-    return _opened(Looking, session, None)
-
-
-def _opened(kind: type[Kind], session: str | None, policy: str | None) -> Kind:
     ask = _ask if sys.stdin.isatty() and sys.stderr.isatty() else None
     if session is not None:
         # Also if it is empty: never the operator by accident.
-        return kind.open(session=session_name(session), policy=policy, ask=ask, early=False)
+        return Shell.open(session=session_name(session), policy=policy, ask=ask)
     # The settings have the name as well; given here, it would be one that somebody chose, and remember.
-    return kind.open(policy=policy, ask=ask, operator=not os.environ.get("OUTLAST_SESSION"), early=False)
+    return Shell.open(policy=policy, ask=ask, operator=not os.environ.get("OUTLAST_SESSION"))
 
 
 def _ask(approval: Approval) -> Answer:

@@ -113,7 +113,7 @@ def run(words: Sequence[str]) -> int:
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
         raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
     with open_shell(asked.session, asked.policy) as shell:
-        shell.settings = _as_a_person_says(shell.settings, asked)
+        shell.context.settings = _as_a_person_says(shell.settings, asked)
         if asked.bg:
             return _background(shell, command, how, asked)
         return _Foreground(shell, asked).run(command, how)
@@ -225,7 +225,7 @@ class _Foreground:
         self._leave: UnderWay | None = None
 
     def run(self, command: str, how: dict[str, object]) -> int:
-        patience = self._shell.patience(self._asked.wait, self._asked.limit)
+        patience = self._shell.flows.patience(self._asked.wait, self._asked.limit)
         # A person waits as long as they like: only the default limit and --wait end this.
         timeout = patience.seconds if patience.then_end or self._asked.wait is not None else None
         signal.signal(signal.SIGINT, self._interrupt)
@@ -234,9 +234,9 @@ class _Foreground:
 
     def _attend(self, command: str, how: dict[str, Any], timeout: float | None, then_end: bool) -> int:
         # Without a session's name each call stands for itself.
-        task, ours = self._shell.launch(command, background=False, keeps=self._shell.named, **how)
+        task, ours = self._shell.starter.launch(command, background=False, keeps=self._shell.context.named, **how)
         self._task_id = task.task_id
-        self._leave = self._shell.leaving(command, self._asked.auto_bg or None)
+        self._leave = self._shell.flows.leave_condition(command, self._asked.auto_bg or None)
         self._at = dict.fromkeys(STREAMS if task.split else STREAMS[:1], 0)
         if self._interrupts:
             self._end_as_asked()
@@ -244,7 +244,8 @@ class _Foreground:
             if task.status == "pending":
                 timeout = self._await_begin(task, timeout)
             self._show(timeout, then_end and ours)
-            self._shell.release(self._task_id, ours)
+            if ours:
+                self._shell.control.release(self._task_id)
         except OSError as error:
             self._say_that_nobody_reads(error)
             raise
@@ -263,7 +264,7 @@ class _Foreground:
             self._at[piece.stream] = piece.next
             self._copy(piece)
         if then_end and not (self._leave and self._leave.met) and self._is_running():
-            self._shell.end_for_limit(self._task_id)
+            self._shell.control.end_for_limit(self._task_id)
             for piece in self._shell.follow(self._task_id, cursor=Cursor(**self._at), to_end_of="command"):
                 self._copy(piece)
 
@@ -301,7 +302,7 @@ class _Foreground:
     def _end(self) -> None:
         # Whoever pressed Ctrl-C twice need not be asked.
         if not self._shell.executor.has_ended(self._task_id):
-            self._shell.end_now([self._task_id], self._shell.settings.kill_grace_s)
+            self._shell.control.end_now([self._task_id], self._shell.settings.kill_grace_s)
 
     def _report(self) -> int:
         if self._asked.json:

@@ -10,13 +10,14 @@ from outlast.types import NO_SHELL, STREAMS, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from typing import Any
 
     from outlast.faces.tools.toolbox import Toolbox
+    from outlast.options import ReadOptions
     from outlast.types import Receipt, Result, Task, Waited
 
-MARKED = {"marked": True}
+MARKED: ReadOptions = {"marked": True}
 _STRIKING_S = 0.1  # so near to its limit a task is as good as struck
 _RECORDING_S = 5.0  # from the moment that a limit strikes until its task is over
 
@@ -41,7 +42,7 @@ async def run(box: Toolbox, command: str, *, limit: float | None = None, **how: 
         # The guard ends it at its limit. Leaving at that same moment would make it a background task.
         wait += settings.kill_grace_s + _RECORDING_S
     # Without a limit of its own, waiting for all of the default one means that it ends the task.
-    show = {**MARKED, **how.pop("show", {})}
+    show: ReadOptions = {**MARKED, **how.pop("show", {})}
     given = None if wait >= allowed and limit is None else wait
     how["fresh"] = not box.profile.keeps_state
     result = await box.waiting.run(command, limit=limit, wait=given, show=show, **how)
@@ -55,7 +56,7 @@ def _is_being_struck(result: Result, limit: float | None) -> bool:
     return result.reason == "timeout" and not result.closed
 
 
-async def _once_struck(box: Toolbox, result: Result, show: Mapping[str, Any]) -> Result:
+async def _once_struck(box: Toolbox, result: Result, show: ReadOptions) -> Result:
     patience = box.shell.settings.kill_grace_s + _RECORDING_S
     async for _ in box.waiting.follow(result.task_id, cursor=result.cursor, timeout=patience):
         pass
@@ -136,7 +137,7 @@ def _filled_lines(box: Toolbox, task: Task) -> tuple[int, int]:
     for stream in STREAMS if task.split else STREAMS[:1]:
         place, count = box.counted.get((task.task_id, stream), (0, 0))
         rest = b""
-        for piece in box.shell.fresh(task.task_id, {stream: place}):
+        for piece in box.shell.reader.fresh(task.task_id, {stream: place}):
             *lines, rest = (rest + piece.data).split(b"\n")
             count += sum(1 for line in lines if line.strip())
             place = piece.next - len(rest)

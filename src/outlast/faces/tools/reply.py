@@ -62,7 +62,7 @@ def _of_running(shell: Shell, result: Result) -> Facts:
     last = "" if result.output.strip() else shell.read(result.task_id, tail=1, max_chars=_LONGEST_LINE).output
     return Facts(
         activity=shell.activity(result.task_id),
-        printed_at=shell.printed_at(result),
+        printed_at=shell.reader.printed_at(result),
         usual=shell.usual(result.command),
         last_line=harmless(last).strip("\n"),
     )

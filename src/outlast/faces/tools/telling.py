@@ -47,15 +47,15 @@ class Telling:
             "status": reply.data.get("status"),
             "failed": reply.error,
             "elapsed_ms": round(took * 1000),
-            "trace": (self._shell.trace or dict)().get("TRACEPARENT") or os.environ.get("TRACEPARENT", ""),
+            "trace": (self._shell.context.trace or dict)().get("TRACEPARENT") or os.environ.get("TRACEPARENT", ""),
         }
-        self._shell.board.called(self._shell.session, facts)
+        self._shell.notice_board.board.called(self._shell.session, facts)
 
     def _with_notices(self, reply: Reply) -> Reply:
         if self._subscription is None:
             from outlast.notices.subscription import Subscription
 
-            self._subscription = Subscription(self._shell.board, SUBSCRIBER)
+            self._subscription = Subscription(self._shell.notice_board.board, SUBSCRIBER)
         over = reply.data.get("status") not in ("running", "pending", None)
         shown = str(reply.data.get("task_id")) if over and reply.data.get("task_id") else ""
 

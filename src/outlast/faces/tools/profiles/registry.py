@@ -38,7 +38,7 @@ async def _run(box: Toolbox, given: Given) -> Reply:
     else:
         result = await operations.run(box, given["command"], limit=limit, **how)
         reply = _ended(result) if result.finished else await _started(box, result)
-    await box.do(box.shell.keep_newest, _REMEMBERED)
+    await box.do(box.shell.control.keep_newest, _REMEMBERED)
     return reply
 
 
@@ -113,7 +113,7 @@ def _limit_note(box: Toolbox, result: Result, pattern: str | None) -> list[str]:
     sieve = Sieve(pattern, None, ignore_case=True)
     if not sieve.feed(f"{note}\n") + sieve.finish():
         return []
-    return [note] if box.shell.is_first_time(result.task_id, "limit note") else []
+    return [note] if box.shell.reader.is_first_time(result.task_id, "limit note") else []
 
 
 async def _kill(box: Toolbox, given: Given) -> Reply:

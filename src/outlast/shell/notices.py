@@ -1,10 +1,9 @@
-"""The verbs that tell: notices, briefs, events."""
+"""Notices, briefs and events of one shell. Nothing of it is loaded, or made on disk, before it is used."""
 
 from __future__ import annotations
 
 from outlast.errors import BadInput
-from outlast.shell.opened import telling
-from outlast.shell.running import Running
+from outlast.shell.context import translate_errors
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -15,15 +14,19 @@ if TYPE_CHECKING:
     from outlast.notices.board import Board
     from outlast.notices.following import Following
     from outlast.notices.subscription import Calling, Subscription
+    from outlast.shell.context import Context
+    from outlast.shell.reader import Reader
     from outlast.types import Event, Notice
 
 _BRIEF = "brief"
 
 
-class Noticing(Running):
-    """What happened and whom to tell. Nothing of it is loaded, or made on disk, before it is asked for."""
+class Notices:
+    """What happened, and who is told."""
 
-    _board: Board | None = None
+    def __init__(self, context: Context, reader: Reader) -> None:
+        self.context, self._reader = context, reader
+        self._board: Board | None = None
 
     @property
     def board(self) -> Board:
@@ -36,17 +39,17 @@ class Noticing(Running):
         """One of its own, for another thread; as this shell sees it, or for one session."""
         from outlast.notices.board import Board
 
-        seen = scope or self._scope
-        return Board(self.executor.registry, seen, lambda: self.mask, self.settings.notice_days * 86400)
+        seen = scope or self.context.scope
+        return Board(
+            self.context.executor.registry, seen, lambda: self.context.mask, self.context.settings.notice_days * 86400
+        )
 
     def close(self) -> None:
-        """Let go of everything. Tasks go on."""
         if self._board is not None:
             self._board.close()
             self._board = None
-        super().close()
 
-    @telling
+    @translate_errors
     def subscribe(self, name: str, *, from_now: bool = False) -> Subscription:
         """Notices for a subscriber of that name: its place is kept on disk, whoever opens it, however often.
 
@@ -57,7 +60,7 @@ class Noticing(Running):
         subscriber_name(name)
         return Subscription(self.new_board(), name, from_now=from_now, close_board=True)
 
-    @telling
+    @translate_errors
     def on_notice(self, callback: Callable[[Notice], Any], *, name: str, from_now: bool = False) -> Calling:
         """Have a thread call `callback` with each notice, until the result is closed.
 
@@ -70,29 +73,29 @@ class Noticing(Running):
         self.subscribe(name, from_now=from_now).close()  # so that what happens from here on is not missed
         return Calling(lambda: self.subscribe(name), callback)
 
-    @telling
-    def notices(self, most: int = 100) -> list[Notice]:
+    @translate_errors
+    def latest(self, most: int) -> list[Notice]:
         """The latest notices, oldest first, whoever was told of them: nothing is claimed."""
         self.board.gather()
         return self.board.newest(most)
 
-    @telling
+    @translate_errors
     def verify(self, said: str) -> Notice | None:
         """The notice that this text quotes; None if it is not genuine, or not this session's."""
         return self.board.verify(said)
 
-    @telling
+    @translate_errors
     def brief(self) -> str:
         """One paragraph: what runs in this session, and what ended since the last one. For a model without memory."""
         from outlast.notices import words
         from outlast.notices.subscription import Subscription
 
-        running = [task for task in self.list(session=self.session) if not task.finished]
-        with Subscription(self.new_board(self.session), _BRIEF, close_board=True) as subscription:
+        running = [task for task in self._reader.list(session=self.context.session) if not task.finished]
+        with Subscription(self.new_board(self.context.session), _BRIEF, close_board=True) as subscription:
             ended = []
             while taken := subscription.take():
                 ended += taken
-            text = words.brief(running, ended, self.settings.notice_chars)
+            text = words.brief(running, ended, self.context.settings.notice_chars)
             if ended:
                 subscription.acknowledge()
         return text
@@ -111,7 +114,7 @@ class Noticing(Running):
         finally:
             following.close()
 
-    @telling
+    @translate_errors
     def following(self, after: int | None) -> Following:
         """For those who wait in an event loop."""
         from outlast.notices.following import Following

@@ -1,20 +1,19 @@
-"""The verbs that look: nothing in here changes a task."""
+"""Reads tasks and their output. Nothing in here changes a task."""
 
 from __future__ import annotations
 
 import os
 from itertools import islice
 
-from outlast import asking, reading, showing
+from outlast import asking, conditions, reading, showing
 from outlast.errors import BadInput, named
 from outlast.frozen import replaced
 from outlast.masking import OFF
 from outlast.selection import Selection
-from outlast.shell.opened import Opened, telling
+from outlast.shell.context import translate_errors
 from outlast.storage import reader_cursors
 from outlast.stream_end import inside_secret
 from outlast.types import STREAMS, Cursor
-from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from outlast.conditions import Condition
     from outlast.first_error import Excerpt
+    from outlast.shell.context import Context
     from outlast.storage.output import Source
     from outlast.types import Result, Slice, Task, Usual
 
@@ -32,10 +32,23 @@ _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
 
 
-class Looking(Opened):
-    """What tasks print, and how they are."""
+class Reader:
+    """What the tasks of one shell print, and how they are."""
 
-    @telling
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self._executor, self._redactor = context.executor, context.redactor
+
+    @translate_errors
+    def find(self, part: str) -> str:
+        """The whole id of a task that can be reached."""
+        return self.context.find(part)
+
+    def status(self, task_id: str) -> Task:
+        """A task as it is now, not redacted."""
+        return self._executor.status(self.find(task_id))
+
+    @translate_errors
     def read(
         self,
         task_id: str,
@@ -66,8 +79,8 @@ class Looking(Opened):
             if little is not None:
                 return little
         # Of what is over only the output is looked at; if it is gone with its task, that is noticed there.
-        over = self.executor.registry.get_cached(task_id, self._scope)
-        task = self._showing.shown(over or self.executor.status(self._find(task_id)))
+        over = self._executor.registry.get_cached(task_id, self.context.scope)
+        task = self._redactor.shown(over or self._executor.status(self.find(task_id)))
         if new and (cursor is not None or tail is not None or lines is not None):
             raise BadInput("What is new starts where the last read ended; leave out cursor, tail and lines.")
         selection = Selection(
@@ -86,16 +99,16 @@ class Looking(Opened):
             raise BadInput("Pages follow one another from a cursor on; leave out tail, lines and interleaved.")
         if interleaved and (new or cursor is not None or selection.tail or lines or filter or exclude):
             raise BadInput("Both streams in the order they came are shown whole; leave out what selects a part.")
-        budget = self.settings.shown_chars if max_chars is None else max_chars
+        budget = self.context.settings.shown_chars if max_chars is None else max_chars
         if budget < 1:
             raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")
         try:
             if not new:
                 return self._selected(task, selection, budget)
-            return self._new(task, selection, budget, reader or f"session {self.session}")
+            return self._new(task, selection, budget, reader or f"session {self.context.session}")
         except OSError as error:
-            self._find(task_id)  # which says so if it was removed
-            raise self.executor.trouble(task.task_id, error) from None
+            self.find(task_id)  # which says so if it was removed
+            raise self._executor.trouble(task.task_id, error) from None
 
     def _new(self, task: Task, selection: Selection, budget: int, reader: str) -> Result:
         """What `reader` has not read yet; nobody else reads as the same reader meanwhile."""
@@ -106,85 +119,61 @@ class Looking(Opened):
 
     def _selected(self, task: Task, selection: Selection, budget: int) -> Result:
         def source(stream: str) -> Source:
-            return self.executor.registry.source(task.task_id, stream)
+            return self._executor.registry.source(task.task_id, stream)
 
-        return reading.read(task, selection, source, budget, self.mask_for(task))
+        return reading.read(task, selection, source, budget, self.context.mask_for(task))
 
     def _little(self, task_id: str, cursor: str | Cursor | None) -> Result | None:
         """What is left of a task that is over, if it is little."""
-        registry = self.executor.registry
-        over = registry.get_cached(task_id, self._scope)
+        registry = self._executor.registry
+        over = registry.get_cached(task_id, self.context.scope)
         if over is None or over.split:
             return None
         place = _place(cursor)
         if place is None:
             return None
-        task = self._showing.shown(over)
+        task = self._redactor.shown(over)
         try:
             source = registry.source(task.task_id, "stdout")
-            return reading.little_of(task, source, place, self.settings.shown_chars, self.mask_for(task))
+            return reading.little_of(
+                task, source, place, self.context.settings.shown_chars, self.context.mask_for(task)
+            )
         except FileNotFoundError as error:
-            raise self.executor.trouble(task.task_id, error) from None  # removed since it was last looked at
+            raise self._executor.trouble(task.task_id, error) from None  # removed since it was last looked at
 
-    def follow(
-        self,
-        task_id: str,
-        *,
-        cursor: str | Cursor | None = None,
-        timeout: float | None = None,
-        to_end_of: str = "output",
-        leave: Condition | None = None,
-        raw: bool = False,
-    ) -> Iterator[Slice]:
-        """The task's bytes as they come, to the end of its output (or of its command), or until `leave` is true.
-
-        Secrets are masked, and what may be the beginning of one comes with what follows; not if it is `raw`.
-        """
-        task = self.executor.status(self._find(task_id))
-        place = asking.cursor(cursor)
-        streams = STREAMS if task.split else STREAMS[:1]
-        at = {stream: place.at(stream) for stream in streams}
-        live = self.live(task, at, raw)
-        over = self.executor.is_closed if to_end_of == "output" else self.executor.has_ended
-        deadline = Deadline(timeout)
-        if leave:
-            self.begin(leave, task.task_id)
-        with self.executor.watch(task.task_id) as watch:
-            while True:
-                watch.arm()
-                ended = over(task.task_id)
-                left = leave is not None and leave.look(ended)
-                yield from live.take(self.fresh(task.task_id, at))
-                if ended:
-                    yield from live.finish()
-                if ended or left or deadline.over:
-                    return
-                watch.wait(shorter(deadline.left(), leave.patience() if leave else None))
-
-    def begin(self, condition: Condition, task_id: str) -> None:
-        """Show a condition the output that it may look at."""
-        self._own(task_id)
-        streams = STREAMS if self.executor.status(task_id).split else STREAMS[:1]
-        condition.begin({stream: self.executor.source(task_id, stream) for stream in streams})
+    def show_output_to(self, condition: Condition, task_id: str) -> None:
+        """Give a condition the streams that it looks at."""
+        self.context.check_reachable(task_id)
+        streams = STREAMS if self._executor.status(task_id).split else STREAMS[:1]
+        condition.begin({stream: self._executor.source(task_id, stream) for stream in streams})
         condition.has_begun = True
 
-    @telling
-    def place_of_reader(self, task_id: str, reader: str | None = None) -> Cursor:
-        """Where `reader` (by default this session) stopped reading what is new."""
-        directory = os.path.dirname(self.executor.status(self._find(task_id)).output_file)
-        return reader_cursors.read_cursor(directory, reader or f"session {self.session}")
+    @translate_errors
+    def reaction(self, task_id: str, until: str | None) -> Condition:
+        """What to wait for after input is sent: a line that matches `until`, or that the program reacted."""
+        if until is None:
+            condition: Condition = conditions.Reaction(lambda: self.activity(task_id))
+        else:
+            condition = conditions.Line(until, self._end_of_output(task_id))
+        self.show_output_to(condition, task_id)
+        return condition
 
-    @telling
-    def end_of_output(self, task_id: str) -> Cursor:
+    @translate_errors
+    def reader_position(self, task_id: str, reader: str | None = None) -> Cursor:
+        """Where `reader` (by default this session) stopped reading what is new."""
+        directory = os.path.dirname(self._executor.status(self.find(task_id)).output_file)
+        return reader_cursors.read_cursor(directory, reader or f"session {self.context.session}")
+
+    def _end_of_output(self, task_id: str) -> Cursor:
         """Behind the last byte that a task has printed so far."""
-        streams = STREAMS if self.executor.status(task_id).split else STREAMS[:1]
-        return Cursor(**{stream: self.executor.source(task_id, stream).end() for stream in streams})
+        streams = STREAMS if self._executor.status(task_id).split else STREAMS[:1]
+        return Cursor(**{stream: self._executor.source(task_id, stream).end() for stream in streams})
 
     def live(self, task: Task, at: dict[str, int], raw: bool = False) -> showing.Live:
         """How slices are shown that begin at these places; a place inside of a secret moves to its end."""
-        live = showing.Live(OFF if raw else self.mask_for(task))
+        live = showing.Live(OFF if raw else self.context.mask_for(task))
         for stream, place in at.items():
-            source = self.executor.source(task.task_id, stream)
+            source = self._executor.source(task.task_id, stream)
             if place and (secret := inside_secret(source, place, source.end(), live.mask)):
                 live.begin_inside(stream, place, place + secret)
                 at[stream] += secret
@@ -192,24 +181,24 @@ class Looking(Opened):
 
     def fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
         """What there is to read now, moving `at` along; bounded, so that a flood cannot hide the end. Not masked."""
-        self._own(task_id)
+        self.context.check_reachable(task_id)
         try:
             for stream, place in at.items():
-                source = self.executor.source(task_id, stream)
+                source = self._executor.source(task_id, stream)
                 for piece in source.chunks(place, source.end()):
                     at[stream] = piece.next
                     yield piece
         except OSError as error:
-            raise self.executor.trouble(task_id, error) from None
+            raise self._executor.trouble(task_id, error) from None
 
     # --- list --------------------------------------------------------------------------------
 
-    @telling
+    @translate_errors
     def show(self, task_id: str) -> Task:
         """What is known of a task now."""
-        return self._shown(self.executor.status(self._find(task_id)))
+        return self.context.redact(self._executor.status(self.find(task_id)))
 
-    @telling
+    @translate_errors
     def list(
         self,
         *,
@@ -229,69 +218,64 @@ class Looking(Opened):
             raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
         if most is not None and most < 1:
             raise BadInput(f"The number of tasks to list must be 1 or more, not {most}.")
-        tasks = self._listed(self._scope or session, most, ended_after)
+        tasks = self._listed(self.context.scope or session, most, ended_after)
         if wanted is not None or kind is not None:
             tasks = (task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind))
-        return self._showing.listed(tasks if most is None or ended_after is not None else islice(tasks, most))
+        return self._redactor.listed(tasks if most is None or ended_after is not None else islice(tasks, most))
 
     def _listed(self, session: str | None, most: int | None, ended_after: float | None) -> Iterator[Task]:
-        registry = self.executor.registry
+        registry = self._executor.registry
         if ended_after is not None:
             return registry.recent(session, ended_after, -1 if most is None else most)
         return registry.tasks(session, -1 if most is None else max(most, _PAGE))
 
-    @telling
+    @translate_errors
     def is_first_time(self, task_id: str, what: str) -> bool:
         """Whether this session has not been told `what` of a task before; from now on it has."""
-        directory = os.path.dirname(self.executor.status(self._find(task_id)).output_file)
-        return reader_cursors.claim_once(directory, f"session {self.session}: {what}")
+        directory = os.path.dirname(self._executor.status(self.find(task_id)).output_file)
+        return reader_cursors.claim_once(directory, f"session {self.context.session}: {what}")
 
-    @telling
+    @translate_errors
     def usual(self, command: str) -> Usual | None:
         """How long this command took in this session when it last went well, if it did."""
-        return self.executor.registry.usual(command, self.session)
+        return self._executor.registry.usual(command, self.context.session)
 
-    @telling
+    @translate_errors
     def activity(self, task_id: str) -> str:
         """What a running task does at this moment, in a few words; nothing if that cannot be seen."""
         from outlast.activity import of_task
 
-        return of_task(self.executor.members(self._find(task_id)))
+        return of_task(self._executor.members(self.find(task_id)))
 
-    @telling
+    @translate_errors
     def printed_at(self, task: Task) -> float | None:
         """When a task last printed something."""
-        sources = [self.executor.source(task.task_id, stream) for stream in (STREAMS if task.split else STREAMS[:1])]
+        sources = [self._executor.source(task.task_id, stream) for stream in (STREAMS if task.split else STREAMS[:1])]
         return max((at for source in sources if (at := source.changed_at()) is not None), default=None)
 
-    @telling
+    @translate_errors
     def first_error(self, task_id: str) -> Excerpt | None:
         """The first error in what a task printed, with the lines that explain it; None if nothing looks like one."""
         from outlast.first_error import FirstError
 
-        task = self.executor.status(self._find(task_id))
+        task = self._executor.status(self.find(task_id))
         finder = FirstError()
         try:
             for stream in STREAMS if task.split else STREAMS[:1]:
-                source = self.executor.registry.source(task.task_id, stream)
-                for text in reading.texts(source, self.mask_for(task)):
+                source = self._executor.registry.source(task.task_id, stream)
+                for text in reading.texts(source, self.context.mask_for(task)):
                     finder.feed(text)
                     if finder.is_final:
                         break
         except OSError as error:
-            raise self.executor.trouble(task.task_id, error) from None
+            raise self._executor.trouble(task.task_id, error) from None
         return finder.finish()
 
-    @telling
+    @translate_errors
     def line_counts(self, task: Task) -> tuple[int, int]:
         """How many lines of stdout and of stderr are kept."""
-        self._own(task.task_id)
-        return self.executor.registry.line_counts(task)
-
-
-def shorter(one: float | None, other: float | None) -> float | None:
-    """The shorter of two times, where None is for ever."""
-    return other if one is None else one if other is None else min(one, other)
+        self.context.check_reachable(task.task_id)
+        return self._executor.registry.line_counts(task)
 
 
 def _place(cursor: str | Cursor | None) -> int | None:

@@ -1,0 +1,87 @@
+"""The options of the methods of `Shell`, each list spelled once: `**options: Unpack[CommandOptions]`."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping, Sequence
+    from typing import TypedDict
+
+    from outlast.types import Cursor, Sandbox, Stdin
+else:
+
+    class TypedDict:
+        """Stands for the real one, whose module takes milliseconds to import: only the names are needed."""
+
+        def __init_subclass__(cls, total=True):
+            pass
+
+
+class CommandOptions(TypedDict, total=False):
+    """How a command runs. `asking.request` checks the values and refuses other names."""
+
+    cwd: str | os.PathLike[str] | None
+    env: Mapping[str, str] | None
+    stdin: str | bytes | Stdin | None
+    shell: str | None
+    split: bool  # stdout and stderr as two streams
+    limit: float | None  # seconds until the command is ended
+    description: str
+    name: str | None  # a second start of the same command with this name finds the first task
+    after: Sequence[str]  # tasks that have to complete first
+    after_failed: str  # "skip" or "run": what happens if one of them fails
+    pass_secrets: Sequence[str]  # names of secret variables that the command gets
+    memory: int | None  # bytes
+    processes: int | None
+    cpu_time: float | None  # seconds
+    file_size: int | None  # bytes
+    notify: str | Sequence[str]  # patterns of lines that become notices
+    silent_after: float | None  # seconds without output that become a notice
+    fresh: bool  # neither sees the session's state nor changes it
+
+
+class StartOptions(CommandOptions, total=False):
+    """As `CommandOptions`, and how long the start waits for the command."""
+
+    sandbox: Sandbox | bool | None
+    startup_wait: float | None
+    ready: str | None
+
+
+class ReadOptions(TypedDict, total=False):
+    """Which part of the output is read: see `Reader.read`."""
+
+    cursor: str | Cursor | None
+    new: bool
+    reader: str | None
+    tail: int | None
+    lines: tuple[int, int | None] | None
+    stream: str | None
+    filter: str | None
+    exclude: str | None
+    ignore_case: bool
+    max_chars: int | None
+    marked: bool
+    interleaved: bool
+    page: bool
+
+
+class ConditionOptions(TypedDict, total=False):
+    """What to wait for besides the end: see `Shell.wait`."""
+
+    until: str | None
+    port: int | str | None
+    url: str | None
+    quiet: float | None
+    cursor: str | Cursor | None
+
+
+class ListOptions(TypedDict, total=False):
+    """Which tasks are listed: see `Reader.list`."""
+
+    status: str | None
+    kind: str | None
+    session: str | None
+    most: int | None
+    ended_after: float | None
