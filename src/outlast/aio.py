@@ -61,7 +61,6 @@ class AsyncShell:
         self._rings: dict[tuple[str, bool], Ring] = {}
         parts = shell.reader, shell.starter, shell.control
         self._flows = Flows(shell.context, *parts, self._ring, self._ring, lambda task_id: _note(launched=task_id))
-        self._preparing: asyncio.Future[None] | None = None
         self._questions: _Questions | None = None
 
     @classmethod
@@ -97,8 +96,6 @@ class AsyncShell:
         """Let go of everything. Tasks go on."""
         while self._rings:
             self._rings.popitem()[1].close()
-        if self._preparing is not None:
-            await asyncio.wait({self._preparing})
         await asyncio.to_thread(self._shell.close)
 
     @property
@@ -137,9 +134,7 @@ class AsyncShell:
     ) -> Result:
         """As `Shell.run`. If the coroutine is cancelled, the task goes on in the background."""
         result = await self._drive(self._flows.run(command, wait, on_output, auto_background, show or {}, **options))
-        if self._shell.starter.should_prepare():
-            # In a thread: the caller has its result meanwhile.
-            self._preparing = asyncio.get_running_loop().run_in_executor(None, self._shell.starter.prepare_next)
+        self._shell.starter.prepare_soon()
         return result
 
     async def read(self, task_id: str, **options: Unpack[ReadOptions]) -> Result:

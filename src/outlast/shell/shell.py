@@ -94,6 +94,7 @@ class Shell:
         if self._agents is not None:
             self._agents.close()
         self.notice_board.close()
+        self.starter.close()
         self.context.close()
 
     # --- what it is --------------------------------------------------------------------------
@@ -196,7 +197,7 @@ class Shell:
         2 s goes on as if `wait` had run out.
         """
         result = drive(self.flows.run(command, wait, on_output, auto_background, show or {}, **options))
-        self.starter.prepare_next()
+        self.starter.prepare_soon()
         return result
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 from outlast import asking
 from outlast.errors import (
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from outlast.types import Grant, Launch, Request, Sandbox, Task
 
 _TRIES = 100  # a session may change so often while one command of it is prepared
+_PREPARE_AFTER_S = 0.005
 _FOREGROUND_BEFORE_PREPARING = 2  # a host that runs one command does not pay for the shell of a second one
 
 
@@ -42,6 +44,7 @@ class Starter:
         self._builder = LaunchBuilder(context.settings, context.executor.registry.home.path, context.cwd)
         self._foreground = 0  # commands that were started in the session's state
         self._last: tuple[Grant, Launch] | None = None  # the latest of them
+        self._timer: threading.Timer | None = None
 
     @translate_errors
     def launch(
@@ -69,6 +72,8 @@ class Starter:
     def launch_request(self, request: Request, keeps: bool = False, hold: Hold | None = None) -> tuple[Task, bool]:
         """As `launch`, of a request that was checked."""
         context = self.context
+        if self._timer is not None:
+            self._timer.cancel()
         for _ in range(_TRIES):
             grant, launch = self._grant(request, keeps)
             try:
@@ -124,12 +129,23 @@ class Starter:
         except (UnknownTask, AmbiguousTask) as error:
             raise BadInput(f"It cannot wait for that: {error.message}") from None
 
-    def should_prepare(self) -> bool:
-        return self._foreground >= _FOREGROUND_BEFORE_PREPARING
+    def prepare_soon(self) -> None:
+        """Prepare a shell for a command like the last foreground one, a moment later: the caller has its result.
 
-    def prepare_next(self) -> None:
-        """Prepare a shell for a command like the last foreground one. Changes nothing but the time it takes."""
-        if self._last is None or not self.should_prepare():
+        The next command cancels it, so that commands in quick succession do not compete with it.
+        """
+        if self._foreground >= _FOREGROUND_BEFORE_PREPARING:
+            self._timer = threading.Timer(_PREPARE_AFTER_S, self._prepare)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+
+    def _prepare(self) -> None:
+        if self._last is None:
             return
         grant, launch = self._last
         try:
