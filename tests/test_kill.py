@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
@@ -10,7 +11,8 @@ import time
 import pytest
 
 from outlast import Shell
-from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, UnknownTask
+from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, SystemRefused, UnknownTask
+from outlast.executors.local import ending
 from outlast.linux import process
 from tests.conftest import eventually, processes_of
 from tests.guard_files import write_guards
@@ -325,3 +327,37 @@ def test_a_killer_that_is_killed_leaves_no_stopped_process_behind(cli, home, tmp
 def is_running(pid: int) -> bool:
     stat = process.stat_of(pid)
     return stat is not None and stat.state not in "TtZX"
+
+
+def test_a_process_that_lost_term_gets_it_again(shell):
+    """As a child of bash does that is between fork and exec: it still has a handler that does nothing."""
+    program = (
+        "import signal, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: signal.signal(signal.SIGTERM, signal.SIG_DFL))\n"
+        "print('up', flush=True)\n"
+        "while True: time.sleep(60)\n"
+    )
+    task = shell.start(f'exec {PYTHON} -c "{program}"')
+    eventually(lambda: shell.read(task.task_id).output)
+    assert shell.kill(task.task_id, grace=60).signal == signal.SIGTERM  # not KILL, after the whole grace
+
+
+def test_a_process_that_catches_term_gets_it_once(shell):
+    task = shell.start("trap 'echo caught' TERM; echo up; while :; do sleep 0.01; done")
+    eventually(lambda: shell.read(task.task_id).output)
+    shell.kill(task.task_id, grace=1)
+    assert shell.read(task.task_id).output.count("caught") == 1
+
+
+def test_a_pending_task_that_is_just_being_started_is_waited_for_with_a_bound(shell, monkeypatch):
+    monkeypatch.setattr(ending, "_START_WAIT_S", 0.1)
+    first = shell.start("exec sleep 60", name="first")
+    pending = shell.start("echo never", after=[first.task_id])
+    fd = os.open(os.path.join(os.path.dirname(pending.output_file), "lock"), os.O_RDWR)
+    fcntl.flock(fd, fcntl.LOCK_EX)  # as a process that starts it, and was stopped
+    try:
+        with pytest.raises(SystemRefused, match="does not go on; try again"):
+            shell.kill(pending.task_id)
+    finally:
+        os.close(fd)
+    assert shell.kill(pending.task_id).status == "killed"

@@ -718,3 +718,10 @@ def test_a_fork_of_the_host_has_no_part_in_its_warm_task(home):
         os.waitpid(pid, 0)
         assert shell.run("echo mine").output == "mine\n"
         assert any(name.startswith(task.task_id) for task in shell.list())
+
+
+@pytest.mark.parametrize("verb", ["run", "start"])
+def test_a_misspelt_option_is_named(shell, verb):
+    with pytest.raises(TypeError, match=r"no option 'limt'; it has .*limit"):
+        getattr(shell, verb)("true", limt=3)
+    assert shell.list() == []
