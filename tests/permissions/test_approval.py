@@ -313,6 +313,7 @@ def test_a_state_that_changes_after_the_last_look_is_noticed_too(home: str, monk
             launch = prepared(*args, **how)  # type: ignore[arg-type]
             if not changed:
                 changed.append(other.run("ls() { echo mine; }").exit_code or 0)
+                other.session_state()  # merges what the command changed
             return launch
 
         monkeypatch.setattr(shell.starter, "_build_launch", prepare)
