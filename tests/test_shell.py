@@ -656,11 +656,17 @@ def staged(home):
     return os.listdir(os.path.join(home, "staging"))
 
 
-def test_the_next_task_is_prepared_and_changes_nothing(shell, home):
+def wait_prepared(shell):
+    """Wait until a shell is prepared, and return the name of its directory."""
+    found = eventually(lambda: shell.executor._starter._prepared._shell)
+    return os.path.basename(found.staged)
+
+
+def test_the_next_task_is_prepared_and_changes_nothing(shell):
     """It is used, it is not listed, and what it runs in is what the launch says."""
     for _ in range(2):
         shell.run("true")
-    (name,) = eventually(lambda: staged(home))
+    name = wait_prepared(shell)
     assert [task.task_id for task in shell.list() if name.startswith(task.task_id)] == []
     result = shell.run("echo $OUTLAST_TASK_ID $SECONDS $PWD; umask; ls /proc/$$/fd")
     assert name.startswith(result.task_id), "the prepared one was not used"
@@ -669,21 +675,22 @@ def test_the_next_task_is_prepared_and_changes_nothing(shell, home):
     assert result.output.splitlines()[2:] == ["0", "1", "2"]
 
 
-def test_a_warm_task_is_not_used_for_what_is_unlike_it(shell, home, tmp_path):
+def test_a_prepared_shell_is_not_used_for_what_is_unlike_it(shell, tmp_path):
     for _ in range(2):
         shell.run("true")
-    (name,) = eventually(lambda: staged(home))
+    name = wait_prepared(shell)
     other = shell.run("pwd; echo $A", cwd=tmp_path, env={"A": "b"})
     assert other.output == f"{tmp_path}\nb\n"
     assert not name.startswith(other.task_id)
     assert shell.run("echo ${A-none}").output == "none\n"
 
 
-def test_a_warm_task_that_was_killed_or_removed_costs_nothing(shell, home):
+def test_a_prepared_shell_that_was_killed_or_removed_costs_nothing(shell, home):
     for kill in (True, False):
         for _ in range(2):
             shell.run("true")
-        paths = [os.path.join(home, "staging", name) for name in eventually(lambda: staged(home))]
+        wait_prepared(shell)
+        paths = [os.path.join(home, "staging", name) for name in staged(home)]
         if kill:
             killed = [pid for pid, what in processes_of(home).items() if "/staging/" in what]
             for pid in killed:
@@ -696,20 +703,20 @@ def test_a_warm_task_that_was_killed_or_removed_costs_nothing(shell, home):
         assert shell.run("echo still").output == "still\n"
 
 
-def test_a_warm_task_leaves_with_its_host(home):
+def test_a_prepared_shell_leaves_with_its_host(home):
     with Shell.open(home=home) as shell:
         for _ in range(2):
             shell.run("true")
-        eventually(lambda: staged(home))
+        wait_prepared(shell)
     eventually(lambda: not staged(home))
     eventually(lambda: not processes_of(home))
 
 
-def test_a_fork_of_the_host_has_no_part_in_its_warm_task(home):
+def test_a_fork_of_the_host_has_no_part_in_its_prepared_shell(home):
     with Shell.open(home=home) as shell:
         for _ in range(2):
             shell.run("true")
-        (name,) = eventually(lambda: staged(home))
+        name = wait_prepared(shell)
         pid = os.fork()
         if not pid:
             with contextlib.suppress(BaseException):

@@ -195,7 +195,8 @@ def test_looking_and_ending_with_few_descriptors_is_an_error_of_ours_or_works(ho
         lower()
         outcome(lambda: shell.kill(task.task_id, grace=0.5))
         back()
-        if shell.show(task.task_id).status == "running":
+        left = shell.show(task.task_id)
+        if left.status == "running" or left.children:  # refused, or stopped for want of descriptors after some of them
             shell.kill(task.task_id, grace=0.5)
         assert closed(shell, task).status == "killed"
 
