@@ -328,3 +328,26 @@ def test_a_plain_shell_leaks_nothing_either(home):
             assert descriptors() <= before
         gc.collect()
         assert descriptors() <= outside
+
+
+def test_starting_queued_tasks_does_not_block_the_loop(aio, monkeypatch):
+    """A guard that takes long to start (a slow disk, a sandbox) holds up one call, not all of them."""
+    loop_went_on, advanced = threading.Event(), []
+
+    def advance() -> None:
+        advanced.append(loop_went_on.wait(10))
+
+    async def work(shell):
+        first = await shell.start("exec sleep 60")
+        pending = await shell.start("echo second", after=[first.task_id])
+        monkeypatch.setattr(shell._shell.executor._starter, "advance_queue", advance)
+        waiting = asyncio.create_task(shell.wait(pending.task_id, timeout=30))
+        starting = asyncio.create_task(shell.start("true"))
+        asyncio.get_running_loop().call_later(0.05, loop_went_on.set)
+        await starting
+        waiting.cancel()
+        monkeypatch.undo()
+
+    aio(work)
+    assert advanced
+    assert all(advanced), "the loop stood still while a queued task was started"
