@@ -227,7 +227,7 @@ class Sessions:
         self._remove_tree(temporary)
 
     def create_private(self) -> tuple[str, int]:
-        """Create a state for this process only. Returns its name and a descriptor: `sweep` spares it while that is open.
+        """Create a state for this process. Returns its name and a descriptor: `sweep` spares it while that is open.
 
         A pid would not do: processes in another container (pid namespace) cannot see it.
         """
