@@ -125,7 +125,8 @@ def add_declarations(state: State, title: bytes, body: bytes) -> None:
         _add_variables(state, [body.removesuffix(b"\n")])
     elif title == b"aliases":
         for line in filter(None, body.split(b"\n")):
-            state[ALIAS, line.removeprefix(b"builtin alias -- ").partition(b"=")[0]] = line
+            name = line.removeprefix(b"builtin alias -- ").partition(b"=")[0]
+            state[ALIAS, name.replace(b"\\", b"")] = line
     elif title.startswith(b"declare -f"):
         _, flags, name = title.split(b" ", 2)
         add_function(state, flags, name, body)

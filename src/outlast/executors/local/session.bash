@@ -16,7 +16,7 @@ __outlast_net+='__outlast_note; \builtin printf "\n#%s locals\n" "$__outlast_mar
 __outlast_net+='\builtin local -p >&"$__outlast_out"; \builtin mapfile -d "" -u "$__outlast_in" __outlast_traps; '
 __outlast_net+='\builtin trap -p >&"$__outlast_out"; \builtin trap - DEBUG ERR RETURN; '
 __outlast_net+='__outlast_save exit "$@"; } >/dev/null 2>&1; '
-__outlast_net+='[[ -z ${__outlast_action-} ]] || { __outlast_again; \builtin eval "$__outlast_action"; }'
+__outlast_net+='\builtin test -z "${__outlast_action-}" || { __outlast_again; \builtin eval "$__outlast_action"; }'
 
 __outlast_overlay() {
     # Set the variables that only this command gets. Keep their attributes and values to compare after the command.
