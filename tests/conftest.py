@@ -115,7 +115,8 @@ class Cli:
 
     def __init__(self, home: str) -> None:
         self.env = {**os.environ, "OUTLAST_HOME": home}
-        self.env.pop("OUTLAST_SESSION", None)
+        for name in ("OUTLAST_SESSION", "COLUMNS", "LINES"):  # libraries that other tests import set the last two
+            self.env.pop(name, None)
 
     @property
     def command(self) -> list[str]:
