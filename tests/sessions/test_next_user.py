@@ -36,9 +36,7 @@ def named(home: str) -> Iterator[Shell]:
 
 @pytest.fixture
 def chance() -> random.Random:
-    seed = int(os.environ.get("OUTLAST_SEED", random.randrange(2**32)))
-    print(f"OUTLAST_SEED={seed}")
-    return random.Random(seed)
+    return random.Random(int(os.environ["OUTLAST_SEED"]))
 
 
 class Gated:
