@@ -5,6 +5,7 @@ Each is unlocked before its descriptor is closed, because a child that the host 
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+LOCK_TIMEOUT_S = 30.0  # these locks are held for milliseconds: a process that holds one longer was stopped
 _SHORTEST_PAUSE_S = 0.0005  # about what a merge of a session takes
 _LONGEST_PAUSE_S = 0.02
 _STRUCT_FLOCK = "hhqqi"  # type, whence, start, length (0: all of it), pid (always 0 for these locks)
@@ -29,19 +31,16 @@ _NAME_BYTES = 64
 class FileLock:
     """An exclusive flock on an open file. Leaving the `with` unlocks and closes it.
 
-    With a `timeout` (seconds) it waits no longer than that for another process, and then raises `on_timeout`.
+    It waits no longer than `timeout` seconds (30) for another process, and then raises `on_timeout`.
     """
 
     def __init__(self, fd: int, timeout: float | None = None, on_timeout: Exception | None = None) -> None:
-        self._fd = fd
-        self._timeout, self._on_timeout = timeout, on_timeout or TimeoutError()
+        self._fd, self._timeout = fd, LOCK_TIMEOUT_S if timeout is None else timeout
+        self._on_timeout = on_timeout or TimeoutError(errno.ETIMEDOUT, "another process holds a lock for too long")
 
     def __enter__(self) -> Self:
         try:
-            if self._timeout is None:
-                fcntl.flock(self._fd, fcntl.LOCK_EX)
-            else:
-                self._lock_before(time.monotonic() + self._timeout)
+            self._lock_before(time.monotonic() + self._timeout)
         except BaseException:
             os.close(self._fd)
             raise
