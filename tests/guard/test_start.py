@@ -71,7 +71,7 @@ def test_the_caller_that_went_away_is_noted(launcher: Launcher) -> None:
         ([("program", "/no/such/program")], errno.ENOENT, "/no/such/program"),
         ([("program", "/etc/passwd")], errno.EACCES, "/etc/passwd"),
         ([("stdin", "file /no/such/file")], errno.ENOENT, "/no/such/file"),
-        ([("stdin", "inherit 999")], errno.EBADF, "descriptor"),
+        ([("hold", 999)], errno.EBADF, "descriptor"),
         ([("cgroup", "/no/such/group")], errno.ENOENT, "/no/such/group"),
         ([("landlock", 2)], errno.EINVAL, "landlock"),
         ([("nonsense", "1")], errno.EINVAL, "nonsense: unknown key"),
@@ -157,16 +157,6 @@ def test_input_file(launcher: Launcher) -> None:
     task = launcher.start("cat", ("stdin", f"file {launcher.place}/data"))
     task.run()
     assert task.output() == data
-
-
-def test_inherited_input(launcher: Launcher) -> None:
-    read, write = os.pipe()
-    task = launcher.start("cat", ("stdin", f"inherit {read}"), fds=(read,))
-    os.close(read)
-    os.write(write, b"through a pipe")
-    os.close(write)
-    task.run()
-    assert task.output() == b"through a pipe"
 
 
 def test_open_input_stays_open_between_writers_until_its_end(launcher: Launcher) -> None:
@@ -263,9 +253,7 @@ def test_no_new_privileges_and_seccomp(launcher: Launcher) -> None:
 
 
 def test_capabilities_are_dropped(launcher: Launcher) -> None:
-    task = launcher.start(
-        "grep -E 'Cap(Eff|Prm|Amb)' /proc/self/status", ("drop-capabilities", 1), ("no-new-privileges", 1)
-    )
+    task = launcher.start("grep -E 'Cap(Eff|Prm|Amb)' /proc/self/status", ("drop-capabilities", 1))
     task.run()
     assert {line.split()[1] for line in task.output().splitlines()} == {b"0" * 16}
 

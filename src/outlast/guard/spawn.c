@@ -20,8 +20,8 @@ enum {
     CAPABILITIES = 64,
 };
 
-/* Pipes from the child: that it is set up, that its program is ready, and what bubblewrap says about its sandbox. */
-static int report[2] = {-1, -1}, ready[2] = {-1, -1}, status[2] = {-1, -1};
+/* Pipes from the child: that it, or its program, is ready; and what bubblewrap says about its sandbox. */
+static int ready[2] = {-1, -1}, status[2] = {-1, -1};
 static int errors = -1; /* a memfd: what the program prints until it is ready */
 
 /* --- input --- */
@@ -55,7 +55,6 @@ bool open_stdin(void) {
     switch (launch->stdin_kind) {
     case STDIN_OPEN: return open_input_pipe();
     case STDIN_TEXT: guard.stdin_read = make_memfd(&launch->stdin_text); break;
-    case STDIN_INHERIT: guard.stdin_read = launch->stdin_fd; break;
     case STDIN_FILE:
         guard.stdin_read = open(launch->stdin_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
         if (guard.stdin_read >= 0) fcntl(guard.stdin_read, F_SETFL, 0); /* O_NONBLOCK: only so that opening cannot block */
@@ -97,8 +96,7 @@ static void confine(void) {
     const struct launch *launch = guard.launch;
     int ruleset = launch->landlock_fd;
     if (launch->drop_capabilities) drop_capabilities();
-    if ((ruleset >= 0 || launch->seccomp.size || launch->no_new_privileges) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-        give_up("no new privileges", errno);
+    if ((ruleset >= 0 || launch->seccomp.size) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) give_up("no new privileges", errno);
     if (ruleset >= 0 && syscall(SYS_landlock_restrict_self, ruleset, 0)) give_up("Landlock", errno);
     if (!launch->seccomp.size) return;
     struct sock_filter *steps = malloc(launch->seccomp.size); /* the bytes of the description may be unaligned */
@@ -137,25 +135,21 @@ static int duplicate_above(int fd, int least) {
     return copy;
 }
 
-/* Give the command its descriptors and close all others, also the lock. `*go` and `*tell` stay ours. */
+/* Give the command its descriptors. `*go` and `*tell` stay ours. `execve` closes all others, such as the lock. */
 static void arrange_fds(int *go, int *tell) {
     struct launch *launch = guard.launch;
-    int copies[LAUNCH_MOST_FDS], kept[LAUNCH_MOST_FDS + 3], least = 3;
+    int copies[LAUNCH_MOST_FDS], least = 3;
+    close_fd(&guard.go_write); /* so that the end of both guards ends the wait for the go */
     for (size_t i = 0; i < launch->fd_count; i++)
         if (launch->fds[i].target >= least) least = launch->fds[i].target + 1;
     /* First copies above every target, so that no source is overwritten before its turn comes. */
     for (size_t i = 0; i < launch->fd_count; i++)
         copies[i] = duplicate_above(find_source(launch->fds[i].source, launch->fds[i].number), least);
     *go = duplicate_above(guard.go_read, least);
-    *tell = duplicate_above(report[1], least);
+    *tell = duplicate_above(ready[1], least);
     if (launch->landlock_fd >= 0) launch->landlock_fd = duplicate_above(launch->landlock_fd, least);
-    for (size_t i = 0; i < launch->fd_count; i++) {
-        kept[i] = launch->fds[i].target;
-        if (dup2(copies[i], kept[i]) < 0) give_up("descriptors", errno);
-    }
-    size_t count = launch->fd_count;
-    kept[count++] = *go, kept[count++] = *tell, kept[count++] = launch->landlock_fd;
-    close_all_but(kept, count);
+    for (size_t i = 0; i < launch->fd_count; i++)
+        if (dup2(copies[i], launch->fds[i].target) < 0) give_up("descriptors", errno);
 }
 
 static void reset_signals(void) {
@@ -193,14 +187,12 @@ static noreturn void become_command(void) {
 bool spawn_child(void) {
     const struct launch *launch = guard.launch;
     static const struct bytes NOTHING = {"", 0};
-    if (pipe2(report, O_CLOEXEC)) return false;
-    if (gives_fd(launch, FD_READY) && pipe2(ready, O_CLOEXEC)) return false;
+    if (pipe2(ready, O_CLOEXEC)) return false;
     if (gives_fd(launch, FD_STATUS) && pipe2(status, O_CLOEXEC)) return false;
     if (gives_fd(launch, FD_ERRORS) && (errors = make_memfd(&NOTHING)) < 0) return false;
     int pid = fork_process(&guard.page->child, SIGCHLD);
     if (pid == 0) become_command();
     int why = errno;
-    close_fd(&report[1]);
     close_fd(&ready[1]);
     close_fd(&status[1]);
     close_fd(&guard.stdin_read); /* so that a writer gets EPIPE when the command closes its input */
@@ -247,27 +239,29 @@ static ssize_t await_byte(int fd) {
     }
 }
 
-/* Wait until the child is set up. False: `spawn_errno` and `spawn_what` say why it is not. */
+/* bubblewrap made the sandbox: watch the command inside of it. */
+static void find_command(void) {
+    struct shared *page = guard.page;
+    struct proc_stat stat;
+    int inner = find_inner();
+    if (inner <= 0 || !read_stat(inner, &stat) || stat.dead) {
+        read_errors();
+        return;
+    }
+    page->command_tick = stat.tick;
+    page->command = inner;
+}
+
+/* Wait until the child is ready. False: `spawn_errno` and `spawn_what` say why it is not. */
 bool await_child(void) {
     struct shared *page = guard.page;
-    ssize_t said = await_byte(report[0]); /* a byte, or the end at `execve` */
-    if (said < 0) page->spawn_errno = errno;
+    ssize_t said = await_byte(ready[0]);
+    /* If the program does not tell, the end of the pipe at `execve` does. */
+    bool is_executed = said == 0 && guard.launch->program_waits && !gives_fd(guard.launch, FD_READY);
     page->command = page->child;
-    if (!page->spawn_errno && said == 0 && !guard.launch->program_waits) {
-        snprintf(page->spawn_what, sizeof page->spawn_what, "the command was killed before it began");
-        page->spawn_errno = ECHILD;
-    }
-    if (!page->spawn_errno && ready[0] >= 0 && await_byte(ready[0]) != 1) read_errors();
-    if (!page->spawn_errno && status[0] >= 0) {
-        struct proc_stat stat;
-        int inner = find_inner();
-        if (inner > 0 && read_stat(inner, &stat) && !stat.dead) {
-            page->command_tick = stat.tick;
-            page->command = inner;
-        } else
-            read_errors();
-    }
-    close_fd(&report[0]);
+    if (said < 0) page->spawn_errno = errno;
+    if (!page->spawn_errno && said != 1 && !is_executed) read_errors();
+    if (!page->spawn_errno && status[0] >= 0) find_command();
     close_fd(&ready[0]);
     close_fd(&status[0]);
     close_fd(&errors);
