@@ -54,9 +54,11 @@ def test_messages_and_record_name_the_same_processes(launcher: Launcher) -> None
 
 
 def test_the_caller_that_went_away_is_noted(launcher: Launcher) -> None:
-    task = launcher.start("exit 3", hang_up=True)
-    task.process.wait()
-    wait_until(lambda: task.directory.exists() and not task.is_alive(), "the task ended")
+    task = launcher.start("read line; exit 3", ("stdin", "open"), hang_up=True)
+    wait_until(task.directory.exists, "the task was published")
+    with open(task.directory / "stdin", "wb") as pipe:
+        pipe.write(b"\n")
+    wait_until(lambda: not task.is_alive(), "the task ended")
     assert task.slot("code")["exit"] == 3
     assert task.slot("outcome")["unheard"] is True
 

@@ -36,10 +36,10 @@ enum {
 
 /* The life of a task. Only the supervisor moves it on, except that the keeper, as parent of the command, may set EXITED. */
 enum state {
-    STARTING, /* there is no task yet: nothing is published, the command has not begun */
-    RUNNING,  /* the task is published and the command may begin */
+    STARTING, /* there is no task yet, or the command was not released */
+    RUNNING,  /* the task is published and the command was released */
     EXITED,   /* the command ended, and the record says how (or it can never be known) */
-    DRAINED,  /* all that it printed before is in the files, and the record has its outcome */
+    DRAINED,  /* all that it printed before is in the files, the outcome is in the record, the caller was told */
     CLOSED,   /* the pipes are at their end and no process is left: the guards exit */
 };
 
@@ -58,8 +58,6 @@ struct shared {
     _Atomic int command;                           /* the child, or the first process inside of its sandbox */
     _Atomic uint64_t supervisor_tick, keeper_tick, command_tick;
     _Atomic int begun;               /* the terms are known and only publication is left to do */
-    _Atomic int released;            /* the command was allowed to begin */
-    _Atomic int announced;           /* the caller got the message that the command ended */
     _Atomic int keeper_has_children; /* processes of the command are below the keeper */
     _Atomic int keeper_closed_pipes; /* the keeper closed its write ends */
     _Atomic int recoveries;          /* how often a guard was replaced */
@@ -77,7 +75,7 @@ struct shared {
     _Atomic int relay_stream, loaded;
     _Atomic uint64_t loaded_at;
     char relay_buffer[RELAY_BYTES];
-    _Atomic int last_stream; /* of a split task: which stream moved last, and how far */
+    _Atomic int last_stream, order_bytes; /* of a split task: which stream moved last, and how far */
     _Atomic uint64_t last_offset;
 };
 
@@ -86,11 +84,10 @@ struct guard {
     struct shared *page;
     struct launch *launch;
     int lock, record, caller, go_read, go_write;
-    int wake_supervisor, wake_keeper, signals; /* eventfds, signalfd */
-    int peer, command;                         /* pidfds */
+    int signals;       /* signalfd */
+    int peer, command; /* pidfds */
     int stdin_read, stdin_write, wake_fifo;
     int streams;
-    bool owns_directory; /* its lock is held: what is in there may be removed */
     bool look_failed;    /* processes could not be read from /proc, for want of a descriptor: look again soon */
     uint64_t pid_namespace;
     dev_t exe_device; /* this program: how guards of other tasks are recognised */
@@ -109,7 +106,6 @@ struct proc_stat {
 int64_t now(clockid_t clock);
 void close_fd(int *fd);
 bool is_ready(int fd, short events);
-void wake(int eventfd);
 void drain_fd(int fd);
 ssize_t read_file(const char *path, char *into, size_t size);
 bool read_stat(int pid, struct proc_stat *into);
@@ -120,6 +116,7 @@ bool is_unreaped(int pidfd);
 int fork_process(_Atomic int *pid, int flags);
 int fork_guard(_Atomic int *pid);
 int replace_peer(_Atomic int *pid);
+void wake_peer(void);
 void continue_peer(void);
 bool note_exit(void);
 bool reap_children(void);

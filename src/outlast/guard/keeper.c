@@ -73,7 +73,7 @@ static void catch_up(void) {
         run_on_end();
         changed = true;
     }
-    if (changed) wake(guard.wake_supervisor);
+    if (changed) wake_peer();
 }
 
 noreturn void keep_task(void) {
@@ -85,11 +85,9 @@ noreturn void keep_task(void) {
     for (;;) {
         catch_up();
         struct pollfd all[] = {{.fd = guard.peer, .events = POLLIN},
-                               {.fd = guard.wake_keeper, .events = POLLIN},
                                {.fd = guard.signals, .events = POLLIN}};
-        if (poll(all, 3, guard.peer < 0 || guard.look_failed ? RETRY_MS : -1) < 0) continue;
-        if (all[1].revents) drain_fd(guard.wake_keeper);
-        if (all[2].revents) {
+        if (poll(all, 2, guard.peer < 0 || guard.look_failed ? RETRY_MS : -1) < 0) continue;
+        if (all[1].revents) {
             drain_fd(guard.signals);
             continue_peer();
         }

@@ -62,7 +62,7 @@ static bool parse_stdin(struct launch *launch, char *text) {
 }
 
 static bool parse_fd(struct launch *launch, char *text) {
-    static const char *const SOURCES[] = {"stdin", "stdout", "stderr", "go", "ready", "status", "errors", "inherit", NULL};
+    static const char *const SOURCES[] = {"stdin", "stdout", "stderr", "go", "ready", "errors", "inherit", NULL};
     size_t at = launch->fd_count;
     if (at == LAUNCH_MOST_FDS || !parse_int(take_word(&text), MOST_FD, &launch->fds[at].target)) return false;
     int source = find_name(SOURCES, take_word(&text));
@@ -228,7 +228,6 @@ static bool check_launch(struct launch *launch) {
     if (launch->mark && !strchr(launch->mark, '=')) return fail(launch, "mark", "is no variable");
     if (launch->prepare && !launch->publish) return fail(launch, "prepare", "needs a place to publish");
     if (launch->seccomp.size % 8 || launch->seccomp.size > MOST_SECCOMP_BYTES) return fail(launch, "seccomp", "bad size");
-    if (gives_fd(launch, FD_STATUS) && !gives_fd(launch, FD_READY)) return fail(launch, "fd", "status needs ready");
     if (launch->program_waits != gives_fd(launch, FD_GO)) return fail(launch, "program-waits", "needs a go descriptor, and go needs it");
     for (size_t i = 0; i < launch->env.count; i++)
         if (!strchr(launch->env.items[i], '=')) return fail(launch, "env", "is no variable");

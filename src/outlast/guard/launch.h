@@ -16,7 +16,7 @@ enum {
 };
 
 enum stdin_kind { STDIN_EMPTY, STDIN_TEXT, STDIN_FILE, STDIN_OPEN };
-enum fd_source { FD_STDIN, FD_STDOUT, FD_STDERR, FD_GO, FD_READY, FD_STATUS, FD_ERRORS, FD_INHERIT };
+enum fd_source { FD_STDIN, FD_STDOUT, FD_STDERR, FD_GO, FD_READY, FD_ERRORS, FD_INHERIT };
 
 struct bytes {
     const char *data;

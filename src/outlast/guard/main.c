@@ -2,7 +2,6 @@
 #include "guard.h"
 
 #include <dirent.h>
-#include <sys/eventfd.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -11,8 +10,7 @@
 
 enum { FIRST_BYTES = 64 * 1024, EXIT_REFUSED = 1, EXIT_USAGE = 2 };
 
-struct guard guard = {.lock = -1, .record = -1, .caller = -1, .go_read = -1, .go_write = -1, .wake_supervisor = -1,
-                      .wake_keeper = -1, .signals = -1, .peer = -1, .command = -1, .stdin_read = -1, .stdin_write = -1,
+struct guard guard = {.lock = -1, .record = -1, .caller = -1, .go_read = -1, .go_write = -1, .signals = -1, .peer = -1, .command = -1, .stdin_read = -1, .stdin_write = -1,
                       .wake_fifo = -1, .streams = 1};
 static struct launch launch;
 static char *text;
@@ -88,9 +86,9 @@ static void read_identity(void) {
 }
 
 static void take_lock(void) {
-    guard.lock = launch.lock_fd >= 0 ? launch.lock_fd : open("lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-    if (guard.lock < 0 || flock(guard.lock, LOCK_EX | LOCK_NB)) refuse(errno, "lock");
-    guard.owns_directory = true;
+    int fd = launch.lock_fd >= 0 ? launch.lock_fd : open("lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB)) refuse(errno, "lock");
+    guard.lock = fd; /* from now on a refusal removes what is in the directory */
 }
 
 /* Everything that both guards hold, before there is a second one. */
@@ -106,10 +104,8 @@ static void open_everything(void) {
     if (!make_pipes() || pipe2(go, O_CLOEXEC)) refuse(errno, "pipe");
     guard.go_read = go[0], guard.go_write = go[1];
     if (!open_stdin()) refuse(errno, launch.stdin_path ? launch.stdin_path : "stdin");
-    guard.wake_supervisor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    guard.wake_keeper = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     guard.signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (guard.wake_supervisor < 0 || guard.wake_keeper < 0 || guard.signals < 0) refuse(errno, "descriptors");
+    if (guard.signals < 0) refuse(errno, "signalfd");
 }
 
 /* In a process of its own: become the keeper, and fork the supervisor. */

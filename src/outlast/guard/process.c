@@ -23,13 +23,8 @@ bool is_ready(int fd, short events) {
     return fd >= 0 && poll(&one, 1, 0) > 0;
 }
 
-void wake(int eventfd) {
-    uint64_t one = 1;
-    if (write(eventfd, &one, sizeof one) < 0) return; /* its counter is full: the other process is awake already */
-}
-
 void drain_fd(int fd) {
-    char skipped[sizeof(struct signalfd_siginfo) * 4];
+    char skipped[sizeof(struct signalfd_siginfo)];
     while (read(fd, skipped, sizeof skipped) > 0) continue;
 }
 
@@ -120,6 +115,9 @@ int replace_peer(_Atomic int *pid) {
     }
     return fork_guard(pid);
 }
+
+/* Both guards read SIGCHLD from a signalfd and then check everything. */
+void wake_peer(void) { signal_pidfd(guard.peer, SIGCHLD); }
 
 /* A stopped guard cannot do its part. Its parent gets SIGCHLD when it is stopped. */
 void continue_peer(void) {

@@ -18,7 +18,7 @@ enum {
 static void clean_up(void) {
     if (guard.page && guard.page->supervisor) kill_everything();
     remove_cgroups();
-    if (!guard.launch->publish || !guard.owns_directory) return;
+    if (!guard.launch->publish || guard.lock < 0) return;
     DIR *here = opendir(".");
     for (struct dirent *entry; here && (entry = readdir(here));) unlink(entry->d_name);
     if (here) closedir(here);
@@ -40,12 +40,11 @@ noreturn void refuse(int number, const char *what) {
 /* The task is published: release the command. A successor does all of it again if it cannot know that it was done. */
 static void release_command(void) {
     struct shared *page = guard.page;
-    page->state = RUNNING;
     send_to_caller("started %d %llu %lld.%06lld", page->command, (unsigned long long)page->command_tick, SECONDS(page->started));
     if (guard.go_write >= 0 && write(guard.go_write, page->terms.go, page->terms.go_bytes) < 0) errno = 0; /* it was killed */
     close_fd(&guard.go_write);
     for (size_t i = 0; i < guard.launch->remove.count; i++) unlink(guard.launch->remove.items[i]);
-    page->released = 1;
+    page->state = RUNNING;
     ring_bell();
     ring_directory();
 }
@@ -105,7 +104,7 @@ static void announce_end(void) {
     ring_directory();
     /* Unlocking acts on the open file, so also for every other process that inherited the descriptor. */
     for (size_t i = 0; i < guard.launch->held_count; i++) flock(guard.launch->held[i], LOCK_UN);
-    page->announced = 1;
+    page->state = DRAINED;
 }
 
 /* The command ended and the record says how: keep what it printed before, record the outcome, announce it. */
@@ -114,18 +113,17 @@ static void finish_command(void) {
     if (page->state == EXITED) {
         drain_outputs();
         if (page->status_known || page->spawn_errno) write_outcome();
-        page->state = DRAINED;
+        announce_end();
     }
-    if (!page->announced) announce_end();
     close_write_ends();
     close_fd(&guard.stdin_write);
-    wake(guard.wake_keeper);
+    wake_peer();
     if (move_outputs()) ring_bell(); /* if no other process holds the pipe, this sees its end */
 }
 
 static bool may_close(void) {
     const struct shared *page = guard.page;
-    if (page->state < DRAINED || !page->announced || !outputs_are_closed() || page->keeper_has_children) return false;
+    if (page->state < DRAINED || !outputs_are_closed() || page->keeper_has_children) return false;
     if (guard.launch->on_end.count && !page->on_end) return false;
     return !has_descendants();
 }
@@ -151,16 +149,11 @@ static void replace_keeper(void) {
     keep_task();
 }
 
-/* A stopped keeper would hold the input open, or not record an end that only it can see. */
-static void wake_keeper(void) {
-    signal_pidfd(guard.peer, SIGCONT);
-    wake(guard.wake_keeper);
-}
-
 static void close_stdin_if_asked(void) {
     if (guard.stdin_write < 0 || access("stdin.eof", F_OK)) return;
     close_fd(&guard.stdin_write);
-    wake_keeper();
+    signal_pidfd(guard.peer, SIGCONT); /* a stopped keeper would hold it open */
+    wake_peer();
 }
 
 /* How long `poll` may wait, in milliseconds. */
@@ -180,27 +173,24 @@ static noreturn void watch_task(void) {
     struct shared *page = guard.page;
     bool status_is_hidden = false, finished = false;
     for (;;) {
-        struct pollfd all[STREAMS + 6];
+        struct pollfd all[STREAMS + 5];
         bool is_prepared = page->state == STARTING;
         poll_outputs(all);
         all[2] = (struct pollfd){.fd = page->state >= EXITED || status_is_hidden ? -1 : guard.command, .events = POLLIN};
         all[3] = (struct pollfd){.fd = guard.peer, .events = POLLIN};
         all[4] = (struct pollfd){.fd = guard.signals, .events = POLLIN};
-        all[5] = (struct pollfd){.fd = guard.wake_supervisor, .events = POLLIN};
-        all[6] = (struct pollfd){.fd = guard.stdin_write < 0 ? -1 : guard.wake_fifo, .events = POLLIN};
-        all[7] = (struct pollfd){.fd = is_prepared ? guard.caller : -1, .events = POLLIN};
-        int found = poll(all, STREAMS + 6, find_timeout(status_is_hidden));
+        all[5] = (struct pollfd){.fd = guard.stdin_write < 0 ? -1 : guard.wake_fifo, .events = POLLIN};
+        all[6] = (struct pollfd){.fd = is_prepared ? guard.caller : -1, .events = POLLIN};
+        int found = poll(all, STREAMS + 5, find_timeout(status_is_hidden));
         if (found < 0) continue;
-        for (int i = 4; i < 7; i++)
-            if (all[i].revents) drain_fd(all[i].fd);
+        if (all[4].revents) drain_fd(guard.signals), continue_peer();
+        if (all[5].revents) drain_fd(guard.wake_fifo), close_stdin_if_asked();
         if (is_prepared && all[2].revents) refuse(ECHILD, "the prepared shell ended");
-        if (is_prepared && all[7].revents) begin_prepared();
-        if (found == 0 && (page->state >= DRAINED || status_is_hidden)) wake_keeper();
+        if (is_prepared && all[6].revents) begin_prepared();
+        if (found == 0 && (page->state >= DRAINED || status_is_hidden)) signal_pidfd(guard.peer, SIGCONT), wake_peer();
         if ((all[0].revents || all[1].revents) && move_outputs()) ring_bell();
-        if (all[6].revents) close_stdin_if_asked();
         if (page->state == RUNNING && (status_is_hidden || all[2].revents)) status_is_hidden = !note_exit();
         if (guard.peer < 0 || all[3].revents) replace_keeper();
-        if (all[4].revents) continue_peer();
         reap_children();
         if (page->state >= EXITED && !finished) finish_command(), finished = true;
         if (finished) run_on_end();
@@ -235,9 +225,9 @@ noreturn void resume_task(void) {
     open_bell();
     resume_outputs();
     write_guards();
-    if (!guard.page->released) release_command();
+    if (guard.page->state < RUNNING) release_command();
     close_fd(&guard.go_write);
     close_stdin_if_asked();
-    wake(guard.wake_supervisor); /* check everything once */
+    kill(getpid(), SIGCHLD); /* check everything once */
     watch_task();
 }
