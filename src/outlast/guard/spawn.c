@@ -152,6 +152,7 @@ static void reset_signals(void) {
 static noreturn void become_command(void) {
     const struct launch *launch = guard.launch;
     int go, tell;
+    ssize_t n = 1;
     char byte = 'r';
     if (setsid() < 0) give_up("session", errno);
     guard.page->command_tick = read_own_tick();
@@ -163,10 +164,8 @@ static noreturn void become_command(void) {
     if (!launch->program_waits && access(launch->program, X_OK)) give_up(launch->program, errno);
     confine();
     set_limits();
-    if (!launch->program_waits) {
-        /* If both guards die before the go, the read sees the end of the pipe. */
-        if (write(tell, &byte, 1) != 1 || read(go, &byte, 1) != 1) _exit(127);
-    }
+    if (!launch->program_waits && (write(tell, &byte, 1) != 1 || (n = read(go, &byte, 1)) < 0)) give_up("go", errno);
+    if (n == 0) _exit(127); /* the end of the pipe: both guards died before the go */
     execve(launch->program, launch->args.items, launch->env.items);
     give_up(launch->program, errno);
 }
