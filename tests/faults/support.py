@@ -14,6 +14,7 @@ import pytest
 
 import outlast
 from outlast import Shell
+from outlast.faces.cli.doctor import has_exit_info
 from outlast.linux import process
 from outlast.storage import bell, status
 from outlast.types import Guards, Identity, Task
@@ -124,7 +125,7 @@ def codes_outlive_their_parents() -> bool:
     fd = os.pidfd_open(pid)
     os.waitpid(pid, 0)
     try:
-        return process.has_exit_info(fd)
+        return has_exit_info(fd)
     finally:
         os.close(fd)
 

@@ -9,7 +9,6 @@ import stat
 
 from outlast.errors import DamagedTask, OutlastError, SystemRefused, UnknownTask
 from outlast.light import json
-from outlast.linux import process
 from outlast.linux.files import open_regular
 from outlast.storage import record
 from outlast.storage.layout import LOCK, QUEUED, STAGING
@@ -211,7 +210,7 @@ def parse_outcome(code: dict[str, object]) -> Outcome:
 
 def _parse_guards(directory: str, found: dict[str, Any]) -> Guards:
     slot = found["guards"]
-    boot = process.join_boot(slot["boot"], slot["pidns"]) if "pidns" in slot else slot["boot"]
+    boot = f"{slot['boot']}:{slot['pidns']}" if "pidns" in slot else slot["boot"]
 
     def identity(name: str) -> Identity | None:
         if name not in slot:

@@ -182,7 +182,7 @@ class LocalExecutor:
             return True
         try:
             check_visible(self.directory(task_id))
-            return process.send_group(status.guards_of(self.directory(task_id)).command, signal.SIGINT)
+            return process.send(status.guards_of(self.directory(task_id)).command, signal.SIGINT, to_group=True)
         except OSError as error:
             raise self.trouble(task_id, error) from None
 
