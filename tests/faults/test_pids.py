@@ -19,7 +19,7 @@ from outlast import Shell
 from outlast.errors import AlreadyEnded, OutlastError
 from outlast.frozen import replaced
 from outlast.linux import process, process_tree
-from outlast.storage import status
+from outlast.storage import record
 from outlast.types import Identity, Stdin, Task
 from tests.conftest import Cli, eventually
 from tests.faults.support import (
@@ -277,7 +277,7 @@ def test_a_task_of_another_boot_is_lost_and_claims_nobody(shell: Shell) -> None:
     write_guards(guards, directory_of(task))
     lost = shell.show(task.task_id)
     assert (lost.status, lost.reason, lost.exit_code, lost.children) == ("failed", "lost", None, ())
-    assert process_tree.look(guards, status.is_foreign_guard, process.Table).members == {}
+    assert process_tree.look(guards, record.is_foreign_guard, process.Table).members == {}
     with pytest.raises(OutlastError):
         shell.kill(task.task_id)
     assert shell.show(running.task_id).status == "running"

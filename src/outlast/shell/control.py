@@ -7,7 +7,7 @@ import os
 from outlast import asking, secrets, session_admin, showing
 from outlast.errors import AlreadyEnded, BadInput, StillRunning
 from outlast.shell.context import translate_errors
-from outlast.watch import Deadline, until
+from outlast.storage.watch import Deadline, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 
 from outlast.errors import ReaderBusy
-from outlast.linux.files import open_regular
-from outlast.storage.locks import FileLock
+from outlast.linux.files import FileLock, open_regular
 from outlast.types import START, Cursor
 
 TYPE_CHECKING = False

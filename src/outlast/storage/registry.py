@@ -21,11 +21,12 @@ from outlast.errors import (
 from outlast.frozen import replaced
 from outlast.light import sqlite3
 from outlast.linux.process import Table
-from outlast.storage import disk_limit, launchfile, layout, output, sessions, view
-from outlast.storage.index import Index
+from outlast.storage import layout, output, sessions, task_directory, view
+from outlast.storage.index import NOTICE_DUE, NOTICE_IF_CALLER_DIED, Index
 from outlast.storage.queue import Queue
-from outlast.storage.status import explain_error, has_guard, is_pending
-from outlast.storage.task_directory import is_removable, measure_size, remove_tree, rename_unless_held, sweep_staging
+from outlast.storage.record import explain_error
+from outlast.storage.sessions import Sessions
+from outlast.storage.task_directory import is_removable, remove_tree, rename_unless_held, sweep_staging
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from outlast.storage.index import FileId, Mark
     from outlast.storage.layout import Home
-    from outlast.types import Launch, Task, Usual
+    from outlast.types import Launch, Surroundings, Task, Usual
 
     T = TypeVar("T")
 
@@ -43,6 +44,11 @@ LOOK_AT_ONCE = 200  # tasks that one start checks for having ended
 CLOSED_AT_MOST = 5000  # closed tasks in the cache, about 2 KiB each
 RUNS_AT_MOST = 15  # earlier runs of a command from which its usual duration is computed
 LAUNCHES_AT_MOST = 64  # launches in the cache; a command may have a megabyte
+LEAST_SHARE_BYTES = 32 * 1024  # of the disk: what a task may keep at least, about what one reply shows
+LARGEST_PART = 4  # no task gets more than a quarter of the whole limit
+SPARE_PART = 8  # an eighth of the limit is for tasks that get only the least share
+OVERHEAD_BYTES = 64 * 1024  # what a task takes besides its output: its other files, and blocks that are not full
+_ID_TRIES = 5
 _NAMED_AT_MOST = 5
 
 
@@ -65,10 +71,10 @@ class Registry:
 
     def _index_row(self, task_id: str) -> tuple[str, str, float, int]:
         try:
-            launch, created = launchfile.read(self.home.task(task_id))
+            launch, created = task_directory.read_launch(self.home.task(task_id))
         except (DamagedTask, UnknownTask):
             return task_id, "", 0.0, 0
-        return task_id, launch.session, created, launch.output_limit + disk_limit.OVERHEAD_BYTES
+        return task_id, launch.session, created, launch.output_limit + OVERHEAD_BYTES
 
     def close(self) -> None:
         with self._opening:
@@ -78,15 +84,33 @@ class Registry:
 
     # --- create --------------------------------------------------------------------------
 
+    def stage(self, kind: str, around: Surroundings) -> tuple[str, str]:
+        """Create a directory for a task under a new id; return its path, and the path at which it will be published.
+
+        In a session it also gets the snapshot that its shell begins with.
+        """
+        for _ in range(_ID_TRIES):
+            task_id = f"{kind}-{layout.random_token()}"
+            if not os.path.exists(self.home.task(task_id)):
+                staged = f"{self.home.staging}/{task_id}.{layout.random_token()}"
+                os.mkdir(staged, 0o700)
+                try:
+                    if around.state:
+                        Sessions(self.home.sessions).link(around.state, staged, around.snapshot)
+                except BaseException:
+                    remove_tree(staged)
+                    raise
+                return staged, self.home.task(task_id)
+        raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
+
     def reserve(self, staged: str, published: str, launch: Launch, state_limit: int) -> tuple[FileId, Launch] | None:
         """Write the launch of a staged task, with its share of the disk; None if its id is taken."""
         if self._index is not None and self._index.unusable:
             self.close()  # perhaps there is space for an index on disk again
         created, task_id = time.time(), os.path.basename(published)
         try:
-            share = disk_limit.reserve_share(self, task_id, launch, created, state_limit)
-            launch = replaced(launch, output_limit=share)
-            launchfile.write(staged, launch, created)
+            launch = replaced(launch, output_limit=self._reserve_share(task_id, launch, created, state_limit))
+            task_directory.write_launch(staged, launch, created)
             _remember(self._launches, task_id, launch, LAUNCHES_AT_MOST)
         except sqlite3.IntegrityError:
             return None  # another process prepares a task under this id
@@ -94,12 +118,49 @@ class Registry:
             raise StartFailed(f"The task cannot be prepared in {self.home.path}: {error}.") from None
         return self.index.file, launch
 
-    def confirm(self, task_id: str, file: FileId | None = None) -> None:
+    def _reserve_share(self, task_id: str, launch: Launch, created: float, total: int) -> int:
+        """Insert a task into the index; return its share of the `total` bytes that all tasks may keep."""
+        wanted = min(launch.output_limit, total // LARGEST_PART)
+        least = min(wanted, LEAST_SHARE_BYTES)
+        overhead = OVERHEAD_BYTES + len(launch.command) + len(launch.stdin.text or b"")
+        most = total - total // SPARE_PART
+        # A caller that waits for a foreground task gets its result, and needs no notice.
+        notice = NOTICE_DUE if launch.background or launch.notify else NOTICE_IF_CALLER_DIED
+
+        def fits(share: int, limit: int) -> bool:
+            return self.index.reserve(task_id, launch.session, created, notice, share + overhead, limit)
+
+        if fits(wanted, most):
+            return wanted
+        self._make_room(wanted + overhead, least + overhead, total)
+        smaller = max(least, min(wanted, most - overhead - self.index.kept_bytes()))
+        for share in (smaller, least):
+            if fits(share, total):
+                return share
+        raise StartFailed(
+            f"The tasks in {self.home.path} take all of the {total} bytes that they may, and none of them is over; "
+            "end some of them, or raise OUTLAST_STATE_LIMIT_BYTES."
+        )
+
+    def _make_room(self, wanted: int, least: int, total: int) -> None:
+        """Free what ended tasks reserved and did not use; then remove the tasks that ended first."""
+        most = total - total // SPARE_PART
+        self._refresh_unfinished(time.time(), LOOK_AT_ONCE)
+        kept, finished = self.index.kept_bytes(), self.index.finished_bytes()
+        for number, task_id in enumerate(self.index.ended_before(time.time(), -1)):
+            # Running tasks reserve more than most of them use. Before a finished task is removed for that, the new
+            # task gets a smaller share, unless the finished tasks keep more than half of the limit.
+            may_shrink = finished <= total // 2 or number >= PRUNE_AT_ONCE
+            if kept + wanted <= most or (may_shrink and kept + least <= total):
+                return
+            row = self.index.row(task_id)
+            if self.remove(task_id) and row is not None:
+                kept, finished = kept - row.kept_bytes, finished - row.kept_bytes
+
+    def confirm(self, task_id: str, file: FileId = None) -> None:
         """Insert a published task once more if the index was created anew since it was reserved in `file`."""
         try:
-            if file is not None and file == self.index.file:
-                return
-            if self.index.row(task_id) is None:
+            if file is None or file != self.index.file:
                 self.index.add([self._index_row(task_id)])
         except (OSError, OutlastError, sqlite3.Error):
             pass  # the task runs, and its caller must get the id
@@ -186,33 +247,20 @@ class Registry:
         if row is not None and row.view is not None:
             return  # another process did
         try:
-            launchfile.erase_secrets(directory)  # if the guards died before they could
+            task_directory.erase_secrets(directory)  # if the guards died before they could
             launch = self.launch_of(task.task_id)
             if launch.state and (not launch.keeps or sessions.is_moved(directory)):
                 sessions.remove_files(directory)  # there is nothing to merge into the session
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise
-        self.index.finish(task.task_id, task.ended_at or task.started_at, measure_size(directory), view.dump(task))
+        self.index.finish(task.task_id, task.ended_at or task.started_at, _measure_size(directory), view.dump(task))
 
-    def refresh_some(self) -> None:
+    def _refresh_unfinished(self, before: float, most: int) -> None:
         """Let the index know of tasks that ended since they were last read."""
-        for task_id in self.index.unfinished_sample(LOOK_AT_ONCE):
-            self._refresh_if_ended(task_id)
-
-    def _refresh_if_ended(self, task_id: str) -> None:
-        directory = self.home.task(task_id)
-        try:
-            if is_pending(directory) or has_guard(directory):
-                return
-        except (OSError, DamagedTask):
-            pass
-        try:
-            self._read(task_id, Table)
-        except UnknownTask:
-            self._forget_if_gone(task_id)
-        except DamagedTask:
-            pass  # `clean` removes it
+        for task_id in self.index.unfinished(before, most):
+            if is_removable(self.home.task(task_id)):
+                self._load_one(task_id, None, Table)
 
     def _forget_if_gone(self, task_id: str) -> None:
         # Check in this order: publishing moves a task from the first directory to the second.
@@ -224,7 +272,7 @@ class Registry:
         """Return what a task runs. That never changes, so it is cached."""
         launch = self._launches.get(task_id)
         if launch is None:
-            launch, _ = launchfile.read(self.home.task(task_id))
+            launch, _ = task_directory.read_launch(self.home.task(task_id))
             _remember(self._launches, task_id, launch, LAUNCHES_AT_MOST)
         return launch
 
@@ -238,7 +286,7 @@ class Registry:
         known = self.index.lines(task.task_id)
         directory = os.path.dirname(task.output_file)
         try:
-            launch, _ = launchfile.read(directory)
+            launch, _ = task_directory.read_launch(directory)
             counted = output.count_lines(directory, launch.output_limit, launch.split, known)
         except (DamagedTask, UnknownTask, FileNotFoundError):
             return 0, 0  # removed since it was listed
@@ -297,7 +345,7 @@ class Registry:
         except UnknownTask:
             self._forget_if_gone(task_id)
         except DamagedTask:
-            pass
+            pass  # `clean` removes it
         return None
 
     def damaged(self) -> Iterator[str]:
@@ -312,7 +360,7 @@ class Registry:
 
     def usual(self, command: str, session: str) -> Usual | None:
         """Return how long a command took in a session when it completed."""
-        self.refresh_some()
+        self._refresh_unfinished(time.time(), LOOK_AT_ONCE)
         return view.usual_duration(self.index.views_with(session, view.command_in_dump(command), RUNS_AT_MOST))
 
     # --- remove --------------------------------------------------------------------------
@@ -351,7 +399,7 @@ class Registry:
         try:
             launch = self.launch_of(task_id)
             if launch.state and launch.keeps:
-                sessions.Sessions(self.home.sessions).merge(launch.state)
+                Sessions(self.home.sessions).merge(launch.state)
         except (OSError, SessionBusy):
             return False
         except (OutlastError, ValueError):
@@ -361,13 +409,27 @@ class Registry:
     def prune(self, older_than_s: float, most: int = PRUNE_AT_ONCE, session: str | None = None) -> int:
         """Remove up to `most` tasks (-1: all) that ended longer ago than that; return how many."""
         before = time.time() - older_than_s
-        for task_id in self.index.unfinished(before, most):
-            self._refresh_if_ended(task_id)
+        self._refresh_unfinished(before, most)
         return sum(self.remove(task_id) for task_id in self.index.ended_before(before, most, session))
 
     def sweep(self) -> None:
         """Remove the staging directories of processes that died."""
         sweep_staging(self.home.staging)
+
+
+def _measure_size(directory: str) -> int:
+    """Return the bytes that a task takes on disk, without the files that go when its session is used next."""
+    size = os.stat(directory).st_blocks * 512
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    size += _measure_size(entry.path)
+                elif entry.name not in sessions.TEMPORARY_FILES:
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+            except FileNotFoundError:
+                continue  # the guard or a reader removed it
+    return size
 
 
 def _remember(cached: dict[str, T], task_id: str, value: T, most: int) -> None:

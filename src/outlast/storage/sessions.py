@@ -28,8 +28,8 @@ import time
 from outlast.errors import OutlastError, SessionBusy, SessionMoved
 from outlast.frozen import frozen
 from outlast.linux import process
-from outlast.storage import dump, launchfile, snapshot, status
-from outlast.storage.locks import FileLock
+from outlast.linux.files import FileLock
+from outlast.storage import dump, record, snapshot, task_directory
 from outlast.types import Ended, Pending, Running
 
 TYPE_CHECKING = False
@@ -286,9 +286,9 @@ class _EndedTask:
 def _find_end(directory: str) -> float | None:
     """Return when a published task ended; 0 if its state does not count, None while it runs."""
     try:
-        found = status.status_of(directory)[0]
+        found = record.status_of(directory)[0]
     except (OSError, KeyError, TypeError, ValueError, OutlastError) as error:
-        if isinstance(error, OSError) and not status.is_damage(error):
+        if isinstance(error, OSError) and not record.is_damage(error):
             raise
         return 0.0  # removed, never published, or damaged
     if isinstance(found, Pending):
@@ -334,9 +334,9 @@ def _apply_task(state: State, task: _EndedTask, first_mark: str) -> State | None
             begun = dump.parse_dump(_read_file(f"{task.directory}/{START}"), before.mark, base)
             if begun:
                 base = {**begun.state, snapshot.DIRECTORY: base[snapshot.DIRECTORY]}
-        cwd = launchfile.read_cwd(task.directory)
+        cwd = str(task_directory.read_values(task.directory)["cwd"])
     except (OSError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, OSError) and not status.is_damage(error):
+        if isinstance(error, OSError) and not record.is_damage(error):
             raise
         return None  # its files are damaged, or were merged and removed
     if first_mark:  # a first snapshot lacks what bash sets by itself

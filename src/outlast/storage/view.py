@@ -11,8 +11,8 @@ from outlast.light import json
 from outlast.linux.process import is_alive
 from outlast.linux.process_tree import look
 from outlast.storage import output
+from outlast.storage.record import UNREADABLE, is_foreign_guard, status_of
 from outlast.storage.sessions import is_moved
-from outlast.storage.status import UNREADABLE, is_foreign_guard, status_of
 from outlast.types import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task, Usual
 
 TYPE_CHECKING = False

@@ -13,10 +13,9 @@ from outlast.executors.local.prepared import Prepared, PreparedSlot, can_be_prep
 from outlast.frozen import frozen
 from outlast.guard.client import GONE, Refused, Started, start_guard
 from outlast.light import sqlite3
-from outlast.storage import launchfile, sessions
+from outlast.storage import sessions, task_directory
 from outlast.storage.queue import Queue
 from outlast.storage.sessions import Sessions
-from outlast.storage.task_directory import stage
 from outlast.storage.view import view_started
 from outlast.types import REGISTERED, surroundings, terms
 
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
     from outlast.guard.client import Connection
     from outlast.settings import Settings
     from outlast.storage.index import FileId
-    from outlast.storage.locks import Hold
     from outlast.storage.queue import Turn
     from outlast.storage.registry import Registry
+    from outlast.storage.task_directory import Hold
     from outlast.types import Launch, Task
 
 _ID_TRIES = 5
@@ -162,7 +161,7 @@ class TaskStarter:
             if prepared is not None:
                 staged, published = prepared.staged, prepared.published
             else:
-                staged, published = stage(self._registry.home, start.launch.kind, around)
+                staged, published = self._registry.stage(start.launch.kind, around)
             answer, connection = self._start_staged(staged, published, start, slot, prepared)
             if isinstance(answer, Started) and connection is not None:
                 task_id = os.path.basename(published)
@@ -240,7 +239,7 @@ class TaskStarter:
         if launch.keeps:
             self._sessions.register(launch.state, staged)
         if launch.parent:
-            launchfile.add_offspring(self._registry.home.task(launch.parent), task_id)
+            task_directory.add_offspring(self._registry.home.task(launch.parent), task_id)
         if start.hold is not None:
             start.hold.take(staged)
         if start.give_name_to:
@@ -252,7 +251,7 @@ class TaskStarter:
     def _enqueue(self, start: _Start) -> Task:
         """Publish the task as pending."""
         for _ in range(_ID_TRIES):
-            staged, published = stage(self._registry.home, start.launch.kind, surroundings(start.launch))
+            staged, published = self._registry.stage(start.launch.kind, surroundings(start.launch))
             try:
                 entered = self._enter(staged, published, start)
                 if entered is not None:
@@ -287,7 +286,7 @@ class TaskStarter:
 
     def _start_pending(self, turn: Turn) -> bool:
         try:
-            launch = launchfile.read_with_secrets(turn.directory)
+            launch = task_directory.read_with_secrets(turn.directory)
             around = surroundings(launch)
             with describe(turn.directory, turn.directory, launch, around, terms(launch)) as description:
                 description.take_lock(turn.lock)
@@ -315,7 +314,7 @@ class TaskStarter:
         around = surroundings(launch)
         if not can_be_prepared(around) or self._prepared.holds(around):
             return
-        staged, published = stage(self._registry.home, launch.kind, around)
+        staged, published = self._registry.stage(launch.kind, around)
         try:
             with describe_prepared(staged, published, around) as description:
                 connection = start_guard(description.encode(), description.inherited)

@@ -14,9 +14,9 @@ from outlast.faces.cli.look import waited_code
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, tell_id_on_stderr, whole, write
 from outlast.frozen import replaced
 from outlast.light import signal
-from outlast.storage.locks import Hold
+from outlast.storage.task_directory import Hold
+from outlast.storage.watch import Deadline
 from outlast.types import STREAMS, Cursor, Stdin, Waited
-from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
