@@ -43,6 +43,14 @@ def create_file(path: str, data: bytes = b"") -> None:
         file.write(data)
 
 
+def remove_file(path: str) -> None:
+    """Remove a file if it is there."""
+    try:
+        os.unlink(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+
+
 def find_program(name: str, path: str | None, cwd: str = "") -> str | None:
     """Return the path of a program, as `execvp` finds it (`shutil.which` imports every kind of archive)."""
     if "/" in name:

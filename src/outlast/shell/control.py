@@ -76,7 +76,6 @@ class Control:
             else older_than_hours
         )
         registry = self._executor.registry
-        registry.sweep()
         # Looked at first: only what was seen to be over is known to be over.
         for task in registry.tasks(self.context.scope):
             if task.finished and not task.closed and not task.children:

@@ -254,13 +254,14 @@ class Index:
         query = "SELECT id, view FROM tasks WHERE view IS NOT NULL AND id IN (SELECT value FROM json_each(?))"
         return dict(self._query(query, json.dumps(ids)))
 
-    def views_with(self, session: str, part: str, most: int) -> list[str]:
-        """Return the final states that contain `part`, of a session's tasks, latest first."""
+    def durations(self, session: str, command: str, most: int) -> list[int]:
+        """Return how many milliseconds a command took when it completed in a session, latest first."""
         query = (
-            "SELECT view FROM tasks WHERE ended IS NOT NULL AND session = ? AND instr(view, ?) "
-            "ORDER BY ended DESC LIMIT ?"
+            "SELECT json_extract(view, '$.elapsed_ms') FROM tasks WHERE ended IS NOT NULL AND session = ? "
+            "AND instr(view, ?) AND json_extract(view, '$.command') = ? "
+            "AND json_extract(view, '$.status') = 'completed' ORDER BY ended DESC LIMIT ?"
         )
-        return self._query_ids(query, session, part, most)
+        return [int(row[0]) for row in self._query(query, session, json.dumps(command), command, most)]
 
     # --- notices, lines ------------------------------------------------------------------
 

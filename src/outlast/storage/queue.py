@@ -18,7 +18,7 @@ import os
 import time
 
 from outlast.frozen import frozen
-from outlast.linux.files import FileLock, create_file, open_regular, read_file, try_lock
+from outlast.linux.files import FileLock, create_file, open_regular, read_file, remove_file, try_lock
 from outlast.storage import record, task_directory, watch
 from outlast.storage.layout import LOCK, QUEUED
 from outlast.storage.record import UNREADABLE
@@ -50,13 +50,6 @@ class Entry:
     @property
     def name(self) -> str:
         return f"{self.sequence:020d}.{self.task_id}.{self.slots}.{self.after}.{self.session}"
-
-
-def _parse_entry(name: str) -> Entry | None:
-    parts = name.split(".", 4)
-    if len(parts) != 5 or not (parts[0].isdecimal() and parts[2].isdecimal()):
-        return None  # not a file of ours
-    return Entry(int(parts[0]), parts[1], int(parts[2]), parts[3], parts[4])
 
 
 @frozen
@@ -107,7 +100,10 @@ class Queue:
 
     def _list_entries(self) -> list[Entry]:
         """Return the pending tasks in the order in which they were queued."""
-        return [entry for name in sorted(os.listdir(self._entries)) if (entry := _parse_entry(name))]
+        found = [parts for name in sorted(os.listdir(self._entries)) if len(parts := name.split(".", 4)) == 5]
+        return [
+            Entry(int(n), task_id, int(slots), *rest) for n, task_id, slots, *rest in found if (n + slots).isdecimal()
+        ]
 
     # --- slots ---------------------------------------------------------------------------
 
@@ -168,10 +164,7 @@ class Queue:
                 raise
 
     def _remove_entry(self, name: str) -> None:
-        try:
-            os.unlink(f"{self._entries}/{name}")
-        except FileNotFoundError:
-            pass
+        remove_file(f"{self._entries}/{name}")
 
     def _read_entry_name(self, directory: str) -> str:
         return os.path.basename(read_file(f"{directory}/{QUEUED}", 512).decode())
@@ -303,15 +296,15 @@ class Queue:
     def _lock_if_pending(self, entry: Entry) -> int | None:
         """Lock a task if it is still pending; otherwise remove its entry, which a dead process left behind."""
         directory = self._task(entry.task_id)
-        lock = None
+        lock, is_leftover = None, True
         try:
             lock = _lock_task(directory)
             if record.is_pending(directory):
                 return lock
-            self._remove_entry(entry.name)
         except UNREADABLE as error:
-            if record.is_damage(error):  # otherwise the task may be pending, and needs its entry
-                self._remove_entry(entry.name)
+            is_leftover = record.is_damage(error)  # otherwise the task may be pending, and needs its entry
+        if is_leftover:
+            self._remove_entry(entry.name)
         if lock is not None:
             os.close(lock)
         return None

@@ -27,6 +27,7 @@ from outlast.storage.queue import Queue
 from outlast.storage.record import explain_error
 from outlast.storage.sessions import Sessions
 from outlast.storage.task_directory import is_removable, remove_tree, rename_unless_held, sweep_staging
+from outlast.types import Usual
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from outlast.storage.index import FileId, Mark
     from outlast.storage.layout import Home
-    from outlast.types import Launch, Surroundings, Task, Usual
+    from outlast.types import Launch, Surroundings, Task
 
     T = TypeVar("T")
 
@@ -66,12 +67,16 @@ class Registry:
     def index(self) -> Index:
         with self._opening:
             if self._index is None:
-                self._index = Index(self.home.index, lambda: map(self._index_row, os.listdir(self.home.tasks)))
+                path = f"{self.home.path}/index.sqlite"
+                self._index = Index(path, lambda: map(self._index_row, os.listdir(self.home.tasks)))
             return self._index
+
+    def _directory(self, task_id: str) -> str:
+        return f"{self.home.tasks}/{task_id}"
 
     def _index_row(self, task_id: str) -> tuple[str, str, float, int]:
         try:
-            launch, created = task_directory.read_launch(self.home.task(task_id))
+            launch, created = task_directory.read_launch(self._directory(task_id))
         except (DamagedTask, UnknownTask):
             return task_id, "", 0.0, 0
         return task_id, launch.session, created, launch.output_limit + OVERHEAD_BYTES
@@ -91,7 +96,7 @@ class Registry:
         """
         for _ in range(_ID_TRIES):
             task_id = f"{kind}-{layout.random_token()}"
-            if not os.path.exists(self.home.task(task_id)):
+            if not os.path.exists(self._directory(task_id)):
                 staged = f"{self.home.staging}/{task_id}.{layout.random_token()}"
                 os.mkdir(staged, 0o700)
                 try:
@@ -100,7 +105,7 @@ class Registry:
                 except BaseException:
                     remove_tree(staged)
                     raise
-                return staged, self.home.task(task_id)
+                return staged, self._directory(task_id)
         raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
 
     def reserve(self, staged: str, published: str, launch: Launch, state_limit: int) -> tuple[FileId, Launch] | None:
@@ -221,7 +226,7 @@ class Registry:
     def get(self, task_id: str) -> Task:
         """Return one task as it is now."""
         closed = self._closed.get(task_id)
-        if closed is not None and os.path.isdir(self.home.task(task_id)):
+        if closed is not None and os.path.isdir(self._directory(task_id)):
             return closed
         return self._read(task_id, Table)
 
@@ -232,7 +237,7 @@ class Registry:
 
     def _read(self, task_id: str, table: Callable[[], Table]) -> Task:
         """Read a task from its files; store its final state in the index if it is closed."""
-        directory = self.home.task(task_id)
+        directory = self._directory(task_id)
         try:
             task, _ = view.view_task(directory, self.launch_of(task_id), table)
             if task.closed and not task.children:
@@ -254,40 +259,40 @@ class Registry:
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise
-        self.index.finish(task.task_id, task.ended_at or task.started_at, _measure_size(directory), view.dump(task))
+        size = task_directory.measure_size(directory, sessions.TEMPORARY_FILES)
+        self.index.finish(task.task_id, task.ended_at or task.started_at, size, view.dump(task))
 
     def _refresh_unfinished(self, before: float, most: int) -> None:
         """Let the index know of tasks that ended since they were last read."""
         for task_id in self.index.unfinished(before, most):
-            if is_removable(self.home.task(task_id)):
+            if is_removable(self._directory(task_id)):
                 self._load_one(task_id, None, Table)
 
     def _forget_if_gone(self, task_id: str) -> None:
         # Check in this order: publishing moves a task from the first directory to the second.
         is_staged = any(name.startswith(task_id) for name in os.listdir(self.home.staging))
-        if not is_staged and not os.path.lexists(self.home.task(task_id)):
+        if not is_staged and not os.path.lexists(self._directory(task_id)):
             self.index.forget(task_id)
 
     def launch_of(self, task_id: str) -> Launch:
         """Return what a task runs. That never changes, so it is cached."""
         launch = self._launches.get(task_id)
         if launch is None:
-            launch, _ = task_directory.read_launch(self.home.task(task_id))
+            launch, _ = task_directory.read_launch(self._directory(task_id))
             _remember(self._launches, task_id, launch, LAUNCHES_AT_MOST)
         return launch
 
     def source(self, task_id: str, stream: str) -> output.Source:
         """Return one stream of a task's output."""
         launch = self.launch_of(task_id)
-        return output.Source(self.home.task(task_id), stream, output.bound_of(launch.output_limit, launch.split))
+        return output.Source(self._directory(task_id), stream, output.bound_of(launch.output_limit, launch.split))
 
     def line_counts(self, task: Task) -> tuple[int, int]:
         """Return how many lines of stdout and stderr are kept, counting on from the last count."""
         known = self.index.lines(task.task_id)
-        directory = os.path.dirname(task.output_file)
         try:
-            launch, _ = task_directory.read_launch(directory)
-            counted = output.count_lines(directory, launch.output_limit, launch.split, known)
+            limit = self.launch_of(task.task_id).output_limit
+            counted = output.count_lines(os.path.dirname(task.output_file), limit, task.split, known)
         except (DamagedTask, UnknownTask, FileNotFoundError):
             return 0, 0  # removed since it was listed
         if counted != known:
@@ -335,7 +340,7 @@ class Registry:
     def _load_one(self, task_id: str, final_state: str | None, table: Callable[[], Table]) -> Task | None:
         if final_state is not None:
             try:
-                task = view.load(final_state, self.home.task(task_id))
+                task = view.load(final_state, self._directory(task_id))
                 _remember(self._closed, task_id, task, CLOSED_AT_MOST)
                 return task
             except (TypeError, ValueError, KeyError):
@@ -361,13 +366,14 @@ class Registry:
     def usual(self, command: str, session: str) -> Usual | None:
         """Return how long a command took in a session when it completed."""
         self._refresh_unfinished(time.time(), LOOK_AT_ONCE)
-        return view.usual_duration(self.index.views_with(session, view.command_in_dump(command), RUNS_AT_MOST))
+        durations = sorted(self.index.durations(session, command, RUNS_AT_MOST))
+        return Usual(durations[len(durations) // 2], len(durations)) if durations else None
 
     # --- remove --------------------------------------------------------------------------
 
     def remove(self, task_id: str) -> bool:
         """Remove a task that has no guard and no hold; return whether it was removed."""
-        directory = self.home.task(task_id)
+        directory = self._directory(task_id)
         if not is_removable(directory) or not self._is_merged(task_id):
             return False
         put_notices = None
@@ -394,7 +400,7 @@ class Registry:
 
     def _is_merged(self, task_id: str) -> bool:
         """Merge what a finished task changed into its session; False if that is not possible now."""
-        if not os.path.exists(f"{self.home.task(task_id)}/{sessions.BEFORE}"):
+        if not os.path.exists(f"{self._directory(task_id)}/{sessions.BEFORE}"):
             return True  # it is merged, or has no session
         try:
             launch = self.launch_of(task_id)
@@ -408,28 +414,10 @@ class Registry:
 
     def prune(self, older_than_s: float, most: int = PRUNE_AT_ONCE, session: str | None = None) -> int:
         """Remove up to `most` tasks (-1: all) that ended longer ago than that; return how many."""
+        sweep_staging(self.home.staging)
         before = time.time() - older_than_s
         self._refresh_unfinished(before, most)
         return sum(self.remove(task_id) for task_id in self.index.ended_before(before, most, session))
-
-    def sweep(self) -> None:
-        """Remove the staging directories of processes that died."""
-        sweep_staging(self.home.staging)
-
-
-def _measure_size(directory: str) -> int:
-    """Return the bytes that a task takes on disk, without the files that go when its session is used next."""
-    size = os.stat(directory).st_blocks * 512
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            try:
-                if entry.is_dir(follow_symlinks=False):
-                    size += _measure_size(entry.path)
-                elif entry.name not in sessions.TEMPORARY_FILES:
-                    size += entry.stat(follow_symlinks=False).st_blocks * 512
-            except FileNotFoundError:
-                continue  # the guard or a reader removed it
-    return size
 
 
 def _remember(cached: dict[str, T], task_id: str, value: T, most: int) -> None:

@@ -17,7 +17,7 @@ import time
 from outlast.errors import NewerTask
 from outlast.frozen import fields, replaced
 from outlast.light import json
-from outlast.linux.files import create_file, open_regular, read_file, try_lock, unlock_and_close
+from outlast.linux.files import create_file, open_regular, read_file, remove_file, try_lock, unlock_and_close
 from outlast.storage.layout import FORMAT, LAUNCH
 from outlast.storage.record import UNREADABLE, explain_error, has_guard, is_damage, is_pending
 from outlast.types import Launch, Stdin, as_sandbox
@@ -92,10 +92,7 @@ def read_with_secrets(directory: str) -> Launch:
 def erase_secrets(directory: str) -> None:
     """Remove the variables and the input once the command has them, or never will."""
     for name in SECRETS:
-        try:
-            os.unlink(f"{directory}/{name}")
-        except (FileNotFoundError, NotADirectoryError):
-            pass
+        remove_file(f"{directory}/{name}")
 
 
 def add_offspring(parent: str, task_id: str) -> None:
@@ -161,6 +158,21 @@ class Hold:
 
 
 # --- removal -----------------------------------------------------------------------------
+
+
+def measure_size(directory: str, without: tuple[str, ...] = ()) -> int:
+    """Return the bytes that a task takes on disk, without some of its files."""
+    size = os.stat(directory).st_blocks * 512
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    size += measure_size(entry.path)
+                elif entry.name not in without:
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
+            except FileNotFoundError:
+                continue  # the guard or a reader removed it
+    return size
 
 
 def is_removable(directory: str) -> bool:

@@ -13,7 +13,7 @@ from outlast.linux.process_tree import look
 from outlast.storage import output
 from outlast.storage.record import UNREADABLE, is_foreign_guard, status_of
 from outlast.storage.sessions import is_moved
-from outlast.types import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task, Usual
+from outlast.types import BUBBLEWRAP, Ended, Exited, Lost, NeverStarted, Pending, Running, Signalled, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -204,11 +204,6 @@ def dump(task: Task) -> str:
     return json.dumps(fields(task))
 
 
-def command_in_dump(command: str) -> str:
-    """Return a text that is in the `dump` of each task with this command, and in no other (quotes are escaped)."""
-    return f'"command":{json.dumps(command)},"description":'
-
-
 def load(text: str, directory: str) -> Task:
     """Parse a finished task. ValueError, TypeError or KeyError if another version of Outlast wrote it."""
     values = json.loads(text)
@@ -217,16 +212,3 @@ def load(text: str, directory: str) -> Task:
         if values[name] is not None:
             values[name] = tuple(values[name])
     return Task(**values)
-
-
-def usual_duration(dumps: list[str]) -> Usual | None:
-    """Return the median duration of those of these tasks that completed."""
-    durations = []
-    for text in dumps:
-        try:
-            task = load(text, "")
-        except (TypeError, ValueError, KeyError):
-            continue  # another version of Outlast wrote it
-        if task.status == "completed":
-            durations.append(task.elapsed_ms)
-    return Usual(sorted(durations)[len(durations) // 2], len(durations)) if durations else None

@@ -148,7 +148,6 @@ class TaskStarter:
         now = time.monotonic()
         if now >= self._prune_at:
             self._prune_at = now + _PRUNE_EVERY_S
-            self._registry.sweep()
             self._registry.prune(self._settings.retention_hours * 3600)
 
     # --- at once ---------------------------------------------------------------------------
