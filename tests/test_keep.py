@@ -19,7 +19,8 @@ from outlast import Shell, Task
 from outlast.errors import AlreadyEnded, BadInput, DamagedTask, NewerTask, StartFailed, UnknownTask
 from outlast.frozen import fields, replaced
 from outlast.linux import process
-from outlast.storage import layout, record, registry
+from outlast.storage import layout, record, removal
+from outlast.storage.registry import Registry
 from tests.conftest import eventually
 from tests.faults.support import end_both
 from tests.guard_files import write_guards
@@ -306,8 +307,8 @@ def test_a_start_prunes_a_bounded_number(shell):
     closed(shell, *tasks)
     assert shell.executor.registry.prune(0, most=3) == 3
     assert shell.executor.registry.prune(0, most=3) == 2
-    assert 0 < registry.PRUNE_AT_ONCE <= 100
-    assert registry.Registry.prune.__defaults__ == (registry.PRUNE_AT_ONCE, None)
+    assert 0 < removal.AT_ONCE <= 100
+    assert Registry.prune.__defaults__ == (removal.AT_ONCE, None)
 
 
 def test_a_running_task_is_never_pruned(home, monkeypatch):

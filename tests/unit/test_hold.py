@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from outlast import Shell
-from outlast.storage.task_directory import Hold, rename_unless_held
+from outlast.storage.removal import rename_unless_held
+from outlast.storage.task_directory import Hold
 
 ROUNDS = 3000
 REMOVER = """import sys

@@ -100,10 +100,8 @@ class Queue:
 
     def _list_entries(self) -> list[Entry]:
         """Return the pending tasks in the order in which they were queued."""
-        found = [parts for name in sorted(os.listdir(self._entries)) if len(parts := name.split(".", 4)) == 5]
-        return [
-            Entry(int(n), task_id, int(slots), *rest) for n, task_id, slots, *rest in found if (n + slots).isdecimal()
-        ]
+        names = [name.split(".", 4) for name in sorted(os.listdir(self._entries)) if name.count(".") >= 4]
+        return [Entry(int(number), task_id, int(slots), *rest) for number, task_id, slots, *rest in names]
 
     # --- slots ---------------------------------------------------------------------------
 
@@ -232,30 +230,32 @@ class Queue:
             return None
         with self._lock():
             used = self._used_slots()
-            # A task that ends unrun may be one that an earlier entry waits for: then look through all again.
-            while (found := self._choose(used)) is True:
-                continue
-            return found or None
+            while True:
+                entries = self._list_entries()
+                turn = self._choose(entries, used)
+                # A task that ended unrun may be one that an earlier entry waits for: then look through all again.
+                if turn is not None or self._list_entries() == entries:
+                    return turn
 
-    def _choose(self, used: dict[int, str]) -> Turn | bool:
-        """Return the next turn; True if an entry was removed, False if no task may begin."""
-        entries = self._list_entries()
+    def _choose(self, entries: list[Entry], used: dict[int, str]) -> Turn | None:
+        """Return the next turn; end the tasks that never will begin, and remove entries that are left over."""
         pending = {entry.task_id for entry in entries}
         free = next(number for number in range(len(used) + 1) if number not in used)
         sessions = list(used.values())
-        changed = False
         for entry in sorted(entries, key=lambda entry: (sessions.count(entry.session), entry.sequence)):
             if entry.slots and entry.slots <= free and entry.after == _NONE:
                 continue  # it only waits for a slot
             ready = self._is_ready(entry, pending)
-            if isinstance(ready, str):
-                changed |= self._skip(entry, ready)
-            elif ready and (not entry.slots or free < entry.slots):
-                lock = self._lock_if_pending(entry)
-                if lock is not None:
-                    return self._take_turn(entry, lock, free) or False
-                changed |= not os.path.lexists(f"{self._entries}/{entry.name}")
-        return changed
+            begins = ready is True and (not entry.slots or free < entry.slots)
+            lock = self._lock_if_pending(entry) if begins or isinstance(ready, str) else None
+            if lock is not None and begins:
+                return self._take_turn(entry, lock, free)
+            if lock is not None:
+                try:
+                    self.end_unrun(self._task(entry.task_id), "it was not to begin", "queue", str(ready))
+                finally:
+                    os.close(lock)
+        return None
 
     def _is_ready(self, entry: Entry, pending: set[str]) -> bool | str:
         """Return whether all that it waits for has ended; or the sentence why it never will begin."""
@@ -272,16 +272,6 @@ class Queue:
         if values.get("after_failed") == "run":
             return None not in ends
         return next((end for end in ends if end), None not in ends)
-
-    def _skip(self, entry: Entry, why: str) -> bool:
-        lock = self._lock_if_pending(entry)
-        if lock is None:
-            return False
-        try:
-            self.end_unrun(self._task(entry.task_id), "it was not to begin", "queue", why)
-        finally:
-            os.close(lock)
-        return True
 
     def _take_turn(self, entry: Entry, lock: int, free: int) -> Turn | None:
         slot = self._try_slot(free) if entry.slots else -1

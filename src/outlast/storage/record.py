@@ -13,11 +13,11 @@ import errno
 import os
 import stat
 from binascii import crc32
-from fcntl import LOCK_NB, LOCK_SH, LOCK_UN, flock
+from fcntl import LOCK_SH
 
 from outlast.errors import DamagedTask, OutlastError, SystemRefused, UnknownTask
 from outlast.light import json
-from outlast.linux.files import open_regular, read_file
+from outlast.linux.files import open_regular, read_file, try_lock, unlock_and_close
 from outlast.storage.layout import LOCK, QUEUED, STAGING
 from outlast.types import Ended, Ending, Exited, Guards, Identity, Lost, NeverStarted, Pending, Running, Signalled
 
@@ -177,14 +177,9 @@ def has_guard(directory: str) -> bool:
     """Return whether a guard holds the task's lock."""
     fd = open_regular(f"{directory}/{LOCK}")
     try:
-        # Shared, so that two probes at the same time do not take each other for a guard.
-        flock(fd, LOCK_SH | LOCK_NB)
-        flock(fd, LOCK_UN)  # closing is not enough: a child that the host just forked may have it open
-        return False
-    except BlockingIOError:
-        return True
+        return not try_lock(fd, LOCK_SH)  # shared: two probes at the same time must not take each other for a guard
     finally:
-        os.close(fd)
+        unlock_and_close(fd)
 
 
 def guards_of(directory: str) -> Guards:
@@ -211,9 +206,6 @@ def is_foreign_guard(stat: Stat, task_id: str) -> bool:
     return guards.task_id != task_id and (stat.pid, stat.tick) in recorded
 
 
-# --- write a slot ----------------------------------------------------------------------------
-
-
 def write_ending(by: str, rule: str, at: float, directory: str) -> None:
     """Record who asks for the end, before the task is ended; the first one stays."""
     if "ending" not in read(directory):
@@ -231,9 +223,6 @@ def _shorten(text: str, most: int) -> str:
     while len(json.dumps(text)) > most:
         text = text[: min(len(text) - 1, most)]
     return text
-
-
-# --- parse -------------------------------------------------------------------------------
 
 
 def _parse_ended(directory: str, since: float, found: dict[str, Any], fallback: float = 0.0) -> Ended:
@@ -255,7 +244,7 @@ def _parse_ended(directory: str, since: float, found: dict[str, Any], fallback: 
 
 
 def parse_outcome(code: dict[str, object]) -> Outcome:
-    """Return what the `code` slot says."""
+    """Return what the slot `code` says."""
     match code:
         case {"exit": int(number)}:
             return Exited(number)
@@ -267,21 +256,13 @@ def parse_outcome(code: dict[str, object]) -> Outcome:
 def _parse_guards(directory: str, found: dict[str, Any]) -> Guards:
     slot = found["guards"]
     boot = f"{slot['boot']}:{slot['pidns']}" if "pidns" in slot else slot["boot"]
-
-    def identity(name: str) -> Identity | None:
-        if name not in slot:
-            return None
-        pid, tick = slot[name]
-        return Identity(pid, tick, boot)
-
-    supervisor, command = identity("supervisor"), identity("command")
-    if supervisor is None or command is None:
-        raise ValueError("the record does not name the guards")
+    names = [name for name in ("supervisor", "keeper", "command") if name in slot]
+    known = {name: Identity(slot[name][0], slot[name][1], boot) for name in names}
     return Guards(
         task_id=os.path.basename(os.path.abspath(directory)),
-        supervisor=supervisor,
-        keeper=identity("keeper"),
-        command=command,
+        supervisor=known["supervisor"],
+        keeper=known.get("keeper"),
+        command=known["command"],
         started=slot["started"],
         monotonic=slot["monotonic"],
         recoveries=slot["recoveries"],

@@ -13,7 +13,6 @@ from outlast.errors import (
     DamagedTask,
     NewerTask,
     OutlastError,
-    SessionBusy,
     StartFailed,
     UnknownTask,
     named,
@@ -21,12 +20,11 @@ from outlast.errors import (
 from outlast.frozen import replaced
 from outlast.light import sqlite3
 from outlast.linux.process import Table
-from outlast.storage import layout, output, sessions, task_directory, view
+from outlast.storage import layout, output, removal, sessions, task_directory
 from outlast.storage.index import NOTICE_DUE, NOTICE_IF_CALLER_DIED, Index
-from outlast.storage.queue import Queue
 from outlast.storage.record import explain_error
 from outlast.storage.sessions import Sessions
-from outlast.storage.task_directory import is_removable, remove_tree, rename_unless_held, sweep_staging
+from outlast.storage.task_directory import remove_tree
 from outlast.types import Usual
 
 TYPE_CHECKING = False
@@ -40,7 +38,6 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-PRUNE_AT_ONCE = 20  # tasks that one start removes at most, so that no start waits long for a clean-up
 LOOK_AT_ONCE = 200  # tasks that one start checks for having ended
 CLOSED_AT_MOST = 5000  # closed tasks in the cache, about 2 KiB each
 RUNS_AT_MOST = 15  # earlier runs of a command from which its usual duration is computed
@@ -49,7 +46,6 @@ LEAST_SHARE_BYTES = 32 * 1024  # of the disk: what a task may keep at least, abo
 LARGEST_PART = 4  # no task gets more than a quarter of the whole limit
 SPARE_PART = 8  # an eighth of the limit is for tasks that get only the least share
 OVERHEAD_BYTES = 64 * 1024  # what a task takes besides its output: its other files, and blocks that are not full
-_ID_TRIES = 5
 _NAMED_AT_MOST = 5
 
 
@@ -92,21 +88,18 @@ class Registry:
     def stage(self, kind: str, around: Surroundings) -> tuple[str, str]:
         """Create a directory for a task under a new id; return its path, and the path at which it will be published.
 
-        In a session it also gets the snapshot that its shell begins with.
+        In a session it also gets the snapshot that its shell begins with. `reserve` finds out whether the id is taken.
         """
-        for _ in range(_ID_TRIES):
-            task_id = f"{kind}-{layout.random_token()}"
-            if not os.path.exists(self._directory(task_id)):
-                staged = f"{self.home.staging}/{task_id}.{layout.random_token()}"
-                os.mkdir(staged, 0o700)
-                try:
-                    if around.state:
-                        Sessions(self.home.sessions).link(around.state, staged, around.snapshot)
-                except BaseException:
-                    remove_tree(staged)
-                    raise
-                return staged, self._directory(task_id)
-        raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
+        task_id = f"{kind}-{layout.random_token()}"
+        staged = f"{self.home.staging}/{task_id}.{layout.random_token()}"
+        os.mkdir(staged, 0o700)
+        try:
+            if around.state:
+                Sessions(self.home.sessions).link(around.state, staged, around.snapshot)
+        except BaseException:
+            remove_tree(staged)
+            raise
+        return staged, self._directory(task_id)
 
     def reserve(self, staged: str, published: str, launch: Launch, state_limit: int) -> tuple[FileId, Launch] | None:
         """Write the launch of a staged task, with its share of the disk; None if its id is taken."""
@@ -137,7 +130,8 @@ class Registry:
 
         if fits(wanted, most):
             return wanted
-        self._make_room(wanted + overhead, least + overhead, total)
+        self._refresh_unfinished(time.time(), LOOK_AT_ONCE)  # frees what ended tasks reserved and did not use
+        removal.make_room(self, wanted + overhead, least + overhead, most, total)
         smaller = max(least, min(wanted, most - overhead - self.index.kept_bytes()))
         for share in (smaller, least):
             if fits(share, total):
@@ -146,21 +140,6 @@ class Registry:
             f"The tasks in {self.home.path} take all of the {total} bytes that they may, and none of them is over; "
             "end some of them, or raise OUTLAST_STATE_LIMIT_BYTES."
         )
-
-    def _make_room(self, wanted: int, least: int, total: int) -> None:
-        """Free what ended tasks reserved and did not use; then remove the tasks that ended first."""
-        most = total - total // SPARE_PART
-        self._refresh_unfinished(time.time(), LOOK_AT_ONCE)
-        kept, finished = self.index.kept_bytes(), self.index.finished_bytes()
-        for number, task_id in enumerate(self.index.ended_before(time.time(), -1)):
-            # Running tasks reserve more than most of them use. Before a finished task is removed for that, the new
-            # task gets a smaller share, unless the finished tasks keep more than half of the limit.
-            may_shrink = finished <= total // 2 or number >= PRUNE_AT_ONCE
-            if kept + wanted <= most or (may_shrink and kept + least <= total):
-                return
-            row = self.index.row(task_id)
-            if self.remove(task_id) and row is not None:
-                kept, finished = kept - row.kept_bytes, finished - row.kept_bytes
 
     def confirm(self, task_id: str, file: FileId = None) -> None:
         """Insert a published task once more if the index was created anew since it was reserved in `file`."""
@@ -239,7 +218,7 @@ class Registry:
         """Read a task from its files; store its final state in the index if it is closed."""
         directory = self._directory(task_id)
         try:
-            task, _ = view.view_task(directory, self.launch_of(task_id), table)
+            task, _ = task_directory.view_task(directory, self.launch_of(task_id), table)
             if task.closed and not task.children:
                 self._store_final_state(task, directory)
                 _remember(self._closed, task_id, task, CLOSED_AT_MOST)
@@ -254,18 +233,18 @@ class Registry:
         try:
             task_directory.erase_secrets(directory)  # if the guards died before they could
             launch = self.launch_of(task.task_id)
-            if launch.state and (not launch.keeps or sessions.is_moved(directory)):
+            if launch.state and (not launch.keeps or task_directory.is_moved(directory)):
                 sessions.remove_files(directory)  # there is nothing to merge into the session
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise
         size = task_directory.measure_size(directory, sessions.TEMPORARY_FILES)
-        self.index.finish(task.task_id, task.ended_at or task.started_at, size, view.dump(task))
+        self.index.finish(task.task_id, task.ended_at or task.started_at, size, task_directory.dump_task(task))
 
     def _refresh_unfinished(self, before: float, most: int) -> None:
         """Let the index know of tasks that ended since they were last read."""
         for task_id in self.index.unfinished(before, most):
-            if is_removable(self._directory(task_id)):
+            if removal.is_removable(self._directory(task_id)):
                 self._load_one(task_id, None, Table)
 
     def _forget_if_gone(self, task_id: str) -> None:
@@ -340,7 +319,7 @@ class Registry:
     def _load_one(self, task_id: str, final_state: str | None, table: Callable[[], Table]) -> Task | None:
         if final_state is not None:
             try:
-                task = view.load(final_state, self._directory(task_id))
+                task = task_directory.load_task(final_state, self._directory(task_id))
                 _remember(self._closed, task_id, task, CLOSED_AT_MOST)
                 return task
             except (TypeError, ValueError, KeyError):
@@ -373,48 +352,11 @@ class Registry:
 
     def remove(self, task_id: str) -> bool:
         """Remove a task that has no guard and no hold; return whether it was removed."""
-        directory = self._directory(task_id)
-        if not is_removable(directory) or not self._is_merged(task_id):
-            return False
-        put_notices = None
-        if self.index.is_notice_due(task_id):
-            from outlast.storage.task_events import save_before_removal  # rarely needed
+        return removal.remove(self, task_id)
 
-            put_notices = save_before_removal(self, task_id)
-        moved = os.path.join(self.home.staging, f"{task_id}.{layout.random_token()}")
-        try:
-            Queue(self.home.path).remember_end(task_id)
-        except OSError:
-            return False  # the disk is full: a pending task that waits for this one would take it for failed
-        try:
-            if not rename_unless_held(directory, moved):
-                return False
-        except FileNotFoundError:
-            self.index.forget(task_id)
-            return False
-        self.index.forget(task_id)
-        remove_tree(moved)
-        if put_notices is not None:
-            put_notices()  # there was no space for them before
-        return True
-
-    def _is_merged(self, task_id: str) -> bool:
-        """Merge what a finished task changed into its session; False if that is not possible now."""
-        if not os.path.exists(f"{self._directory(task_id)}/{sessions.BEFORE}"):
-            return True  # it is merged, or has no session
-        try:
-            launch = self.launch_of(task_id)
-            if launch.state and launch.keeps:
-                Sessions(self.home.sessions).merge(launch.state)
-        except (OSError, SessionBusy):
-            return False
-        except (OutlastError, ValueError):
-            pass  # the task or the snapshot is damaged
-        return True
-
-    def prune(self, older_than_s: float, most: int = PRUNE_AT_ONCE, session: str | None = None) -> int:
+    def prune(self, older_than_s: float, most: int = removal.AT_ONCE, session: str | None = None) -> int:
         """Remove up to `most` tasks (-1: all) that ended longer ago than that; return how many."""
-        sweep_staging(self.home.staging)
+        removal.sweep_staging(self.home.staging)
         before = time.time() - older_than_s
         self._refresh_unfinished(before, most)
         return sum(self.remove(task_id) for task_id in self.index.ended_before(before, most, session))

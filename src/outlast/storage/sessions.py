@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from outlast.storage.snapshot import Snapshot, State
 
-BEFORE, START, STATE, MOVED, GO = "before", "start", "state", "moved", "go"
+BEFORE, START, STATE, GO = "before", "start", "state", "go"
 # `before` first: a task without it has nothing to merge, so a crash between two unlinks does no harm.
 TEMPORARY_FILES = (BEFORE, START, STATE, GO)
 LOCK_TIMEOUT_S = 5.0  # a merge takes milliseconds: a process that holds the lock longer was stopped, or the disk hangs
@@ -287,7 +287,7 @@ def _find_end(directory: str) -> float | None:
         return 0.0  # removed, never published, or damaged
     if isinstance(found, Pending):
         return None  # also if its caller stopped waiting: it still needs the snapshot that it begins with
-    if is_moved(directory):
+    if task_directory.is_moved(directory):
         return 0.0
     if isinstance(found, Running):
         return None
@@ -350,7 +350,3 @@ def remove_files(directory: str) -> None:
 def skip_dump(directory: str) -> None:
     """Let the shell of a task that keeps no state end without dumping it."""
     remove_file(f"{directory}/{BEFORE}")
-
-
-def is_moved(directory: str) -> bool:
-    return os.path.exists(f"{directory}/{MOVED}")

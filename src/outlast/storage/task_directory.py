@@ -1,4 +1,4 @@
-"""The directory of a task: what the caller writes into it before it starts, what keeps it, how it is removed.
+"""The directory of a task: what the caller writes into it before it starts, what keeps it; the task as callers see it.
 
 launch.json   what runs; the following are not part of it. A shared lock on it keeps an ended task from being removed
 command       the text of the command, never in an argument list
@@ -6,6 +6,7 @@ offspring     the ids of tasks that were started from inside of this one, a line
 environ       its variables, and
 input         its input if that was given as text: only while it is pending, because they may
               hold secrets; otherwise the guard gets them in memory
+moved         empty: its caller stopped waiting
 """
 
 from __future__ import annotations
@@ -14,26 +15,51 @@ import fcntl
 import os
 import time
 
+from outlast.categories import category
 from outlast.errors import NewerTask
 from outlast.frozen import fields, replaced
 from outlast.light import json
 from outlast.linux.files import create_file, open_regular, read_file, remove_file, try_lock, unlock_and_close
+from outlast.linux.process import is_alive
+from outlast.linux.process_tree import look
 from outlast.storage.layout import FORMAT, LAUNCH
-from outlast.storage.record import UNREADABLE, explain_error, has_guard, is_damage, is_pending
-from outlast.types import Launch, Stdin, as_sandbox
+from outlast.storage.output import FILES
+from outlast.storage.record import UNREADABLE, explain_error, is_foreign_guard, status_of
+from outlast.types import (
+    BUBBLEWRAP,
+    Ended,
+    Exited,
+    Launch,
+    Lost,
+    NeverStarted,
+    Pending,
+    Running,
+    Signalled,
+    Stdin,
+    Task,
+    as_sandbox,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Any
 
+    from outlast.linux.process import Stat, Table
+    from outlast.types import Guards, Sandbox, Status
+
 SECRETS = _ENVIRON, _INPUT = "environ", "input"
+MOVED = "moved"
 _COMMAND = "command"
 _OFFSPRING = "offspring"
 _IN_OTHER_FILES = ("command", "env", "stdin")
-_STALE_S = 3600.0  # a process that prepares or removes a task does not take this long
 _REMOVAL_S = 1.0  # a removal holds the lock for the length of one rename
 _PAUSE_S = 0.0005
+_DUMP_S = 5.0  # how long the shell may take to dump its state after the end of the command
+_BLANK = dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms"))
+_FROM_LAUNCH = ("kind", "command", "description", "name", "session", "cwd", "shell", "limit", "split", "parent")
+_LOST = "its supervisor and its keeper both ended before it did, so nobody knows how it ended"
 
 
 # --- the launch --------------------------------------------------------------------------
@@ -117,6 +143,11 @@ def read_offspring(parent: str) -> list[str]:
     return [line for line in text.split("\n") if line and "/" not in line and line[0] != "."]
 
 
+def is_moved(directory: str) -> bool:
+    """Return whether the caller of a foreground task stopped waiting for it."""
+    return os.path.exists(f"{directory}/{MOVED}")
+
+
 # --- holds -------------------------------------------------------------------------------
 
 
@@ -157,7 +188,7 @@ class Hold:
             unlock_and_close(self._fds.pop())
 
 
-# --- removal -----------------------------------------------------------------------------
+# --- the whole directory -----------------------------------------------------------------
 
 
 def measure_size(directory: str, without: tuple[str, ...] = ()) -> int:
@@ -175,59 +206,6 @@ def measure_size(directory: str, without: tuple[str, ...] = ()) -> int:
     return size
 
 
-def is_removable(directory: str) -> bool:
-    """Return whether a task has no guard, is not pending, and may be removed by this version."""
-    for is_in_use in (_is_newer, is_pending, has_guard):
-        try:
-            if is_in_use(directory):
-                return False
-        except UNREADABLE as error:
-            if not is_damage(error):
-                raise explain_error(directory, error) from None
-    return True
-
-
-def _is_newer(directory: str) -> bool:
-    return bool(read_values(directory)["format"] > FORMAT)
-
-
-def rename_unless_held(directory: str, moved: str) -> bool:
-    """Rename a task before it is removed, so that no reader sees half of it; return False if it is held."""
-    try:
-        fd = open_regular(f"{directory}/{LAUNCH}", os.O_RDWR)
-    except OSError as error:
-        if not is_damage(error):
-            raise explain_error(directory, error) from None
-        os.rename(directory, moved)  # without a launch.json there is no hold
-        return True
-    is_held = not try_lock(fd)
-    try:
-        if not is_held:
-            os.rename(directory, moved)
-    finally:
-        unlock_and_close(fd)
-    return not is_held
-
-
-def sweep_staging(staging: str) -> None:
-    """Remove the staging directories of processes that died."""
-    with os.scandir(staging) as entries:
-        for entry in entries:
-            try:
-                is_old = entry.stat(follow_symlinks=False).st_mtime < time.time() - _STALE_S
-                if is_old and not _is_prepared_shell(entry.path):
-                    remove_tree(entry.path)
-            except FileNotFoundError:
-                continue
-
-
-def _is_prepared_shell(staged: str) -> bool:
-    try:
-        return has_guard(staged)
-    except OSError:
-        return False
-
-
 def remove_tree(directory: str) -> None:
     """Remove a directory that is no task (any more)."""
     from shutil import rmtree  # takes 4 ms to import
@@ -236,3 +214,180 @@ def remove_tree(directory: str) -> None:
         os.unlink(directory)  # a planted link is not followed
     except OSError:
         rmtree(directory, ignore_errors=True)
+
+
+# --- as callers see it: launch and status in one flat `Task` -----------------------------
+
+
+def view_task(directory: str, launch: Launch, table: Callable[[], Table] | None) -> tuple[Task, Status]:
+    """Return what the files say about a task now.
+
+    Looking for processes that a task left behind takes a scan of the process `table`; with None it is left out.
+    """
+    status, guards, closed = status_of(directory)
+    children: tuple[int, ...] = ()
+    if table is not None and guards and _may_have_left_processes(status, closed):
+        children = _children(launch, guards, status, table)
+    waits_for: tuple[str, ...] = ()
+    if table is not None and isinstance(status, Pending):
+        waits_for = tuple(one for one in launch.after if _is_unfinished(f"{os.path.dirname(directory)}/{one}"))
+    values = {"children": children, "closed": closed, "waits_for": waits_for, **_describe_status(status, guards)}
+    if launch.agent:
+        values |= _describe_agent(directory, launch, values)
+    return _create_task(directory, launch, guards.command.pid if guards else None, status.since, values), status
+
+
+def view_started(directory: str, launch: Launch, pid: int | None, started: float, status: str = "running") -> Task:
+    """Return a task that was started a moment ago, without reading its files."""
+    values = {"children": (), "waits_for": (), "closed": False, **_BLANK, "status": status, "elapsed_ms": 0}
+    if launch.agent:
+        values |= _describe_agent(directory, launch, values)
+    return _create_task(directory, launch, pid, started, values)
+
+
+def _create_task(directory: str, launch: Launch, pid: int | None, started: float, values: dict[str, Any]) -> Task:
+    return Task(
+        task_id=os.path.basename(directory),
+        category=launch.kind if launch.agent else category(launch.command),
+        executor="local",
+        pid=pid,
+        pgid=pid,
+        started_at=started,
+        resources=_describe_resources(launch),
+        sandbox=describe_sandbox(launch.sandbox),
+        output_file=f"{directory}/{FILES['stdout']}",
+        background=launch.background or is_moved(directory),
+        held_back=launch.held_back,
+        **{name: getattr(launch, name) for name in _FROM_LAUNCH},
+        **{"metadata": None, **values},
+    )
+
+
+# --- what a task left behind, and what it waits for --------------------------------------
+
+
+def _may_have_left_processes(status: Status, closed: bool) -> bool:
+    if isinstance(status, Ended):
+        # For a moment the shell may still dump its state: then trust what the guard saw.
+        return not closed and not (status.left_no_processes and _may_be_dumping(status))
+    return isinstance(status, Lost)  # it has no guard that looks after its processes
+
+
+def _may_be_dumping(ended: Ended) -> bool:
+    return abs(time.time() - ended.until) < _DUMP_S
+
+
+def _children(launch: Launch, guards: Guards, status: Status, table: Callable[[], Table]) -> tuple[int, ...]:
+    if isinstance(status, Ended):
+        found = _find_left_behind(guards, status, table)
+    else:
+        found = look(guards, is_foreign_guard, table).members
+    if launch.sandbox and launch.sandbox.kind == BUBBLEWRAP:
+        # What the command left behind has bubblewrap's own processes as parents, which are none of the command's.
+        watching = [guard.pid for guard in (guards.supervisor, guards.keeper) if guard]
+        outer = {pid for pid, stat in found.items() if stat.parent in watching}
+        inner = {pid for pid, stat in found.items() if stat.parent in outer and stat.session == pid}
+        wrappers = outer | {pid for pid in inner if found[pid].name == "bwrap"}
+        return tuple(sorted(found.keys() - wrappers))
+    return tuple(sorted(found))
+
+
+def _find_left_behind(guards: Guards, ended: Ended, table: Callable[[], Table]) -> dict[int, Stat]:
+    """Find what a command left running. The shell itself does not count while it may dump its state."""
+    while True:
+        was_alive = is_alive(guards.command)
+        found = look(guards, is_foreign_guard, table).members
+        if not was_alive:
+            return found
+        if is_alive(guards.command):  # otherwise its children were reparented to the keeper during the scan
+            shell = guards.command.pid if _may_be_dumping(ended) else 0
+            return {pid: stat for pid, stat in found.items() if pid != shell}
+
+
+def _is_unfinished(directory: str) -> bool:
+    try:
+        return isinstance(status_of(directory)[0], (Pending, Running))
+    except UNREADABLE:
+        return False
+
+
+# --- in words ----------------------------------------------------------------------------
+
+
+def _describe_agent(directory: str, launch: Launch, values: dict[str, Any]) -> dict[str, Any]:
+    """Return what an agent reported, and how it ended if its exit code does not say that."""
+    from outlast.storage import agentfile  # most tasks are no agents
+
+    report = agentfile.read(directory)
+    found: dict[str, Any] = {"metadata": agentfile.metadata(launch.agent, report)}
+    if values["status"] != "failed" or values["reason"] != "exit":
+        return found
+    if why := report.get(agentfile.LOST):
+        return {**found, "reason": "lost", "exit_code": None, "pipe_status": None, "error": str(why)}
+    return {**found, "error": str(report["error"])} if report.get("error") else found
+
+
+def _describe_resources(launch: Launch) -> str | None:
+    text = ", ".join(f"{name} {value}" for name, value in launch.resources.items())
+    return (text + (" (all together)" if launch.groups else "")) or None
+
+
+def describe_sandbox(sandbox: Sandbox | None) -> str | None:
+    """Return in a few words how a task is kept from the rest of the machine."""
+    if sandbox is None:
+        return None
+    refused = "no network" if sandbox.program else "no TCP"  # Landlock alone knows no other protocol
+    writable = ", ".join(sandbox.writable) or "nothing but its own /tmp"
+    return f"{sandbox.kind}: {'network' if sandbox.network else refused}, writes to {writable}"
+
+
+def _describe_status(status: Status, guards: Guards | None) -> dict[str, Any]:
+    match status:
+        case Pending():
+            return {**_BLANK, "status": "pending", "elapsed_ms": 0}
+        case Running() if guards:
+            elapsed = max(0.0, time.monotonic() - guards.monotonic)
+            return {**_BLANK, "status": "running", "elapsed_ms": round(elapsed * 1000)}
+        case Ended() as ended:
+            return {**_BLANK, **_describe_end(ended)}
+    return {**_BLANK, "status": "failed", "reason": "lost", "elapsed_ms": 0, "error": _LOST}
+
+
+def _describe_end(ended: Ended) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "ended_at": ended.until,
+        "elapsed_ms": round(ended.elapsed * 1000),
+        "cpu_ms": None if ended.cpu is None else round(ended.cpu * 1000),
+        "pipe_status": ended.pipe_status,
+    }
+    match ended.outcome:
+        case Exited(code):
+            found |= {"status": "failed" if code else "completed", "reason": "exit", "exit_code": code}
+        case Signalled(number):
+            found |= {"status": "failed", "reason": "signal", "signal": number}
+        case NeverStarted(why):
+            found |= {"status": "failed", "reason": "spawn-error", "error": f"It could not be started: {why}."}
+    if ended.without_memory:
+        many = "a process" if ended.without_memory == 1 else f"{ended.without_memory} processes"
+        found["error"] = f"The kernel ended {many} of it: it used all the memory that it may."
+    if ended.ending:
+        reason = "timeout" if ended.ending.by == "limit" else "killed"
+        found |= {"status": "killed", "reason": reason, "ended_by": ended.ending.rule}
+    return found
+
+
+# --- as JSON, for the index --------------------------------------------------------------
+
+
+def dump_task(task: Task) -> str:
+    return json.dumps(fields(task))
+
+
+def load_task(text: str, directory: str) -> Task:
+    """Parse a finished task. ValueError, TypeError or KeyError if another version of Outlast wrote it."""
+    values = json.loads(text)
+    values["output_file"] = f"{directory}/{FILES['stdout']}"  # the state directory may have moved
+    for name in ("children", "pipe_status", "waits_for", "held_back"):
+        if values[name] is not None:
+            values[name] = tuple(values[name])
+    return Task(**values)

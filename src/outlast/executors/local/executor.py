@@ -7,7 +7,7 @@ import os
 from outlast.errors import AlreadyEnded, InputRefused, OutlastError
 from outlast.executors.local.starter import TaskStarter
 from outlast.linux.files import open_regular
-from outlast.storage import record, sessions, task_directory
+from outlast.storage import record, task_directory
 from outlast.storage.layout import END_OF_INPUT, open_home
 from outlast.storage.registry import Registry
 from outlast.storage.task_directory import Hold
@@ -165,7 +165,7 @@ class LocalExecutor:
         try:
             # The session still merges what a command changed that ended before this.
             if not self.has_ended(task_id):
-                path = os.path.join(self.directory(task_id), sessions.MOVED)
+                path = os.path.join(self.directory(task_id), task_directory.MOVED)
                 os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
                 self.registry.index.set_notice_due([task_id], 1)  # its end becomes a notice
         except OSError:

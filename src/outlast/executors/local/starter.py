@@ -16,7 +16,7 @@ from outlast.light import sqlite3
 from outlast.storage import sessions, task_directory
 from outlast.storage.queue import Queue
 from outlast.storage.sessions import Sessions
-from outlast.storage.view import view_started
+from outlast.storage.task_directory import view_started
 from outlast.types import REGISTERED, surroundings, terms
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 _ID_TRIES = 5
 _NO_ID = "No free task id was found; `outlast clean` removes finished tasks."
-_PRUNE_EVERY_S = 0.1
+_PRUNE_EVERY_S = 1.0
 _FDS_TO_START = 4  # a socket pair, the launch description, /dev/null
 _FDS_TO_READ = 8  # descriptors that waiting for a task and reading it take at most
 _BACKGROUND_CONNECTIONS = 32  # kept open; waiting for a task without a connection takes a little longer

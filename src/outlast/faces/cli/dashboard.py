@@ -18,7 +18,7 @@ from outlast.faces import render, table
 from outlast.faces.cli.look import width
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.frozen import replaced
-from outlast.storage.sessions import MOVED
+from outlast.storage.task_directory import MOVED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
