@@ -275,9 +275,7 @@ def sandbox(script: str) -> list[Item]:
     words = ["bwrap", "--die-with-parent", "--unshare-pid", "--dev-bind", "/", "/", "--proc", "/proc"]
     words += ["--", "/bin/bash", "-c", inner]
     items: list[Item] = [("program", shutil.which("bwrap") or ""), *(("arg", word) for word in words)]
-    items += [
-        ("fd", f"{number} {name}") for number, name in enumerate(["stdin", "stdout", "stderr", "ready", "go"])
-    ]
+    items += [("fd", f"{number} {name}") for number, name in enumerate(["stdin", "stdout", "stderr", "ready", "go"])]
     return [*items, ("program-waits", 1), ("env", f"PATH={os.environ['PATH']}")]
 
 
