@@ -14,7 +14,7 @@ import pytest
 
 from outlast import AsyncShell, OutlastError, Shell
 from outlast.errors import AlreadyEnded, BadInput, InputRefused, StartFailed, UnknownTask
-from outlast.storage import locks
+from outlast.linux import files
 from outlast.storage.queue import Queue
 from outlast.types import Stdin, Task
 from tests.conftest import Cli, eventually
@@ -562,7 +562,7 @@ def test_a_process_that_holds_a_lock_is_not_waited_for_without_a_bound(
 ) -> None:
     """As one does that was stopped in the middle."""
     shell.wait(shell.start("true", name="n").task_id)
-    monkeypatch.setattr(locks, "LOCK_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(files, "LOCK_TIMEOUT_S", 0.1)
     with open(f"{home}/queue/{file}", "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with pytest.raises(StartFailed, match="another process holds a lock"):
