@@ -10,6 +10,9 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <stdnoreturn.h>
@@ -19,8 +22,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "launch.h"
 
 #define GUARD_VERSION 1
 #define SECOND 1000000000LL
@@ -33,6 +34,60 @@ enum {
     RELAY_BYTES = 4096,
     RETRY_MS = 1000,    /* a system call failed that has to succeed at last, such as fork */
 };
+
+/* launch.c: the launch description, what to start and how. Format and keys are in docs/guard.md. */
+enum {
+    LAUNCH_MOST_BYTES = 64 << 20,
+    LAUNCH_MOST_FDS = 64,  /* descriptors that the command is given */
+    LAUNCH_MOST_HELD = 16, /* descriptors that the guards hold while the command runs */
+    LAUNCH_GO_BYTES = 256,
+    LAUNCH_ERROR_BYTES = 120,
+};
+
+enum stdin_kind { STDIN_EMPTY, STDIN_TEXT, STDIN_FILE, STDIN_OPEN };
+enum fd_source { FD_STDIN, FD_STDOUT, FD_STDERR, FD_GO, FD_READY, FD_ERRORS, FD_INHERIT };
+
+struct bytes {
+    const char *data;
+    size_t size;
+};
+
+/* A list of strings that ends with NULL, as `execve` takes it. */
+struct strings {
+    char **items;
+    size_t count;
+};
+
+/* How much of the output to keep, how long the command may run, and what releases a program that waits. A prepared shell
+ * gets them when it begins. */
+struct terms {
+    int64_t limit, grace; /* nanoseconds; INT64_MAX is no limit */
+    uint64_t head, segment, floor;
+    char go[LAUNCH_GO_BYTES];
+    size_t go_bytes;
+};
+
+struct launch {
+    const char *directory, *publish, *program, *cwd, *bells, *mark, *on_end_if;
+    struct strings args, env, rlimits, on_end, remove, cgroups;
+    struct { int target, number; enum fd_source source; } fds[LAUNCH_MOST_FDS]; /* `number` of FD_INHERIT */
+    int held[LAUNCH_MOST_HELD];
+    size_t fd_count, held_count;
+    enum stdin_kind stdin_kind;
+    const char *stdin_path;
+    int lock_fd, landlock_fd, nice;
+    uint64_t umask;
+    struct bytes stdin_text, seccomp;
+    bool split, prepare, program_waits, has_nice, drop_capabilities;
+    struct terms terms;
+    char error[LAUNCH_ERROR_BYTES]; /* why it was refused */
+};
+
+/* Parse `size` bytes in place. Strings that only the start needs point into `data`; the others are copies. */
+bool parse_launch(struct launch *launch, char *data, size_t size);
+/* The same for the terms of a prepared task: a few keys, no header. */
+bool parse_terms(struct launch *launch, char *data, size_t size);
+bool gives_fd(const struct launch *launch, enum fd_source source);
 
 /* The life of a task. Only the supervisor moves it on, except that the keeper, as parent of the command, may set EXITED. */
 enum state {

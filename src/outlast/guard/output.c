@@ -47,8 +47,6 @@ static uint64_t find_start(const struct stream *s) {
     return at->made ? at->segments[(at->made - 1) % SEGMENTS] : 0;
 }
 
-/* --- files --- */
-
 static void name_segment(const struct stream *s, uint64_t start, char *into) {
     if (start) snprintf(into, NAME_BYTES, "%s.%020llu", s->name, (unsigned long long)start);
     else snprintf(into, NAME_BYTES, "%s", s->name);
@@ -141,8 +139,6 @@ static void advance(struct stream *s, uint64_t bytes) {
 
 static void drop_for_a_while(struct stream *s) { s->retry_at = now(CLOCK_MONOTONIC) + SECOND; }
 
-/* --- through memory --- */
-
 static void drop_up_to(struct stream *s, uint64_t end) {
     const struct progress *all = guard.page->progress;
     progress_of(s)->offset = progress_of(s)->dropped_up_to = end;
@@ -216,8 +212,6 @@ void resume_outputs(void) {
     }
     empty_relay();
 }
-
-/* --- moving --- */
 
 /* node makes the pipe that it shares with its siblings non-blocking and leaves it so; they would lose output to EAGAIN. */
 static void make_blocking(struct stream *s) {

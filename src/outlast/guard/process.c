@@ -85,8 +85,6 @@ int fork_process(_Atomic int *pid, int flags) {
     return made;
 }
 
-/* --- the other guard --- */
-
 /* Fork the other guard, so that both have a pidfd of each other. One that cannot be watched is killed again, which is safe
  * at any time: without a peer there is no process that could be taken for dead and be replaced while it lives. */
 int fork_guard(_Atomic int *pid) {
@@ -116,17 +114,14 @@ int replace_peer(_Atomic int *pid) {
     return fork_guard(pid);
 }
 
-/* Both guards read SIGCHLD from a signalfd and then check everything. */
-void wake_peer(void) { signal_pidfd(guard.peer, SIGCHLD); }
-
-/* A stopped guard cannot do its part. Its parent gets SIGCHLD when it is stopped. */
-void continue_peer(void) {
-    siginfo_t seen = {0};
-    if (guard.peer >= 0 && waitid(P_PIDFD, (id_t)guard.peer, &seen, WSTOPPED | WNOHANG | __WALL) == 0 && seen.si_pid)
-        signal_pidfd(guard.peer, SIGCONT);
+/* Both guards read SIGCHLD from a signalfd and then check everything. A guard that is stopped goes on. */
+void wake_peer(void) {
+    signal_pidfd(guard.peer, SIGCHLD);
+    continue_peer();
 }
 
-/* --- how the command ended, as the kernel reports it --- */
+/* A stopped guard cannot do its part. Its parent gets SIGCHLD when it is stopped. */
+void continue_peer(void) { signal_pidfd(guard.peer, SIGCONT); }
 
 struct pidfd_info {
     uint64_t mask, cgroup;

@@ -29,8 +29,6 @@ bool open_record(void) {
     if (found.st_size == PAGE) return true;
     memset(page, ' ', sizeof page);
     for (size_t i = 0; i < sizeof SLOTS / sizeof *SLOTS; i++) page[SLOTS[i].start + SLOTS[i].size - 1] = '\n';
-    int reserved = posix_fallocate(guard.record, 0, sizeof page);
-    if (reserved && reserved != EOPNOTSUPP) return errno = reserved, false;
     ssize_t written = pwrite(guard.record, page, sizeof page, 0);
     if (written == sizeof page) return true;
     if (written >= 0) errno = ENOSPC;

@@ -25,19 +25,9 @@ enum {
 static int ready[2] = {-1, -1};
 static int errors = -1; /* a memfd: what the program prints until it is ready */
 
-/* --- input --- */
-
 static int make_memfd(const struct bytes *bytes) {
     int fd = (int)syscall(SYS_memfd_create, "outlast-input", 1u /* MFD_CLOEXEC */);
-    for (size_t at = 0; fd >= 0 && at < bytes->size;) {
-        ssize_t n = write(fd, bytes->data + at, bytes->size - at);
-        if (n <= 0) {
-            close(fd);
-            return -1;
-        }
-        at += (size_t)n;
-    }
-    if (fd >= 0) lseek(fd, 0, SEEK_SET);
+    if (fd >= 0 && (write(fd, bytes->data, bytes->size) != (ssize_t)bytes->size || lseek(fd, 0, SEEK_SET))) close_fd(&fd);
     return fd;
 }
 
@@ -65,8 +55,6 @@ bool open_stdin(void) {
     return guard.stdin_read >= 0;
 }
 
-/* --- in the child --- */
-
 static noreturn void give_up(const char *what, int number) {
     snprintf(guard.page->spawn_what, sizeof guard.page->spawn_what, "%s", what);
     guard.page->spawn_errno = number ? number : EINVAL;
@@ -75,9 +63,10 @@ static noreturn void give_up(const char *what, int number) {
 
 static void set_limits(void) {
     const struct launch *launch = guard.launch;
-    for (size_t i = 0; i < launch->rlimit_count; i++) {
-        uint64_t wanted[2] = {launch->rlimits[i].soft, launch->rlimits[i].hard}, held[2];
-        int which = launch->rlimits[i].which;
+    for (size_t i = 0; i < launch->rlimits.count; i++) {
+        unsigned long long wanted[2], held[2];
+        int which;
+        if (sscanf(launch->rlimits.items[i], "%d %llu %llu", &which, &wanted[0], &wanted[1]) != 3) give_up("rlimit", EINVAL);
         if (syscall(SYS_prlimit64, 0, which, wanted, NULL) == 0 || syscall(SYS_prlimit64, 0, which, NULL, held)) continue;
         held[0] = wanted[0] < held[1] ? wanted[0] : held[1]; /* only root raises a hard limit: come as near as possible */
         syscall(SYS_prlimit64, 0, which, held, NULL);
@@ -100,12 +89,9 @@ static void confine(void) {
     if ((ruleset >= 0 || launch->seccomp.size) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) give_up("no new privileges", errno);
     if (ruleset >= 0 && syscall(SYS_landlock_restrict_self, ruleset, 0)) give_up("Landlock", errno);
     if (!launch->seccomp.size) return;
-    struct sock_filter *steps = malloc(launch->seccomp.size); /* the bytes of the description may be unaligned */
-    if (!steps) give_up("seccomp", ENOMEM);
-    memcpy(steps, launch->seccomp.data, launch->seccomp.size);
-    struct sock_fprog program = {.len = (unsigned short)(launch->seccomp.size / sizeof *steps), .filter = steps};
+    struct sock_fprog program = {.len = (unsigned short)(launch->seccomp.size / sizeof(struct sock_filter)),
+                                 .filter = (void *)(uintptr_t)launch->seccomp.data};
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0)) give_up("seccomp", errno);
-    free(steps);
 }
 
 static void join_cgroup(const char *group) {
@@ -169,8 +155,6 @@ static noreturn void become_command(void) {
     execve(launch->program, launch->args.items, launch->env.items);
     give_up(launch->program, errno);
 }
-
-/* --- in the supervisor --- */
 
 bool spawn_child(void) {
     const struct launch *launch = guard.launch;

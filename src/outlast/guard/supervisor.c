@@ -13,8 +13,6 @@ enum {
     TERMS_BYTES = 4096,
 };
 
-/* --- refusing: nothing was published, and nothing will be --- */
-
 static void clean_up(void) {
     if (guard.page && guard.page->supervisor) kill_everything();
     remove_cgroups();
@@ -34,8 +32,6 @@ noreturn void refuse(int number, const char *what) {
     if (guard.page) guard.page->state = CLOSED;
     _exit(1);
 }
-
-/* --- until the command begins --- */
 
 /* The task is published: release the command. A successor does all of it again if it cannot know that it was done. */
 static void release_command(void) {
@@ -76,8 +72,6 @@ static void begin_prepared(void) {
     if (!parse_terms(guard.launch, text, (size_t)n)) refuse(EINVAL, guard.launch->error);
     publish();
 }
-
-/* --- the end --- */
 
 static void write_outcome(void) {
     struct shared *page = guard.page;
@@ -137,8 +131,6 @@ static noreturn void close_task(void) {
     _exit(0);
 }
 
-/* --- the loop --- */
-
 /* What the keeper had below it went to init. The new keeper writes its pid into the record. */
 static void replace_keeper(void) {
     guard.page->keeper_has_children = 0;
@@ -152,7 +144,6 @@ static void replace_keeper(void) {
 static void close_stdin_if_asked(void) {
     if (guard.stdin_write < 0 || access("stdin.eof", F_OK)) return;
     close_fd(&guard.stdin_write);
-    signal_pidfd(guard.peer, SIGCONT); /* a stopped keeper would hold it open */
     wake_peer();
 }
 
@@ -187,7 +178,7 @@ static noreturn void watch_task(void) {
         if (all[5].revents) drain_fd(guard.wake_fifo), close_stdin_if_asked();
         if (is_prepared && all[2].revents) refuse(ECHILD, "the prepared shell ended");
         if (is_prepared && all[6].revents) begin_prepared();
-        if (found == 0 && (page->state >= DRAINED || status_is_hidden)) signal_pidfd(guard.peer, SIGCONT), wake_peer();
+        if (found == 0 && (page->state >= DRAINED || status_is_hidden)) wake_peer();
         if ((all[0].revents || all[1].revents) && move_outputs()) ring_bell();
         if (page->state == RUNNING && (status_is_hidden || all[2].revents)) status_is_hidden = !note_exit();
         if (guard.peer < 0 || all[3].revents) replace_keeper();

@@ -32,8 +32,6 @@ static struct member *find_member(const struct members *list, int pid, uint64_t 
     return NULL;
 }
 
-/* --- which processes belong to the task --- */
-
 /* A task that was started from inside of this one is below our guards, because orphans come to them, but it is not a part
  * of this task. Its guards run the same program as we do. So does our own child until its `execve`. */
 static bool is_guard(int pid) {
@@ -48,19 +46,14 @@ static void note_failure(void) { guard.look_failed |= errno != ENOENT && errno !
 
 static void add_member(struct members *list, int pid) {
     struct proc_stat who;
-    if (!read_stat(pid, &who)) {
-        note_failure();
-        return;
-    }
-    if (who.dead || find_member(list, pid, who.tick) || is_guard(pid)) return;
+    bool is_there = read_stat(pid, &who);
+    if (!is_there) note_failure();
+    if (!is_there || who.dead || find_member(list, pid, who.tick) || is_guard(pid)) return;
     if (list->count == list->size) {
-        size_t size = list->size * 2 + 64;
-        struct member *more = realloc(list->items, size * sizeof *more);
-        if (!more) {
-            note_failure();
-            return;
-        }
-        list->items = more, list->size = size;
+        struct member *more = realloc(list->items, (list->size * 2 + 64) * sizeof *more);
+        if (!more) note_failure();
+        if (!more) return;
+        list->items = more, list->size = list->size * 2 + 64;
     }
     list->items[list->count++] = (struct member){.pid = pid, .tick = who.tick, .state = who.state};
 }
@@ -128,8 +121,6 @@ bool has_descendants(void) {
     free(list.items);
     return found || is_ready(guard.signals, POLLIN); /* one that ended meanwhile may have left us a child */
 }
-
-/* --- signals --- */
 
 static bool send_signal(const struct member *member, int number) {
     struct proc_stat after;
@@ -209,17 +200,7 @@ static void kill_all(void) {
     free(list.items);
 }
 
-/* --- the limit --- */
-
 static int64_t next_look;
-
-static void note_limit(void) {
-    char rule[48];
-    int n = snprintf(rule, sizeof rule, "limit of %.3f", (double)guard.page->terms.limit / (double)SECOND);
-    while (rule[n - 1] == '0') rule[--n] = 0;
-    if (rule[n - 1] == '.') rule[--n] = 0;
-    write_slot(ENDING, "{\"by\":\"limit\",\"rule\":\"%s s\",\"at\":%lld.%06lld}", rule, SECONDS(now(CLOCK_REALTIME)));
-}
 
 /* When to call `enforce_limit` next. The limit is for the command: once reached, it is for all that the command started. */
 int64_t next_limit_check(void) {
@@ -232,7 +213,8 @@ void enforce_limit(void) {
     struct shared *page = guard.page;
     int64_t at = now(CLOCK_MONOTONIC);
     if (!page->limit_at) {
-        note_limit();
+        write_slot(ENDING, "{\"by\":\"limit\",\"rule\":\"limit of %.10g s\",\"at\":%lld.%06lld}",
+                   (double)page->terms.limit / (double)SECOND, SECONDS(now(CLOCK_REALTIME)));
         page->limit_at = at;
     }
     int64_t kill_at = page->limit_at + page->terms.grace;
@@ -245,18 +227,13 @@ void enforce_limit(void) {
 /* There will be no task: kill the child and all that it started. */
 void kill_everything(void) {
     int64_t until = now(CLOCK_MONOTONIC) + KILL_MS * MILLISECOND;
-    siginfo_t seen = {0};
-    int child = guard.page->child;
     guard.page->command = 0; /* nothing is recorded about it, so it may be reaped */
-    if (child > 0 && waitid(P_PID, (id_t)child, &seen, WEXITED | WNOHANG | WNOWAIT) == 0) kill(child, SIGKILL); /* not reaped */
     while (has_descendants() && now(CLOCK_MONOTONIC) < until) {
         kill_all();
         struct pollfd one = {.fd = guard.signals, .events = POLLIN};
         if (poll(&one, 1, LOOK_MS) > 0) drain_fd(guard.signals);
     }
 }
-
-/* --- control groups, which the caller makes --- */
 
 /* When no process is left in them. */
 void remove_cgroups(void) {
