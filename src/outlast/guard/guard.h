@@ -18,7 +18,6 @@
 #include <stdnoreturn.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/types.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,36 +29,24 @@
 
 enum {
     STREAMS = 2,
-    SEGMENTS = 8,       /* the tail that is kept is between 7 and 8 eighths of its half */
+    SEGMENTS = 8, /* the tail that is kept is between 7 and 8 eighths of its half */
     RELAY_BYTES = 4096,
-    RETRY_MS = 1000,    /* a system call failed that has to succeed at last, such as fork */
-};
-
-/* launch.c: the launch description, what to start and how. Format and keys are in docs/guard.md. */
-enum {
+    RETRY_MS = 1000, /* a system call failed that has to succeed at last, such as fork */
     LAUNCH_MOST_BYTES = 64 << 20,
     LAUNCH_MOST_FDS = 64,  /* descriptors that the command is given */
     LAUNCH_MOST_HELD = 16, /* descriptors that the guards hold while the command runs */
     LAUNCH_GO_BYTES = 256,
-    LAUNCH_ERROR_BYTES = 120,
+    NICE_UNCHANGED = 100,
 };
 
+/* launch.c: the launch description, what to start and how. Format and keys are in docs/guard.md. */
 enum stdin_kind { STDIN_EMPTY, STDIN_TEXT, STDIN_FILE, STDIN_OPEN };
 enum fd_source { FD_STDIN, FD_STDOUT, FD_STDERR, FD_GO, FD_READY, FD_ERRORS, FD_INHERIT };
 
-struct bytes {
-    const char *data;
-    size_t size;
-};
+struct bytes { const char *data; size_t size; };
+struct strings { char **items; size_t count; }; /* ends with NULL, as `execve` takes it */
 
-/* A list of strings that ends with NULL, as `execve` takes it. */
-struct strings {
-    char **items;
-    size_t count;
-};
-
-/* How much of the output to keep, how long the command may run, and what releases a program that waits. A prepared shell
- * gets them when it begins. */
+/* What a prepared shell gets when it begins. */
 struct terms {
     int64_t limit, grace; /* nanoseconds; INT64_MAX is no limit */
     uint64_t head, segment, floor;
@@ -78,14 +65,13 @@ struct launch {
     int lock_fd, landlock_fd, nice;
     uint64_t umask;
     struct bytes stdin_text, seccomp;
-    bool split, prepare, program_waits, has_nice, drop_capabilities;
+    bool split, prepare, program_waits, drop_capabilities;
     struct terms terms;
-    char error[LAUNCH_ERROR_BYTES]; /* why it was refused */
+    char error[120]; /* why it was refused */
 };
 
 /* Parse `size` bytes in place. Strings that only the start needs point into `data`; the others are copies. */
 bool parse_launch(struct launch *launch, char *data, size_t size);
-/* The same for the terms of a prepared task: a few keys, no header. */
 bool parse_terms(struct launch *launch, char *data, size_t size);
 bool gives_fd(const struct launch *launch, enum fd_source source);
 
@@ -169,10 +155,8 @@ int open_pidfd(int pid);
 bool signal_pidfd(int fd, int number);
 bool is_unreaped(int pidfd);
 int fork_process(_Atomic int *pid, int flags);
-int fork_guard(_Atomic int *pid);
 int replace_peer(_Atomic int *pid);
 void wake_peer(void);
-void continue_peer(void);
 bool note_exit(void);
 bool reap_children(void);
 
@@ -189,7 +173,7 @@ void ring_bell(void);
 void release_bell(void);
 void ring_directory(void);
 void send_to_caller(const char *format, ...) __attribute__((format(printf, 1, 2)));
-#define SECONDS(t) (long long)((t) / SECOND), (long long)((t) % SECOND / 1000)
+#define SECONDS(t) (long long)((t) / SECOND), (long long)((t) % SECOND / 1000) /* for %lld.%06lld */
 
 /* output.c: from the pipes to the files */
 bool make_pipes(void);
@@ -213,6 +197,7 @@ void enforce_limit(void);
 int64_t next_limit_check(void);
 bool has_descendants(void);
 void kill_everything(void);
+bool write_to_cgroup(const char *group, const char *name, const char *text);
 int count_oom_kills(void);
 void remove_cgroups(void);
 
@@ -223,8 +208,6 @@ noreturn void keep_task(void);
 noreturn void refuse(int number, const char *what);
 bool is_published(void);
 void run_on_end(void);
-
-/* main.c: free what only the start needed, such as the environment of the command */
-void drop_launch(void);
+void drop_launch(void); /* main.c */
 
 #endif

@@ -76,7 +76,6 @@ static bool parse_fd(struct launch *launch, char *text) {
 
 static bool parse_nice(struct launch *launch, char *text) {
     bool negative = *text == '-';
-    launch->has_nice = true;
     if (!parse_int(text + negative, 20, &launch->nice)) return false;
     if (negative) launch->nice = -launch->nice;
     return true;
@@ -219,13 +218,11 @@ static bool check_launch(struct launch *launch) {
         launch->fds[launch->fd_count].target = (int)launch->fd_count;
         launch->fds[launch->fd_count].source = (enum fd_source)(FD_STDIN + launch->fd_count);
     }
-    if (launch->env.items) return true;
-    launch->env.items = calloc(1, sizeof(char *)); /* no variables at all */
-    return launch->env.items || fail(launch, "env", "no memory");
+    return true;
 }
 
 bool parse_launch(struct launch *launch, char *data, size_t size) {
-    static const struct launch EMPTY = {.lock_fd = -1, .landlock_fd = -1, .umask = 022,
+    static const struct launch EMPTY = {.lock_fd = -1, .landlock_fd = -1, .umask = 022, .nice = NICE_UNCHANGED,
                                         .terms = {INT64_MAX, 2000000000, 50000000, 6249987, 0, "g\n", 2}};
     static const char END[] = "end 0\n\n";
     size_t head = sizeof HEADER - 1, tail = sizeof END - 1;

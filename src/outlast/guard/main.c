@@ -109,7 +109,7 @@ static noreturn void become_keeper(void) {
     read_identity();
     open_everything();
     page->keeper_tick = read_own_tick();
-    int pid = fork_guard(&page->supervisor);
+    int pid = replace_peer(&page->supervisor);
     if (pid == 0) start_task();
     if (pid < 0 && !page->begun) refuse(errno, "fork");
     close_fd(&guard.go_read);
@@ -146,9 +146,9 @@ int main(int argc, char **argv) {
     if (launch.prepare && guard.caller < 0) return EXIT_USAGE;
     block_signals();
     close_other_fds();
-    void *memory = mmap(NULL, sizeof *guard.page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) refuse(errno, "memory");
-    guard.page = memory;
+    struct shared *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) refuse(errno, "memory");
+    guard.page = page;
     int pid = fork_process(&guard.page->keeper, SIGCHLD);
     if (pid < 0) refuse(errno, "fork");
     if (pid == 0) become_keeper();

@@ -14,15 +14,8 @@ enum {
     FREEZE_ROUNDS = 50,
 };
 
-struct member {
-    int pid;
-    uint64_t tick;
-    char state;
-    bool got_term;
-};
-
 struct members {
-    struct member *items;
+    struct member { int pid; uint64_t tick; char state; bool got_term; } *items;
     size_t count, size;
 };
 
@@ -92,8 +85,7 @@ static void add_marked(struct members *list) {
         int pid = (int)strtol(entry->d_name, NULL, 10);
         snprintf(path, sizeof path, "/proc/%d/environ", pid);
         ssize_t n = pid > 1 ? read_file(path, text, sizeof text) : 0;
-        for (char *at = text; n > 0 && at < text + n; at += strlen(at) + 1)
-            if (!strcmp(at, mark)) add_member(list, pid);
+        if (n > 0 && memmem(text, (size_t)n, mark, strlen(mark) + 1)) add_member(list, pid);
     }
     if (table) closedir(table);
 }
@@ -164,16 +156,6 @@ static void terminate_all(void) {
     last = list;
 }
 
-static void kill_cgroups(void) {
-    for (size_t i = 0; i < guard.launch->cgroups.count; i++) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof path, "%s/cgroup.kill", guard.launch->cgroups.items[i]);
-        int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd >= 0 && write(fd, "1", 1) < 0) errno = 0; /* the walk through /proc does it */
-        close_fd(&fd);
-    }
-}
-
 /* Stop every process until no new one turns up. */
 static struct members stop_all(void) {
     struct members list = find_tree(), last = {0};
@@ -193,7 +175,8 @@ static struct members stop_all(void) {
 }
 
 static void kill_all(void) {
-    kill_cgroups();
+    const struct strings *groups = &guard.launch->cgroups;
+    for (size_t i = 0; i < groups->count; i++) write_to_cgroup(groups->items[i], "cgroup.kill", "1"); /* or the walk does it */
     struct members list = stop_all();
     for (size_t i = 0; i < list.count; i++)
         if (!is_wrapper(&list.items[i]) || list.count == 1) send_signal(&list.items[i], SIGKILL);
@@ -233,6 +216,15 @@ void kill_everything(void) {
         struct pollfd one = {.fd = guard.signals, .events = POLLIN};
         if (poll(&one, 1, LOOK_MS) > 0) drain_fd(guard.signals);
     }
+}
+
+bool write_to_cgroup(const char *group, const char *name, const char *text) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", group, name);
+    int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    bool written = fd >= 0 && write(fd, text, strlen(text)) > 0;
+    close_fd(&fd);
+    return written;
 }
 
 /* When no process is left in them. */
