@@ -85,6 +85,34 @@ def test_a_process_that_catches_term_gets_it_once(launcher: Launcher) -> None:
     assert task.output().split().count(b"asked") == 1
 
 
+MANY = """
+import os, signal, time
+def start(handler):
+    if not os.fork():
+        signal.signal(signal.SIGTERM, handler)
+        os.write(ready, b'.')
+        while True:
+            time.sleep(60)
+count, (done, ready) = 800, os.pipe()
+for _ in range(count):
+    start(signal.SIG_IGN)
+start(lambda *_: os.write(1, b'asked'))
+for _ in range(count + 1):
+    os.read(done, 1)
+os.write(1, b'ready ')
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+time.sleep(60)
+"""
+
+
+def test_every_one_of_many_children_is_asked(launcher: Launcher) -> None:
+    """The kernel hands out a list of children in pages of 4,096 bytes, which is not the whole list."""
+    items: list[Item] = [("env", f"CODE={MANY}"), ("limit", 8.0), ("grace", 3.0)]
+    task = launcher.start('exec python3 -Ic "$CODE"', *items)
+    assert task.run() == ["signal", "9"]
+    assert task.output() == b"ready asked"
+
+
 FORKS = """
 import os, sys, time
 while True:  # a process that is never there when its parent is looked at
@@ -275,9 +303,7 @@ def sandbox(script: str) -> list[Item]:
     words = ["bwrap", "--die-with-parent", "--unshare-pid", "--dev-bind", "/", "/", "--proc", "/proc"]
     words += ["--", "/bin/bash", "-c", inner]
     items: list[Item] = [("program", shutil.which("bwrap") or ""), *(("arg", word) for word in words)]
-    items += [
-        ("fd", f"{number} {name}") for number, name in enumerate(["stdin", "stdout", "stderr", "ready", "go"])
-    ]
+    items += [("fd", f"{number} {name}") for number, name in enumerate(["stdin", "stdout", "stderr", "ready", "go"])]
     return [*items, ("program-waits", 1), ("env", f"PATH={os.environ['PATH']}")]
 
 

@@ -51,7 +51,8 @@ static void add_member(struct members *list, int pid) {
     list->items[list->count++] = (struct member){.pid = pid, .tick = who.tick, .state = who.state};
 }
 
-/* Children belong to the thread that forked them. `tick` is 0 for this process itself. Returns whether this kernel lists them (CONFIG_PROC_CHILDREN). */
+/* Children belong to the thread that forked them. `tick` is 0 for this process itself. Returns whether this kernel lists
+ * them (CONFIG_PROC_CHILDREN). */
 static bool add_children(struct members *list, int pid, uint64_t tick) {
     char path[64];
     struct proc_stat after;
