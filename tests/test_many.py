@@ -11,7 +11,7 @@ import pytest
 
 from outlast import Shell
 from outlast.linux import process
-from outlast.storage import status
+from outlast.storage import record
 from outlast.types import Task
 from tests.conftest import eventually, processes_of
 
@@ -28,7 +28,7 @@ def directory_of(task: Task) -> str:
 
 
 def guards_of(task: Task) -> list[int]:
-    guards = status.guards_of(directory_of(task))
+    guards = record.guards_of(directory_of(task))
     return [who.pid for who in (guards.supervisor, guards.keeper) if who]
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from outlast.permissions.approval import Approval
     from outlast.permissions.judge import Judgement
     from outlast.shell.flows import Flow, Work
-    from outlast.storage.locks import Hold
+    from outlast.storage.task_directory import Hold
     from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, Task, Waited
 
     T = TypeVar("T")

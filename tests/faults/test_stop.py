@@ -29,6 +29,8 @@ from tests.faults.support import (
     stop_guards,
 )
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 GUARDS = ("supervisor", "keeper")
 KILL_S = 1.0  # a stopped task that does not refuse to end is gone within this time
 
@@ -45,7 +47,7 @@ def go_on(who: Identity) -> None:
 def stop_task(task: Task) -> None:
     """Stop a command and what it started, as `kill -STOP` of its group does."""
     stop(guards_of(task).command)
-    process.send_group(guards_of(task).command, signal.SIGSTOP)
+    process.send(guards_of(task).command, signal.SIGSTOP, to_group=True)
 
 
 @pytest.fixture

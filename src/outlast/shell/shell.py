@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from outlast.permissions.judge import Judgement
     from outlast.settings import Settings
     from outlast.shell.agents import Agents
-    from outlast.storage.locks import Hold
     from outlast.storage.sessions import Sessions
+    from outlast.storage.task_directory import Hold
+    from outlast.storage.watch import Watch
     from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, SessionState, Slice, Task, Usual, Waited
-    from outlast.watch import Watch
 
 
 class Shell:

@@ -14,7 +14,7 @@ from outlast.frozen import replaced
 from outlast.sandbox import bubblewrap, cgroup, landlock, seccomp
 from outlast.storage import agentfile, sessions, snapshot
 from outlast.storage.layout import LAUNCH, random_token
-from outlast.storage.status import PIPES
+from outlast.storage.record import PIPES
 from outlast.types import AGENT, LANDLOCK
 
 TYPE_CHECKING = False
