@@ -64,9 +64,6 @@ def _is_program(path: str) -> bool:
     return os.access(path, os.X_OK) and not os.path.isdir(path)
 
 
-# --- locks -------------------------------------------------------------------------------
-
-
 class FileLock:
     """An exclusive flock on an open file. Leaving the `with` unlocks and closes it.
 

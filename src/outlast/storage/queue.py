@@ -350,9 +350,6 @@ def _lock_or_close(fd: int) -> int | None:
     return None
 
 
-# --- how the tasks ended that a pending task waits for -----------------------------------
-
-
 def _describe_end(directory: str) -> str | None:
     """Return None while the task runs or waits, "" if it completed, otherwise the sentence why it did not."""
     match record.status_of(directory)[0]:

@@ -347,9 +347,6 @@ def _apply_task(state: State, task: _EndedTask, first_mark: str) -> State | None
     return dump.apply_dump(state, base, found, cwd)
 
 
-# --- the files of one task ---------------------------------------------------------------
-
-
 def remove_files(directory: str) -> None:
     """Remove what the session does not need any more. Keeps `moved`, which notices read."""
     for name in TEMPORARY_FILES:

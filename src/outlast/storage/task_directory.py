@@ -188,9 +188,6 @@ class Hold:
             unlock_and_close(self._fds.pop())
 
 
-# --- the whole directory -----------------------------------------------------------------
-
-
 def measure_size(directory: str, without: tuple[str, ...] = ()) -> int:
     """Return the bytes that a task takes on disk, without some of its files."""
     size = os.stat(directory).st_blocks * 512
@@ -263,9 +260,6 @@ def _create_task(directory: str, launch: Launch, pid: int | None, started: float
     )
 
 
-# --- what a task left behind, and what it waits for --------------------------------------
-
-
 def _may_have_left_processes(status: Status, closed: bool) -> bool:
     if isinstance(status, Ended):
         # For a moment the shell may still dump its state: then trust what the guard saw.
@@ -309,9 +303,6 @@ def _is_unfinished(directory: str) -> bool:
         return isinstance(status_of(directory)[0], (Pending, Running))
     except UNREADABLE:
         return False
-
-
-# --- in words ----------------------------------------------------------------------------
 
 
 def _describe_agent(directory: str, launch: Launch, values: dict[str, Any]) -> dict[str, Any]:
@@ -374,9 +365,6 @@ def _describe_end(ended: Ended) -> dict[str, Any]:
         reason = "timeout" if ended.ending.by == "limit" else "killed"
         found |= {"status": "killed", "reason": reason, "ended_by": ended.ending.rule}
     return found
-
-
-# --- as JSON, for the index --------------------------------------------------------------
 
 
 def dump_task(task: Task) -> str:

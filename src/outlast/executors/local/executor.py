@@ -38,7 +38,7 @@ class LocalExecutor:
         self.registry.close()
 
     def directory(self, task_id: str) -> str:
-        return self.registry.home.task(task_id)
+        return f"{self.registry.home.tasks}/{task_id}"
 
     # --- start -------------------------------------------------------------------------------
 
