@@ -658,7 +658,7 @@ def staged(home):
 
 def wait_prepared(shell):
     """Wait until a shell is prepared, and return the name of its directory."""
-    found = eventually(lambda: shell.executor._starter._prepared._shell)
+    found = eventually(lambda: shell.executor._prepared._shell)
     return os.path.basename(found.staged)
 
 

@@ -141,47 +141,6 @@ class Launch:
     parent: str = ""  # the task that it was started from inside of
 
 
-@frozen
-class Surroundings:
-    """What a shell needs before it knows its command: a launch without what is only decided at the last moment."""
-
-    shell: str
-    cwd: str
-    env: Mapping[str, str]
-    umask: int
-    stdin: Stdin
-    split: bool
-    rlimits: Mapping[str, tuple[int, int]] = _NO_LIMITS
-    nice: int | None = None
-    state: str = ""
-    snapshot: str = ""
-    sandbox: Sandbox | None = None
-    groups: Mapping[str, Mapping[str, str]] = _NO_GROUPS
-
-
-def surroundings(launch: Launch) -> Surroundings:
-    """The part of a launch that a task can be prepared with in advance."""
-    return Surroundings(**{name: launch.__dict__[name] for name in Surroundings.__match_args__})
-
-
-@frozen
-class Terms:
-    """What of a launch its guards need once it begins. The rest they have known since they prepared it."""
-
-    limit: float | None
-    grace: float
-    output_limit: int
-    free_floor: int
-    keeps: bool
-    stages: bool  # the command may be a pipeline
-
-
-def terms(launch: Launch) -> Terms:
-    """The part of a launch that is only decided at the last moment, but for the text of the command."""
-    given = {name: launch.__dict__[name] for name in Terms.__match_args__ if name != "stages"}
-    return Terms(**given, stages="|" in launch.command or "!" in launch.command)
-
-
 # --- what is known of a task -------------------------------------------------------------
 
 

@@ -64,7 +64,7 @@ class Agents:
         running = [one for one in task_ids if not self._has_ended(one)]
         try:
             rule = f"its shell was closed, in process {os.getpid()}"
-            self._shell.executor.signal(running, self._shell.settings.kill_grace_s, "kill", rule)
+            self._shell.executor.kill(running, self._shell.settings.kill_grace_s, "kill", rule)
         except OutlastError:
             pass  # it was quicker
 
@@ -173,7 +173,7 @@ class Agents:
 
     def _has_ended(self, task_id: str) -> bool:
         try:
-            return self._shell.executor.has_ended(task_id)
+            return self._shell.executor.has_reached(task_id, "ended")
         except OutlastError:
             return True  # and was removed
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from outlast.errors import BadInput
+from outlast.guard.client import Deadline
 from outlast.shell.context import translate_errors
-from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

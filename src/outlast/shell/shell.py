@@ -16,6 +16,7 @@ from outlast.shell.flows import Flows, drive, stream
 from outlast.shell.notices import Notices
 from outlast.shell.reader import Reader
 from outlast.shell.starter import Starter
+from outlast.storage.locks import Hold
 from outlast.types import NO_SHELL
 
 TYPE_CHECKING = False
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from outlast.executors.base import Executor
     from outlast.first_error import Excerpt
     from outlast.gate import Ask
+    from outlast.guard.client import Watch
     from outlast.masking import Mask
     from outlast.notices.subscription import Calling, Subscription
     from outlast.options import ConditionOptions, ListOptions, ReadOptions, StartOptions
@@ -35,10 +37,8 @@ if TYPE_CHECKING:
     from outlast.permissions.judge import Judgement
     from outlast.settings import Settings
     from outlast.shell.agents import Agents
-    from outlast.storage.locks import Hold
     from outlast.storage.sessions import Sessions
     from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, SessionState, Slice, Task, Usual, Waited
-    from outlast.watch import Watch
 
 
 class Shell:
@@ -304,7 +304,7 @@ class Shell:
         return self.executor.watch(task_id, ends_only)
 
     def _hold(self, task_id: str, ends_only: bool) -> Hold:
-        return self.executor.hold(task_id)
+        return Hold().take(self.executor.registry.home.task(task_id))
 
     # --- act ---------------------------------------------------------------------------------
 

@@ -14,13 +14,13 @@ from outlast.storage.status import explain_error, has_guard, is_damage, is_pendi
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.storage.layout import Home
-    from outlast.types import Surroundings
+    from outlast.types import Launch
 
 _ID_TRIES = 5
 _STALE_S = 3600.0  # a process that prepares or removes a task does not take this long
 
 
-def stage(home: Home, kind: str, around: Surroundings) -> tuple[str, str]:
+def stage(home: Home, kind: str, around: Launch) -> tuple[str, str]:
     """Create a directory for a task under a new id; return its path, and the path at which it will be published.
 
     In a session it also gets the snapshot that its shell begins with.

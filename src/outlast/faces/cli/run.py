@@ -13,11 +13,11 @@ from outlast.faces import render
 from outlast.faces.cli.look import waited_code
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, tell_id_on_stderr, whole, write
 from outlast.frozen import replaced
+from outlast.guard.client import Deadline
 from outlast.light import signal
 from outlast.linux import process
 from outlast.storage.locks import Hold
 from outlast.types import STREAMS, Cursor, Stdin, Waited
-from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ class _Foreground:
 
     def _is_running(self) -> bool:
         executor = self._shell.executor
-        return executor.has_begun(self._task_id) and not executor.has_ended(self._task_id)
+        return executor.has_reached(self._task_id, "begun") and not executor.has_reached(self._task_id, "ended")
 
     def _copy(self, piece: Slice) -> None:
         if not self._asked.json:
@@ -301,7 +301,7 @@ class _Foreground:
 
     def _end(self) -> None:
         # Whoever pressed Ctrl-C twice need not be asked.
-        if not self._shell.executor.has_ended(self._task_id):
+        if not self._shell.executor.has_reached(self._task_id, "ended"):
             self._shell.control.end_now([self._task_id], self._shell.settings.kill_grace_s)
 
     def _report(self) -> int:
