@@ -15,7 +15,7 @@ import pytest
 
 from outlast import AsyncShell, OutlastError, Shell
 from outlast.errors import BadInput, UnknownTask
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.linux import process
 from outlast.types import Stdin
 from tests.conftest import end_all

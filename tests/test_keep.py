@@ -17,7 +17,7 @@ import pytest
 
 from outlast import Shell, Task
 from outlast.errors import AlreadyEnded, BadInput, DamagedTask, NewerTask, StartFailed, UnknownTask
-from outlast.frozen import fields, replaced
+from outlast.light import fields, replaced
 from outlast.linux import process
 from outlast.storage import layout, record, registry, status
 from outlast.storage.locks import Hold

@@ -12,7 +12,7 @@ import pytest
 
 from outlast import OutlastError, Shell, Task
 from outlast.errors import BadInput, StartFailed, UnknownTask
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.linux.process import stat_of
 from outlast.storage import status
 from tests.conftest import eventually, processes_of

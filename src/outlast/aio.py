@@ -31,12 +31,13 @@ if TYPE_CHECKING:
     from outlast.aioagents import AsyncAgents
     from outlast.conditions import Condition
     from outlast.gate import Ask
+    from outlast.notices.board import Event, Notice
     from outlast.options import ConditionOptions, ListOptions, ReadOptions, StartOptions
     from outlast.permissions import Mode, Policy
     from outlast.permissions.approval import Approval
     from outlast.permissions.judge import Judgement
     from outlast.shell.flows import Flow, Work
-    from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, Task, Waited
+    from outlast.types import Cursor, Receipt, Result, Sandbox, Task, Waited
 
     T = TypeVar("T")
 

@@ -22,7 +22,7 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import OutlastError, StartFailed, StateRefused
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.storage import launchfile
 from outlast.storage.index import Row
 from outlast.storage.output import Source

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from outlast.guard import client
-from outlast.guard.build import find_guard
+from outlast.guard.client import find_guard
 
 Item = tuple[str, str | bytes | int | float]
 

@@ -10,7 +10,7 @@ import pytest
 
 from outlast.executors.local import shell_argv
 from outlast.executors.local.executor import create_pipes_file
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.storage import status
 from outlast.storage.status import PIPES
 

@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from typing import Literal, Protocol
 
     from outlast.errors import OutlastError
-    from outlast.guard.client import Watch
     from outlast.linux.process import Stat
     from outlast.storage.locks import Hold
     from outlast.storage.output import Source
     from outlast.storage.registry import Registry
     from outlast.types import Launch, Receipt, Task
+    from outlast.watch import Watch
 
     Phase = Literal["begun", "ended", "over", "closed"]
     """begun: not pending (any more). ended: the command ended. over: no condition on the task can come true any more

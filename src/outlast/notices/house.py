@@ -10,10 +10,10 @@ import os
 import select
 
 from outlast.errors import OutlastError
-from outlast.guard.client import is_ready
 from outlast.linux import process
 from outlast.storage import bell, status
 from outlast.storage.bell import Listener
+from outlast.watch import is_ready
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,13 +16,14 @@ from functools import partial
 
 from outlast import asking
 from outlast.agents import types
+from outlast.agents.types import Agent, Stopped
 from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, OutlastError, UnknownTask, named
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.shell.context import translate_errors
 from outlast.shell.control import describe_end
 from outlast.storage import agentfile
 from outlast.text import inline, shown
-from outlast.types import AGENT, BRIDGE, REGISTERED, Agent, Stdin, Stopped
+from outlast.types import AGENT, BRIDGE, REGISTERED, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

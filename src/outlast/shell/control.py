@@ -6,9 +6,9 @@ import os
 
 from outlast import asking, secrets, session_admin, showing
 from outlast.errors import AlreadyEnded, BadInput, StillRunning
-from outlast.guard.client import Deadline, until
 from outlast.shell.context import translate_errors
 from outlast.storage.queue import Queue
+from outlast.watch import Deadline, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

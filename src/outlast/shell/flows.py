@@ -11,11 +11,11 @@ from functools import partial
 
 from outlast import asking, conditions
 from outlast.errors import BadInput
-from outlast.frozen import extended
-from outlast.guard.client import Deadline
+from outlast.light import extended
 from outlast.settings import development_commands
 from outlast.storage.locks import Hold
 from outlast.types import STREAMS, Slice, Waited
+from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from itertools import islice
 
 from outlast import asking, conditions, reading, showing
 from outlast.errors import BadInput, named
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.masking import OFF
 from outlast.selection import Selection
 from outlast.shell.context import translate_errors

@@ -7,7 +7,7 @@ import sys
 
 from outlast import asking
 from outlast.errors import BadInput, Unsupported
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.permissions import YOLO
 from outlast.settings import default_home
 from outlast.shell.context import Context, translate_errors
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from outlast.executors.base import Executor
     from outlast.first_error import Excerpt
     from outlast.gate import Ask
-    from outlast.guard.client import Watch
     from outlast.masking import Mask
+    from outlast.notices.board import Event, Notice
     from outlast.notices.subscription import Calling, Subscription
     from outlast.options import ConditionOptions, ListOptions, ReadOptions, StartOptions
     from outlast.permissions import Mode, Policy
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from outlast.settings import Settings
     from outlast.shell.agents import Agents
     from outlast.storage.sessions import Sessions
-    from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, SessionState, Slice, Task, Usual, Waited
+    from outlast.types import Cursor, Receipt, Result, Sandbox, SessionState, Slice, Task, Usual, Waited
+    from outlast.watch import Watch
 
 
 class Shell:

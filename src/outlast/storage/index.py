@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import threading
 
-from outlast.frozen import frozen
-from outlast.light import sqlite3
+from outlast.light import frozen, sqlite3
 from outlast.storage.database import Transaction, create_file, enable_wal, read_version
 
 TYPE_CHECKING = False

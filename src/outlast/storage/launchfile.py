@@ -14,8 +14,7 @@ from __future__ import annotations
 import os
 
 from outlast.errors import NewerTask
-from outlast.frozen import fields, replaced
-from outlast.light import json
+from outlast.light import fields, json, replaced
 from outlast.linux.files import open_regular
 from outlast.storage.layout import FORMAT, LAUNCH
 from outlast.storage.status import explain_error

@@ -16,8 +16,7 @@ import threading
 import time
 
 from outlast.errors import StateRefused, SystemRefused
-from outlast.frozen import frozen
-from outlast.light import json, sqlite3
+from outlast.light import frozen, json, sqlite3
 from outlast.storage.database import Transaction, create_file, enable_wal, is_disk_full, read_version
 
 TYPE_CHECKING = False

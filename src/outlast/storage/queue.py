@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import time
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.linux import process
 from outlast.linux.files import open_regular
 from outlast.storage import bell, launchfile, predecessors, record, status

@@ -18,8 +18,7 @@ from outlast.errors import (
     UnknownTask,
     named,
 )
-from outlast.frozen import replaced
-from outlast.light import sqlite3
+from outlast.light import replaced, sqlite3
 from outlast.linux.process import Table
 from outlast.storage import disk_limit, launchfile, layout, output, sessions, view
 from outlast.storage.index import Index

@@ -26,7 +26,7 @@ import os
 import time
 
 from outlast.errors import OutlastError, SessionBusy, SessionMoved
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.linux import process
 from outlast.storage import dump, launchfile, snapshot, status
 from outlast.storage.locks import FileLock

@@ -10,8 +10,7 @@ import os
 import time
 
 from outlast.errors import DamagedTask, OutlastError, UnknownTask
-from outlast.frozen import frozen
-from outlast.light import sqlite3
+from outlast.light import frozen, sqlite3
 from outlast.storage import launchfile, sessions, view
 from outlast.storage.outbox import Found, Happened, Outbox
 from outlast.types import Ended, Lost, Pending

@@ -6,8 +6,7 @@ import os
 import time
 
 from outlast.categories import category
-from outlast.frozen import fields
-from outlast.light import json
+from outlast.light import fields, json
 from outlast.linux.process import is_alive
 from outlast.linux.process_tree import look
 from outlast.storage import output

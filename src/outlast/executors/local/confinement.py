@@ -10,7 +10,8 @@ import os
 
 from outlast.errors import OutlastError, StartFailed
 from outlast.executors.local import shell_argv
-from outlast.frozen import replaced
+from outlast.guard.client import open_in_memory
+from outlast.light import replaced
 from outlast.sandbox import bubblewrap, cgroup, landlock, seccomp
 from outlast.storage import agentfile, sessions, snapshot
 from outlast.storage.layout import LAUNCH, random_token
@@ -91,7 +92,7 @@ def add_bubblewrap(description: Description, staged: str, published: str, around
     description.add_words(around.sandbox.program, bubblewrap.arguments(around.sandbox.program, words, waits))
     description.add("program-waits", 1)
     null = description.keep(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
-    arguments = description.keep(_in_memory(bubblewrap.for_args(options, env)))
+    arguments = description.keep(open_in_memory(bubblewrap.for_args(options, env)))
     for number, source in (
         *((0, f"inherit {null}"), (1, f"inherit {null}"), (2, "errors"), (shell_argv.GO_FD, "go")),
         *((bubblewrap.STDIN, "stdin"), (bubblewrap.STDOUT, "stdout"), (bubblewrap.STDERR, "stderr")),
@@ -116,15 +117,6 @@ def _files(staged: str, published: str, around: Launch) -> Iterator[tuple[str, s
         yield "--ro-bind", path, path
     if around.state:
         yield "--ro-bind", shell_argv.SESSION_SCRIPT, shell_argv.SESSION_SCRIPT
-
-
-def _in_memory(data: bytes) -> int:
-    fd = os.memfd_create("outlast", os.MFD_CLOEXEC)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
 
 
 # --- Landlock ----------------------------------------------------------------------------

@@ -8,14 +8,13 @@ import time
 from functools import partial
 
 from outlast.errors import OutOfReach, SystemRefused
-from outlast.frozen import extended
-from outlast.guard.client import Deadline, until
-from outlast.light import signal
+from outlast.light import extended, signal
 from outlast.linux import process
 from outlast.linux.process_tree import end_trees
 from outlast.storage import record, status
 from outlast.storage.queue import Queue
 from outlast.types import Receipt, Running
+from outlast.watch import Deadline, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

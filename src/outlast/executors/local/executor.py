@@ -11,7 +11,7 @@ from functools import partial
 from outlast.errors import BadInput, OutlastError, StartFailed, named
 from outlast.executors.local.description import describe, explain_refusal
 from outlast.executors.local.queued import publish_pending, start_pending
-from outlast.guard.client import Refused, Watch, check_descriptors_left, limit_items, start_guard
+from outlast.guard.client import Refused, check_descriptors_left, limit_items, start_guard
 from outlast.light import sqlite3
 from outlast.linux.files import open_regular
 from outlast.storage import launchfile, sessions, status
@@ -22,6 +22,7 @@ from outlast.storage.sessions import Sessions
 from outlast.storage.task_directory import stage
 from outlast.storage.view import view_started
 from outlast.types import REGISTERED, Ended, Exited, Pending, Running
+from outlast.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -350,7 +351,9 @@ class LocalExecutor:
         return status.explain_error(self.registry.home.task(task_id), error)
 
     def watch(self, task_id: str, ends_only: bool = False) -> Watch:
-        return Watch(self.registry.home.task(task_id), self._connections.get(task_id), ends_only)
+        connection = self._connections.get(task_id)
+        fd = connection.fileno() if connection is not None else -1
+        return Watch(self.registry.home.task(task_id), fd, ends_only)
 
     # --- act ---------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import sys
 from outlast import __version__
 from outlast.errors import OutlastError
 from outlast.faces.cli.options import Parser, open_shell, parse, write
-from outlast.frozen import fields, frozen
+from outlast.light import fields, frozen
 from outlast.linux import process
 from outlast.settings import default_home
 

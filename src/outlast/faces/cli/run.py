@@ -12,12 +12,11 @@ from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, tell_id_on_stderr, whole, write
-from outlast.frozen import replaced
-from outlast.guard.client import Deadline
-from outlast.light import signal
+from outlast.light import replaced, signal
 from outlast.linux import process
 from outlast.storage.locks import Hold
 from outlast.types import STREAMS, Cursor, Stdin, Waited
+from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

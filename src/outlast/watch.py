@@ -1,0 +1,140 @@
+"""Waiting, by event. Everything that can be waited for here is a file descriptor.
+
+The pattern is always: arm, look, wait. Whatever changes after the look makes a
+descriptor ready that was armed before it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+from outlast.linux import process
+from outlast.storage import record, status
+from outlast.storage.bell import Listener
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+# The bell of a pending task wakes its waiters when it begins. But if both guards of a running task are killed with
+# kill -9, no process starts the next one. So a waiter checks the queue itself.
+_QUEUE_RECHECK_S = 0.5
+_LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
+
+
+class Watch:
+    """What to wait on until a local task changes: its bells and its keeper's death, or a `connection` to its guard."""
+
+    def __init__(self, directory: str, connection: int = -1, ends_only: bool = False) -> None:
+        """With `ends_only` it is not woken by what the command prints."""
+        self._directory, self._ends_only = directory, ends_only
+        self._connection = os.dup(connection) if connection >= 0 else -1
+        self._processes: tuple[int, ...] = ()
+        self._command_runs = False
+        self.look_again_s: float | None = None  # while the task is pending
+        self._bell = Listener(directory)
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        return (*self._bell.fds, *self._processes) or (self._connection,)
+
+    def arm(self) -> bool:
+        """Notice every change from now on. Look at the task after this, unless it returns False: it has not ended."""
+        if self._ends_only:
+            self._bell.close()
+            if self._connection >= 0 and not is_ready(self._connection):
+                self._close_processes()
+                return False
+        try:
+            if self._ends_only:
+                self._watch_processes("command", "supervisor", "keeper")
+            if not self._command_runs:  # with `ends_only`: it ended already; wait until its end is recorded
+                self._bell.rearm()
+                self._watch_processes("keeper")
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise status.explain_error(self._directory, error) from None
+        return True
+
+    def _watch_processes(self, *names: str) -> None:
+        self._close_processes()
+        self.look_again_s, self._command_runs = None, False
+        if "guards" not in record.read(self._directory):
+            self.look_again_s = _QUEUE_RECHECK_S
+            return
+        guards = status.guards_of(self._directory)
+        for name in names:
+            identity = getattr(guards, name)
+            fd = process.open_pidfd(identity) if identity else None
+            if fd is not None and is_ready(fd):
+                os.close(fd)  # it ended; nothing more will come of it
+                fd = None
+            if name == "command":
+                self._command_runs = fd is not None
+            self._processes += (fd,) if fd is not None else ()
+
+    def wait(self, timeout: float | None) -> bool:
+        """Block until something changed; False if the timeout came first."""
+        longest = _LONGEST_POLL_S if self.look_again_s is None else self.look_again_s
+        try:
+            ready = _poll(self.fds, longest if timeout is None else min(max(0.0, timeout), longest))
+        except OSError as error:
+            raise status.explain_error(self._directory, error) from None
+        return ready or timeout is None or timeout > longest  # after a part of a long wait: look again
+
+    def _close_processes(self) -> None:
+        for fd in self._processes:
+            os.close(fd)
+        self._processes = ()
+
+    def close(self) -> None:
+        self._bell.close()
+        self._close_processes()
+        if self._connection >= 0:
+            os.close(self._connection)
+            self._connection = -1
+
+
+def is_ready(fd: int) -> bool:
+    """Return whether there is something to read, or an end to see."""
+    return _poll((fd,), 0.0)
+
+
+def _poll(fds: Iterable[int], timeout: float) -> bool:
+    poll = select.poll()
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return bool(poll.poll(timeout * 1000))
+
+
+class Deadline:
+    """When a wait ends, if ever."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._at = None if timeout is None else time.monotonic() + timeout
+
+    def left(self) -> float | None:
+        return None if self._at is None else max(0.0, self._at - time.monotonic())
+
+    @property
+    def over(self) -> bool:
+        return self._at is not None and time.monotonic() >= self._at
+
+
+def until(watch: Watch, done: Callable[[], bool], deadline: Deadline) -> bool:
+    """Wait until `done`, or until the deadline; returns whether it is done."""
+    while True:
+        if watch.arm() and done():
+            return True
+        in_time = watch.wait(deadline.left())
+        if done():
+            return True  # before arming again: mostly this is the end
+        if not in_time:
+            return False
