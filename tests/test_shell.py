@@ -658,8 +658,8 @@ def staged(home):
 
 def wait_prepared(shell):
     """Wait until a shell is prepared, and return the name of its directory."""
-    found = eventually(lambda: shell.executor._prepared._shell)
-    return os.path.basename(found.staged)
+    found = eventually(lambda: shell.executor._prepared)
+    return os.path.basename(found[0].staged)
 
 
 def test_the_next_task_is_prepared_and_changes_nothing(shell):

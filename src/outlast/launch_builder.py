@@ -54,6 +54,10 @@ _RESOURCES = {  # the limits that a command can have: the setting and the rlimit
 _AFTER_XCPU_S = 5
 _TRACE = "TRACEPARENT"  # W3C trace context
 _TRACES = (_TRACE, "TRACESTATE")
+_AS_REQUESTED = (
+    *("command", "session", "stdin", "split", "limit", "description", "background", "name", "after", "after_failed"),
+    "agent",
+)
 _LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near helps nobody
 _NOT_IN_SNAPSHOTS = ("OUTLAST_SESSION", TASK_ID)  # every command gets its own
 # The agent that runs as a coroutine here: it has no environment of its own. Threads that it has work done in get a
@@ -111,23 +115,14 @@ class LaunchBuilder:
         groups = _plan_groups(resources) if resources else {}
         return Launch(
             kind="agent" if request.agent else "bash",
-            command=request.command,
-            session=request.session,
+            **{name: request.__dict__[name] for name in _AS_REQUESTED},
             cwd=cwd,
             env=env,
-            stdin=request.stdin,
             shell=shell,
-            split=request.split,
-            limit=request.limit,
             grace=settings.kill_grace_s,
             umask=_read_umask(),
-            description=request.description,
             output_limit=settings.output_limit_bytes,
             free_floor=settings.free_floor_bytes,
-            background=request.background,
-            name=request.name,
-            after=request.after,
-            after_failed=request.after_failed,
             max_running=settings.max_running,
             rlimits={**_read_rlimits(), **_compute_rlimits(resources, groups)},
             nice=os.getpriority(os.PRIO_PROCESS, 0),
@@ -140,7 +135,6 @@ class LaunchBuilder:
             groups=groups,
             notify=_select_notices(request, settings),
             trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
-            agent=request.agent,
             parent=_agent.get() or environ.get(TASK_ID, ""),
         )
 

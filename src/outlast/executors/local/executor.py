@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 import time
 from functools import partial
 
@@ -54,64 +53,18 @@ class StagedTask:
     def __init__(self, paths: tuple[str, str], launch: Launch) -> None:
         self.staged, self.published = paths
         self.task_id = os.path.basename(self.published)
-        self.launch = launch
+        self.launch, self.owner = launch, os.getpid()
         self.connection: Connection | None = None
 
-    def fits(self, launch: Launch) -> bool:
-        """Return whether a shell that was prepared for one launch can run the other one."""
+    def is_prepared_for(self, launch: Launch) -> bool:
+        """Return whether its shell waits for a command like this one."""
         ours, other = self.launch.__dict__, launch.__dict__
         return all(ours[name] == other[name] for name in _SHELL_FIELDS)
 
     def close(self) -> None:
-        if self.connection is not None:
+        # After a fork both processes have the connection of a prepared shell, which belongs to the parent.
+        if self.connection is not None and self.owner == os.getpid():
             self.connection.close()
-
-
-class PreparedShell:
-    """Room for one prepared shell: a bash that has restored its session's state and waits for a command.
-
-    It changes nothing but the time that the next command takes. If this process ends, the guard sees the connection
-    close, kills the shell and removes its directory.
-    """
-
-    def __init__(self) -> None:
-        self._lock, self._owner = threading.Lock(), os.getpid()
-        self._shell: StagedTask | None = None
-        self._closed = False
-
-    def holds(self, launch: Launch) -> bool:
-        with self._lock:
-            shell = self._own_shell()
-            return shell is not None and shell.fits(launch)
-
-    def take(self, launch: Launch) -> StagedTask | None:
-        """Take the shell out if it fits this launch and still waits."""
-        with self._lock:
-            shell = self._own_shell()
-            if shell is None or not shell.fits(launch):
-                return None
-            self._shell = None
-        if shell.connection is not None and shell.connection.is_prepared():
-            return shell
-        shell.close()
-        return None
-
-    def put(self, shell: StagedTask | None) -> None:
-        """Put a shell in, or (None) close the room. The guard removes a shell that is not needed (any more)."""
-        with self._lock:
-            old = self._own_shell()
-            self._closed |= shell is None
-            # A thread may still prepare a shell while another one closes the executor.
-            self._shell = None if self._closed else shell
-            unused = [one for one in (old, shell) if one is not None and one is not self._shell]
-        for one in unused:
-            one.close()
-
-    def _own_shell(self) -> StagedTask | None:
-        # After a fork both processes have the connection. The shell belongs to the parent, so the child forgets it.
-        if self._owner != os.getpid():
-            self._owner, self._shell = os.getpid(), None
-        return self._shell
 
 
 class LocalExecutor:
@@ -121,15 +74,20 @@ class LocalExecutor:
         self.registry, self._settings = Registry(open_home(home)), settings
         self._sessions = Sessions(self.registry.home.sessions)
         self._queue = Queue(self.registry.home.path)
-        self._prepared = PreparedShell()
-        self._prune_at = 0.0
+        self._prune_at, self._closed = 0.0, False
+        # The prepared shell, if there is one: a bash that has restored its session's state and waits for a command. It
+        # changes nothing but the time that the next command takes. If this process ends, the guard sees the
+        # connection close, kills the shell and removes its directory. Threads only use `append` and `pop`, which are
+        # atomic.
+        self._prepared: list[StagedTask] = []
         # To the guards of tasks that this process started. A guard whose foreground caller closes the connection
         # concludes that nothing waits for the command any more. Of background tasks only the latest are kept.
         self._connections: dict[str, Connection] = {}
         self._background: list[str] = []
 
     def close(self) -> None:
-        self._prepared.put(None)
+        self._closed = True
+        self._discard_prepared()
         for task_id in list(self._connections):
             self._leave(task_id)
         self.registry.close()
@@ -243,7 +201,7 @@ class LocalExecutor:
 
     def _run(self, create: Create, launch: Launch, slot: int = -1) -> Task:
         """Start the task now. `slot` is the descriptor of its place among the running background tasks."""
-        prepared = self._prepared.take(launch) if slot < 0 else None
+        prepared = self._take_prepared(launch) if slot < 0 else None
         if prepared is not None:
             try:
                 return create(prepared, self._release_command)
@@ -282,19 +240,42 @@ class LocalExecutor:
                 self._leave(self._background.pop(0))
         return view_started(task.published, launch, pid or None, started)
 
+    def _take_prepared(self, launch: Launch) -> StagedTask | None:
+        try:
+            shell = self._prepared.pop()
+        except IndexError:
+            return None
+        if not shell.is_prepared_for(launch):
+            self._prepared.append(shell)  # the next command may be like the last one again
+            return None
+        if shell.owner == os.getpid() and shell.connection is not None and shell.connection.is_prepared():
+            return shell
+        shell.close()
+        return None
+
     def prepare(self, launch: Launch) -> None:
         if os.path.basename(launch.shell) != "bash" or launch.sandbox or launch.groups or launch.stdin.text is not None:
             return  # it needs the command, or something that a guard cannot do twice
-        if self._prepared.holds(launch):
+        if any(shell.is_prepared_for(launch) and shell.owner == os.getpid() for shell in self._prepared):
             return
-        task = StagedTask(stage(self.registry.home, launch.kind, launch), launch)
+        shell = StagedTask(stage(self.registry.home, launch.kind, launch), launch)
         try:
-            with describe(task.staged, task.published, launch, prepare=True) as description:
-                task.connection = start_guard(description.encode(), description.inherited)
+            with describe(shell.staged, shell.published, launch, prepare=True) as description:
+                shell.connection = start_guard(description.encode(), description.inherited)
         except BaseException:
-            self.registry.discard(task.staged, task.published, entered=False)
+            self.registry.discard(shell.staged, shell.published, entered=False)
             raise
-        self._prepared.put(task)
+        self._discard_prepared()
+        self._prepared.append(shell)
+        if self._closed:
+            self._discard_prepared()  # another thread closed the executor meanwhile
+
+    def _discard_prepared(self) -> None:
+        try:
+            while True:
+                self._prepared.pop().close()
+        except IndexError:
+            pass
 
     # --- from the queue --------------------------------------------------------------------
 
