@@ -315,7 +315,8 @@ def test_a_plain_shell_leaks_nothing_either(home):
         outside = descriptors()
         with Shell.open(home=home) as shell:
             for _ in range(8):
-                shell.run("true")  # also until two tasks are kept warm
+                shell.run("true")
+            eventually(lambda: shell.executor._prepared)  # type: ignore[attr-defined] # its connection counts
             before = descriptors()
             for _ in range(20):
                 result = shell.run("echo a", on_output=lambda piece: None)
