@@ -10,8 +10,7 @@ import errno
 import os
 import threading
 
-from outlast.frozen import frozen
-from outlast.light import json, sqlite3
+from outlast.light import frozen, json, sqlite3
 from outlast.storage.database import IN_MEMORY, create_file, open_database
 
 TYPE_CHECKING = False

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.linux.files import open_regular
 from outlast.storage import record
 from outlast.types import Slice

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import time
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.linux.files import FileLock, create_file, open_regular, read_file, remove_file, try_lock
 from outlast.storage import record, task_directory, watch
 from outlast.storage.layout import LOCK, QUEUED

@@ -27,7 +27,7 @@ import os
 import time
 
 from outlast.errors import SessionBusy, SessionMoved
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.linux.files import FileLock, create_file, read_file, remove_file, try_lock
 from outlast.storage import dump, record, snapshot, task_directory
 from outlast.storage.task_directory import remove_tree

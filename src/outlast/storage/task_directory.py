@@ -17,8 +17,7 @@ import time
 
 from outlast.categories import category
 from outlast.errors import NewerTask
-from outlast.frozen import fields, replaced
-from outlast.light import json
+from outlast.light import fields, json, replaced
 from outlast.linux.files import create_file, open_regular, read_file, remove_file, try_lock, unlock_and_close
 from outlast.linux.process import is_alive
 from outlast.linux.process_tree import look

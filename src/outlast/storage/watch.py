@@ -69,14 +69,14 @@ class Listener:
 class Watch:
     """What to wait on until a local task changes: its bell, and its keeper's death.
 
-    The process that started the task may have a `line` to its supervisor, which says there when the end is recorded,
-    or hangs up when it dies.
+    The process that started the task may have a `connection` to its supervisor, which says there when the end is
+    recorded, or hangs up when it dies.
     """
 
-    def __init__(self, directory: str, line: int = -1, ends_only: bool = False) -> None:
+    def __init__(self, directory: str, connection: int = -1, ends_only: bool = False) -> None:
         """With `ends_only` it is not woken by what the command prints."""
         self._directory, self._ends_only = directory, ends_only
-        self._line = os.dup(line) if line >= 0 else -1
+        self._connection = os.dup(connection) if connection >= 0 else -1
         self._processes: tuple[int, ...] = ()
         self.look_again_s: float | None = None  # while the task is pending
         self._bell = Listener(directory)
@@ -89,13 +89,13 @@ class Watch:
 
     @property
     def fds(self) -> tuple[int, ...]:
-        return (*self._bell.fds, *self._processes) or (self._line,)
+        return (*self._bell.fds, *self._processes) or (self._connection,)
 
     def arm(self) -> bool:
         """Notice every change from now on. Look at the task after this, unless it returns False: it has not ended."""
         self._bell.close()
         self._close_processes()
-        if self._ends_only and self._line >= 0 and not is_ready(self._line):
+        if self._ends_only and self._connection >= 0 and not is_ready(self._connection):
             return False
         try:
             # If the command ended already, wait until its end is recorded: the bell rings then.
@@ -144,9 +144,9 @@ class Watch:
     def close(self) -> None:
         self._bell.close()
         self._close_processes()
-        if self._line >= 0:
-            os.close(self._line)
-            self._line = -1
+        if self._connection >= 0:
+            os.close(self._connection)
+            self._connection = -1
 
 
 def is_ready(fd: int) -> bool:
