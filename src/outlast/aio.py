@@ -18,7 +18,7 @@ from inspect import isawaitable
 from outlast.shell.flows import Flows, Wait
 from outlast.shell.loop_watch import Ring, Waiter
 from outlast.shell.shell import Shell
-from outlast.storage.locks import Hold
+from outlast.storage.task_directory import Hold
 from outlast.types import Slice
 
 TYPE_CHECKING = False

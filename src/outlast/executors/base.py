@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
     from outlast.errors import OutlastError
     from outlast.linux.process import Stat
-    from outlast.storage.locks import Hold
     from outlast.storage.output import Source
     from outlast.storage.registry import Registry
+    from outlast.storage.task_directory import Hold
+    from outlast.storage.watch import Watch
     from outlast.types import Launch, Receipt, Task
-    from outlast.watch import Watch
 
     Phase = Literal["begun", "ended", "over", "closed"]
     """begun: not pending (any more). ended: the command ended. over: no condition on the task can come true any more

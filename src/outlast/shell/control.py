@@ -8,7 +8,7 @@ from outlast import asking, secrets, session_admin, showing
 from outlast.errors import AlreadyEnded, BadInput, StillRunning
 from outlast.shell.context import translate_errors
 from outlast.storage.queue import Queue
-from outlast.watch import Deadline, until
+from outlast.storage.watch import Deadline, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -77,7 +77,6 @@ class Control:
             else older_than_hours
         )
         registry = self._executor.registry
-        registry.sweep()
         # Looked at first: only what was seen to be over is known to be over.
         for task in registry.tasks(self.context.scope):
             if task.finished and not task.closed and not task.children:

@@ -13,9 +13,9 @@ from outlast import asking, conditions
 from outlast.errors import BadInput
 from outlast.light import extended
 from outlast.settings import development_commands
-from outlast.storage.locks import Hold
+from outlast.storage.task_directory import Hold
+from outlast.storage.watch import Deadline
 from outlast.types import STREAMS, Slice, Waited
-from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

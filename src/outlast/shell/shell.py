@@ -16,7 +16,7 @@ from outlast.shell.flows import Flows, drive, stream
 from outlast.shell.notices import Notices
 from outlast.shell.reader import Reader
 from outlast.shell.starter import Starter
-from outlast.storage.locks import Hold
+from outlast.storage.task_directory import Hold
 from outlast.types import NO_SHELL
 
 TYPE_CHECKING = False
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from outlast.settings import Settings
     from outlast.shell.agents import Agents
     from outlast.storage.sessions import Sessions
+    from outlast.storage.watch import Watch
     from outlast.types import Cursor, Receipt, Result, Sandbox, SessionState, Slice, Task, Usual, Waited
-    from outlast.watch import Watch
 
 
 class Shell:

@@ -11,10 +11,10 @@ from outlast.errors import OutOfReach, SystemRefused
 from outlast.light import extended, signal
 from outlast.linux import process
 from outlast.linux.process_tree import end_trees
-from outlast.storage import record, status
+from outlast.storage import record
 from outlast.storage.queue import Queue
+from outlast.storage.watch import Deadline, until
 from outlast.types import Receipt, Running
-from outlast.watch import Deadline, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ def _end_trees(executor: Executor, task_ids: Sequence[str], grace: float, by: st
         check_visible(directory)
     for directory in directories:
         record_kill(directory, by, rule)
-    looks = [lambda directory=directory: status.guards_of(directory) for directory in directories]
-    ended = end_trees(looks, status.is_foreign_guard, grace)
+    looks = [lambda directory=directory: record.guards_of(directory) for directory in directories]
+    ended = end_trees(looks, record.is_foreign_guard, grace)
     for task_id, directory, (_, survivors) in zip(task_ids, directories, ended, strict=True):
         if not survivors:
             # A caller inside of the task must not wait until it is closed: it would wait for its own end.
-            inside = process.is_below(status.guards_of(directory).keeper)
+            inside = process.is_below(record.guards_of(directory).keeper)
             with executor.watch(task_id) as watch:
                 is_recorded = partial(executor.has_reached, task_id, "ended" if inside else "closed")
                 until(watch, is_recorded, Deadline(_RECORD_WAIT_S))
@@ -90,7 +90,7 @@ def interrupt(executor: Executor, task_id: str) -> bool:
         return True
     try:
         check_visible(directory)
-        return process.send_group(status.guards_of(directory).command, signal.SIGINT)
+        return process.send(record.guards_of(directory).command, signal.SIGINT, to_group=True)
     except OSError as error:
         raise executor.explain(task_id, error) from None
 
@@ -99,7 +99,7 @@ def cancel_pending(directory: str, by: str, rule: str) -> bool:
     """Cancel a task that waits in the queue. Returns False if it has, or had, processes."""
     queue = Queue(os.path.dirname(os.path.dirname(directory)))
     deadline = time.monotonic() + _START_WAIT_S
-    while status.is_pending(directory):
+    while record.is_pending(directory):
         if queue.cancel(directory, by, rule):
             return True
         # Another process holds the task's lock to start it. Wait until it has.
@@ -111,7 +111,7 @@ def cancel_pending(directory: str, by: str, rule: str) -> bool:
 
 def check_visible(directory: str) -> None:
     """Refuse to signal a task of another pid namespace: its pids are those of strangers here, or of nobody."""
-    if not process.is_visible(status.guards_of(directory).command.boot) and status.has_guard(directory):
+    if not process.is_visible(record.guards_of(directory).command.boot) and record.has_guard(directory):
         raise OutOfReach(
             f"{os.path.basename(directory)} runs in another container (pid namespace), so its processes cannot be seen "
             "from here; end it from there."
@@ -120,9 +120,9 @@ def check_visible(directory: str) -> None:
 
 def record_kill(directory: str, by: str, rule: str) -> None:
     """Record who ends a running task, and send SIGCONT to its guards: a stopped guard would not record the end."""
-    if isinstance(status.status_of(directory)[0], Running):
-        status.write_ending(by, rule, time.time(), directory)
-    guards = status.guards_of(directory)
+    if isinstance(record.status_of(directory)[0], Running):
+        record.write_ending(by, rule, time.time(), directory)
+    guards = record.guards_of(directory)
     for guard in (guards.supervisor, guards.keeper):
         if guard:
             process.send(guard, signal.SIGCONT)

@@ -13,15 +13,14 @@ from outlast.executors.local.queued import publish_pending, start_pending
 from outlast.guard.client import Refused, check_descriptors_left, limit_items, start_guard
 from outlast.light import sqlite3
 from outlast.linux.files import open_regular
-from outlast.storage import launchfile, sessions, status
+from outlast.storage import record, sessions, task_directory
 from outlast.storage.layout import open_home
 from outlast.storage.queue import Queue
 from outlast.storage.registry import Registry
 from outlast.storage.sessions import Sessions
-from outlast.storage.task_directory import stage
-from outlast.storage.view import view_started
+from outlast.storage.task_directory import view_started
+from outlast.storage.watch import Watch
 from outlast.types import REGISTERED, Ended, Exited, Pending, Running
-from outlast.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,15 +30,16 @@ if TYPE_CHECKING:
     from outlast.guard.client import Connection
     from outlast.linux.process import Stat
     from outlast.settings import Settings
-    from outlast.storage.locks import Hold, NameLock
     from outlast.storage.output import Source
+    from outlast.storage.queue import NameLock
+    from outlast.storage.task_directory import Hold
     from outlast.types import Launch, Receipt, Task
 
     Publish = Callable[["StagedTask", Launch], Task]
     Create = Callable[["StagedTask", Publish], Task]
 
 _ID_TRIES = 5
-_PRUNE_EVERY_S = 0.1
+_PRUNE_EVERY_S = 1.0
 _BACKGROUND_CONNECTIONS = 32  # kept open; waiting for a task without a connection takes a little longer
 # What a shell needs before it knows its command: a prepared shell fits a launch if these are equal.
 _SHELL_FIELDS = (
@@ -151,7 +151,6 @@ class LocalExecutor:
         now = time.monotonic()
         if now >= self._prune_at:
             self._prune_at = now + _PRUNE_EVERY_S
-            self.registry.sweep()
             self.registry.prune(self._settings.retention_hours * 3600)
 
     def _create(
@@ -173,7 +172,7 @@ class LocalExecutor:
             if launch.keeps:
                 self._sessions.register(launch.state, task.staged)
             if launch.parent:
-                launchfile.add_offspring(self.registry.home.task(launch.parent), task.task_id)
+                task_directory.add_offspring(self.registry.home.task(launch.parent), task.task_id)
             if hold is not None:
                 hold.take(task.staged)
             if name is not None:
@@ -189,7 +188,7 @@ class LocalExecutor:
     def _try_ids(self, create: Create, launch: Launch, publish: Publish) -> Task:
         for _ in range(_ID_TRIES):
             try:
-                return create(StagedTask(stage(self.registry.home, launch.kind, launch), launch), publish)
+                return create(StagedTask(self.registry.stage(launch.kind, launch), launch), publish)
             except Refused as refused:
                 if not refused.is_taken:
                     raise StartFailed(
@@ -258,7 +257,7 @@ class LocalExecutor:
             return  # it needs the command, or something that a guard cannot do twice
         if any(shell.is_prepared_for(launch) and shell.owner == os.getpid() for shell in self._prepared):
             return
-        shell = StagedTask(stage(self.registry.home, launch.kind, launch), launch)
+        shell = StagedTask(self.registry.stage(launch.kind, launch), launch)
         try:
             with describe(shell.staged, shell.published, launch, prepare=True) as description:
                 shell.connection = start_guard(description.encode(), description.inherited)
@@ -301,15 +300,15 @@ class LocalExecutor:
     def has_reached(self, task_id: str, phase: Phase) -> bool:
         directory, connection = self.registry.home.task(task_id), self._connections.get(task_id)
         try:
-            if phase == "ended" and ((connection and connection.has_ended()) or status.has_outcome(directory)):
+            if phase == "ended" and ((connection and connection.has_ended()) or record.has_outcome(directory)):
                 self._leave(task_id)
                 return True
         except (OSError, ValueError):
             pass  # the full look at its status says what is wrong
         try:
-            found, _, closed = status.status_of(directory)
+            found, _, closed = record.status_of(directory)
         except (OSError, KeyError, TypeError, ValueError) as error:
-            raise status.explain_error(directory, error) from None
+            raise record.explain_error(directory, error) from None
         if isinstance(found, (Pending, Running)):
             return phase == "begun" and isinstance(found, Running)
         self._leave(task_id)
@@ -323,13 +322,13 @@ class LocalExecutor:
         from outlast.linux import process, process_tree
 
         try:
-            guards = status.guards_of(self.registry.home.task(task_id))
+            guards = record.guards_of(self.registry.home.task(task_id))
         except (OSError, KeyError, TypeError, ValueError):
             return {}  # pending, or just being removed
-        return process_tree.look(guards, status.is_foreign_guard, process.Table).members
+        return process_tree.look(guards, record.is_foreign_guard, process.Table).members
 
     def explain(self, task_id: str, error: OSError) -> OutlastError:
-        return status.explain_error(self.registry.home.task(task_id), error)
+        return record.explain_error(self.registry.home.task(task_id), error)
 
     def watch(self, task_id: str, ends_only: bool = False) -> Watch:
         connection = self._connections.get(task_id)
@@ -347,7 +346,7 @@ class LocalExecutor:
         try:
             # The session still merges what a command changed that ended before this.
             if not self.has_reached(task_id, "ended"):
-                path = os.path.join(self.registry.home.task(task_id), sessions.MOVED)
+                path = os.path.join(self.registry.home.task(task_id), task_directory.MOVED)
                 os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
                 self.registry.index.set_notice_due([task_id], 1)  # its end becomes a notice
         except OSError:
@@ -372,4 +371,4 @@ def _needs_slot(launch: Launch) -> bool:
 def create_pipes_file(command: str, directory: str) -> None:
     """Create the file for the statuses of a pipeline. The shell's own would get the mode of the command's umask."""
     if ("|" in command or "!" in command) and not command.rstrip("\n").endswith("\\"):
-        os.close(open_regular(os.path.join(directory, status.PIPES), os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+        os.close(open_regular(os.path.join(directory, record.PIPES), os.O_WRONLY | os.O_CREAT | os.O_TRUNC))

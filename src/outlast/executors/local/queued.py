@@ -6,8 +6,8 @@ import time
 
 from outlast.executors.local.description import describe, explain_refusal
 from outlast.guard.client import Refused, start_guard
-from outlast.storage import launchfile
-from outlast.storage.view import view_started
+from outlast.storage import task_directory
+from outlast.storage.task_directory import view_started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def publish_pending(queue: Queue, task: StagedTask, launch: Launch) -> Task:
 def start_pending(queue: Queue, turn: Turn) -> bool:
     """Start a pending task and close the turn; returns whether the task began."""
     try:
-        launch = launchfile.read_with_secrets(turn.directory)
+        launch = task_directory.read_with_secrets(turn.directory)
         with describe(turn.directory, turn.directory, launch) as description:
             description.give("lock", turn.lock)
             description.hold(turn.slot)
