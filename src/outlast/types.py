@@ -4,7 +4,7 @@
     (asked)   (allowed) (exactly  (an id)  (bytes)
                          what runs)
 
-A status is never stored: it is computed from a task's files (`storage.status`), so nothing can contradict them.
+A status is never stored: it is computed from a task's files (`storage.record`), so nothing can contradict them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from outlast.storage import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
 # The bell of a pending task wakes its waiters when it begins. But if both guards of a running task are killed with
@@ -125,16 +125,14 @@ class Watch:
                 running.append(name)
         return names[0] in running
 
-    def wait(self, patience: float | None) -> bool:
-        """Block until something changed; False if `patience` ran out first."""
-        poll = select.poll()
-        for fd in self.fds:
-            poll.register(fd, select.POLLIN)
+    def wait(self, timeout: float | None) -> bool:
+        """Block until something changed; False if the timeout came first."""
         longest = _LONGEST_POLL_S if self.look_again_s is None else self.look_again_s
-        if patience is not None and patience <= longest:
-            return bool(poll.poll(max(0.0, patience) * 1000))
-        poll.poll(longest * 1000)
-        return True  # look again, also after a part of a very long wait
+        try:
+            ready = _poll(self.fds, longest if timeout is None else min(max(0.0, timeout), longest))
+        except OSError as error:
+            raise record.explain_error(self._directory, error) from None
+        return ready or timeout is None or timeout > longest  # after a part of a long wait: look again
 
     def _close_processes(self) -> None:
         for fd in self._processes:
@@ -150,10 +148,15 @@ class Watch:
 
 
 def is_ready(fd: int) -> bool:
-    """Whether there is something to read, or an end to see."""
+    """Return whether there is something to read, or an end to see."""
+    return _poll((fd,), 0.0)
+
+
+def _poll(fds: Iterable[int], seconds: float) -> bool:
     poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 class Deadline:

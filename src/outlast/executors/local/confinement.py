@@ -96,7 +96,7 @@ def add_bubblewrap(description: Description, staged: str, published: str, around
     for number, source in (
         *((0, f"inherit {null}"), (1, f"inherit {null}"), (2, "errors"), (shell_argv.GO_FD, "go")),
         *((bubblewrap.STDIN, "stdin"), (bubblewrap.STDOUT, "stdout"), (bubblewrap.STDERR, "stderr")),
-        *((bubblewrap.TOLD, "ready"), (bubblewrap.STATUS, "status"), (bubblewrap.ARGUMENTS, f"inherit {arguments}")),
+        *((bubblewrap.TOLD, "ready"), (bubblewrap.ARGUMENTS, f"inherit {arguments}")),
     ):
         description.add("fd", f"{number} {source}")
     description.add_state_fds()

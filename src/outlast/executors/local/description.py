@@ -14,7 +14,7 @@ from outlast.types import AGENT, BRIDGE, BUBBLEWRAP, LANDLOCK, NO_SHELL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from outlast.guard.client import Item, Refused, Value
     from outlast.types import Launch
@@ -100,13 +100,12 @@ class Description:
 
     def add_state_fds(self) -> None:
         """What the shell restores its session from; its directory has another name when the task is published."""
-        if self._launch.state:
-            self._add_file(sessions.BEFORE, os.O_RDONLY, shell_argv.BEFORE_FD)
-            self._add_file(sessions.START, os.O_RDWR, shell_argv.START_FD)
-
-    def _add_file(self, name: str, flags: int, number: int) -> None:
-        fd = self.keep(open_regular(f"{self._directory}/{name}", flags))
-        self.add("fd", f"{number} inherit {fd}")
+        if not self._launch.state:
+            return
+        before, start = (sessions.BEFORE, os.O_RDONLY), (sessions.START, os.O_RDWR)
+        for (name, flags), number in ((before, shell_argv.BEFORE_FD), (start, shell_argv.START_FD)):
+            fd = self.keep(open_regular(f"{self._directory}/{name}", flags))
+            self.add("fd", f"{number} inherit {fd}")
 
     def add_context(self) -> None:
         """Add variables, directory, input, limits: all that is known before the command is."""
@@ -119,12 +118,18 @@ class Description:
         self.add("cwd", launch.cwd)
         self.add("umask", f"{launch.umask:o}")
         self.add("split", int(launch.split))
-        self.extend(_input(launch))
+        if launch.stdin.text is not None:
+            self.extend([("stdin", "text"), ("stdin-text", launch.stdin.text)])
+        elif launch.stdin.open:
+            self.add("stdin", "open")
+        elif launch.stdin.file is not None:
+            self.add("stdin", f"file {os.path.join(launch.cwd, launch.stdin.file)}")
         if launch.nice is not None:
             self.add("nice", launch.nice)
         for name, (soft, hard) in launch.rlimits.items():
             if (which := getattr(resource, name, None)) is not None:
-                self.add("rlimit", f"{which} {_unsigned(soft)} {_unsigned(hard)}")
+                # RLIM_INFINITY is -1 in Python, and unsigned in the kernel.
+                self.add("rlimit", f"{which} {soft % 2**64} {hard % 2**64}")
         home = os.path.dirname(os.path.dirname(self._published))
         self.add("bells", f"{home}/outbox")
         self._add_on_end(home)
@@ -175,21 +180,7 @@ def explain_refusal(launch: Launch, refused: Refused) -> str:
     return f"the sandbox cannot be made: {refused.reason}" if launch.sandbox else refused.reason
 
 
-def _input(launch: Launch) -> Iterator[Item]:
-    stdin = launch.stdin
-    if stdin.text is not None:
-        yield from (("stdin", "text"), ("stdin-text", stdin.text))
-    elif stdin.open:
-        yield "stdin", "open"
-    elif stdin.file is not None:
-        yield "stdin", f"file {os.path.join(launch.cwd, stdin.file)}"
-
-
 def _find_program(name: str, launch: Launch) -> str:
     """The absolute path of a program; if there is none, one that cannot be executed, so that the guard says why."""
     found = find_program(name, launch.env.get("PATH"), launch.cwd)
     return os.path.join(launch.cwd, found or name) if "/" in name or found else os.path.join("/", name)
-
-
-def _unsigned(limit: int) -> int:
-    return limit if limit >= 0 else 2**64 - 1  # RLIM_INFINITY is -1 in Python
