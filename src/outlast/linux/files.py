@@ -11,7 +11,6 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 _SHORTEST_PAUSE_S = 0.0005  # about what a merge of a session takes
@@ -94,7 +93,7 @@ class FileLock:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         unlock_and_close(self._fd)
 
 

@@ -22,7 +22,6 @@ from outlast.storage import record
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import TracebackType
 
 # The bell of a pending task wakes its waiters when it begins. But if both guards of a running task are killed with
 # kill -9, no process starts the next one. So a waiter checks the queue itself.
@@ -84,7 +83,7 @@ class Watch:
     def __enter__(self) -> Watch:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
