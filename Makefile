@@ -31,7 +31,7 @@ lint: ## ruff, mypy and the direction of imports
 
 guard: ## builds outlast-guard in place, if a C file changed
 	@scripts/setup runtime
-	@.venv/bin/python -c "from outlast.guard.build import find_guard; print(find_guard())"
+	@.venv/bin/python -c "from outlast.guard.client import find_guard; print(find_guard())"
 
 guard-sanitize: ## the guard's tests with ASan and UBSan, and its parser fuzzed
 	@scripts/guard-sanitize $(ARGS)

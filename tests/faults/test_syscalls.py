@@ -20,7 +20,7 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import AlreadyEnded
-from outlast.guard.build import find_guard
+from outlast.guard.client import find_guard
 from outlast.linux import process
 from outlast.storage import record
 from outlast.types import Stdin, Task
@@ -62,7 +62,7 @@ class Host:
     CODE = """
 import json, mmap, os, signal, traceback
 from outlast import OutlastError, Shell
-from outlast.frozen import fields
+from outlast.light import fields
 import outlast.executors.local.ending  # or the kill would load it, and Python's own calls would be counted
 from outlast.guard import client
 home, task_id, verb, answer, guard = sys.argv[1:]

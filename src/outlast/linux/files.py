@@ -11,7 +11,6 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 LOCK_TIMEOUT_S = 30.0  # these locks are held for milliseconds: a process that holds one longer was stopped
@@ -65,9 +64,6 @@ def _is_program(path: str) -> bool:
     return os.access(path, os.X_OK) and not os.path.isdir(path)
 
 
-# --- locks -------------------------------------------------------------------------------
-
-
 class FileLock:
     """An exclusive flock on an open file. Leaving the `with` unlocks and closes it.
 
@@ -95,7 +91,7 @@ class FileLock:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         unlock_and_close(self._fd)
 
 

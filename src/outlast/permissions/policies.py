@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from outlast.errors import BadInput, named
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.permissions import YOLO, Policy, own_rules
 from outlast.permissions.approval import Layer
 from outlast.permissions.guarded import hazard, text_hazard

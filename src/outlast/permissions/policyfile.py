@@ -15,7 +15,7 @@ import os
 import stat
 
 from outlast.errors import BadInput, named
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.permissions.approval import CATEGORIES
 from outlast.permissions.judge import Rules, judge
 from outlast.permissions.ruling import STRICTNESS

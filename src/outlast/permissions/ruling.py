@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.errors import named
-from outlast.frozen import frozen, replaced
+from outlast.light import frozen, replaced
 from outlast.permissions import OWN_RULES
 from outlast.permissions.judge import Judgement, Known, Part, judge
 from outlast.permissions.patterns import UNKNOWN

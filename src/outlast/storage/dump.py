@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.storage import snapshot
 from outlast.storage.snapshot import FUNCTION, OPTION, SHOPT, TRAP, VARIABLE, value_of
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 from binascii import crc32
 
-from outlast.frozen import frozen
-from outlast.light import json
+from outlast.light import frozen, json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
