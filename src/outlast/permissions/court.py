@@ -17,8 +17,9 @@ from outlast.permissions.candidates import (
 )
 from outlast.permissions.interpreters import may_read_program, reads_program
 from outlast.permissions.judge import Known, Part, Rules, Verdict
-from outlast.permissions.options import offences, spelled
+from outlast.permissions.options import is_known, offences, spelled
 from outlast.permissions.patterns import UNKNOWN, Index
+from outlast.permissions.places import may_write
 from outlast.permissions.quoting import quoted
 from outlast.permissions.scan import DEEPEST
 from outlast.permissions.secondopinion import Asked, disagreement
@@ -26,7 +27,7 @@ from outlast.permissions.simple import Assignment, Command, Redirection, plain_w
 from outlast.permissions.syntax import Text, read
 from outlast.permissions.variables import is_harmless, steers
 from outlast.permissions.words import Problem, Word
-from outlast.permissions.wrappers import LOOSE, is_wrapper, unwrap
+from outlast.permissions.wrappers import is_wrapper, loose_start, unwrap
 from outlast.permissions.wrapping import Code, Run, Wrapped, base, is_static
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -34,6 +35,8 @@ _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@%^= -]*")
 _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
+_WRITES = frozenset([">", ">>", ">|", "&>", "&>>"])
+_MOVES = re.compile(r"\b(?:cd|pushd|popd)\b|-C\b|--chdir")
 _MOST_SUFFIXES = 64
 _NO_NAME = "the name of the program is not static"
 _MOST_TEXTS = 32  # bash is started for each
@@ -56,6 +59,7 @@ class Court:
         self.depth = 0
         self.inside = ""
         self.budget = _MOST_WORK
+        self.moves = False  # whether the line may change its directory
         # What was said of a command or a text, by how it is written and where it stands.
         self.seen: dict[object, list[Part]] = {}
         self.noted: dict[tuple[str, bool, int, str], list[Part]] = {}  # and of problems
@@ -84,6 +88,7 @@ class Court:
             self.ask("", f"it has a control character, number {ord(match[0])}")
         if "\0" in line:
             line = line.replace("\0", "\ufffd")
+        self.moves = bool(self.rules.write) and _MOVES.search(line) is not None
         self.text(line, shell)
         if all(part.verdict == "allow" for part in self.parts):
             self.last_word()
@@ -199,8 +204,13 @@ class Court:
         writes = operator not in _READS and not (operator == ">&" and target.text.isdigit())
         if writes and self.rules.hazard and (why := self.rules.hazard((">", expected(target)))):
             self.say("deny", text or f"> {target.source}", why)
-        if not self.lenient and (why := _redirection_doubt(redirection)):
+        allowed = operator in _WRITES and may_write(target.value, self._write())
+        if not (self.lenient or allowed) and (why := _redirection_doubt(redirection)):
             self.ask(text, why)
+
+    def _write(self) -> tuple[str, ...]:
+        """The files that may be written. They are seen from here, so a line that goes elsewhere may write none."""
+        return () if self.moves else self.rules.write
 
     def simple(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
         """One simple command without its assignments and redirections, and all that it runs."""
@@ -232,8 +242,8 @@ class Court:
                 self.doubt(text, _NO_NAME, hides=not self._tail_is_known(words[0]))
         if wrapped:
             self._inner(words, wrapped, bodies, fed)
-        elif base(name) in LOOSE:
-            self._suffixes(words, 1)
+        elif (start := loose_start(words)) is not None:
+            self._suffixes(words, start)
             for body in bodies:
                 self._suspect(Code(body, "sh", True), base(name))
         if self.rules.any_arguments and self.allow.matching(canonical(words)):
@@ -380,15 +390,20 @@ class Court:
             self.ask(text, "it could turn out to be denied")
             return
         fitting = self.allow.matching(canonical(words))
+        if not fitting and text == "nproc":
+            self.say("allow", text, "it needs no rule")
+            return
         if not fitting:
             listed = "it is not on the list of programs" if self.rules.any_arguments else "no rule allows it"
             why = "no rule forbids it" if self.lenient else listed
             self.say(self.rules.otherwise, text, why)
             return
-        against = [] if self.lenient or self.rules.any_arguments else offences(words)
+        against = [] if self.lenient or self.rules.any_arguments else offences(words, self._write())
         for pattern in fitting:
             if not against or all(spelled(pattern, one, words) for one in against):
-                self.say("allow", text, f"allowed by {pattern.text}", pattern.text)
+                trusts = not (self.lenient or self.rules.any_arguments or pattern.exact or is_known(words[0].text))
+                why = f", which trusts {words[0].text} with any arguments: nothing is known about it" if trusts else ""
+                self.say("allow", text, f"allowed by {pattern.text}{why}", pattern.text)
                 return
         self.ask(text, against[0][2])
 

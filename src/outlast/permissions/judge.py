@@ -39,6 +39,7 @@ class Rules:
     deny: tuple[str, ...] = ()
     otherwise: Verdict = "ask"
     any_arguments: bool = False  # an allowed program may be given any arguments; what it then runs counts if denied
+    write: tuple[str, ...] = ()  # files that may be written: globs, seen from the directory of the command
     hazard: Callable[[tuple[str | None, ...]], str | None] | None = None
 
 
