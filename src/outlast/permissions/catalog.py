@@ -28,6 +28,7 @@ _PACKAGE = re.compile(
     r"(?!.*\.(?:tgz|tar|gz|whl|zip|xz|bz2|txt)\b)(?:@[\w.-]+/)?[A-Za-z0-9_][\w.-]*(?:\[[\w,-]+\])?(?:[@=<>~!^]+[\w.*+^~<>=!,-]*)?"
 )
 _REMOTE = re.compile(r"(?:https?|ssh|git)://\w.*|[\w.-]+@[\w.-]+:\w.*|\w[\w.-]*|\.")
+_TREES = frozenset(["-r", "-R", "-a", "--recursive", "--archive"])
 _WHY = {
     "run": "what is in {} is not known",
     "none": "what {} does there is not known",
@@ -42,6 +43,7 @@ class Entry:
 
     __slots__ = (
         "behind",
+        "dash",
         "flags",
         "free",
         "key",
@@ -60,7 +62,8 @@ class Entry:
             return re.compile(str(said[name]).replace("\n", ""), re.DOTALL) if name in said else None
 
         self.key, self.subs = key, subs
-        self.options = _options(f"{said.get('options', '')} {common}", bool(said.get("dash")))
+        self.dash = bool(said.get("dash"))
+        self.options = _options(f"{said.get('options', '')} {common}", self.dash)
         self.flags, self.match, self.behind = pattern("flags"), pattern("match"), pattern("behind")
         self.values = {name: re.compile(text, re.DOTALL) for name, text in dict(said.get("values", {})).items()}  # type: ignore[call-overload]
         self.kinds = str(said.get("operands", "read")).split()
@@ -185,11 +188,11 @@ class Reading:
         options = self.entry.options
         if self.entry.flags and self.entry.flags.fullmatch(text):
             return index + 1
-        if name in options and (text[:2] == "--" or len(name) > 2):
+        if name in options and (text[:2] == "--" or len(name) > 2 or self.entry.dash):
             if attached and not options[name]:
                 return self._unknown(index, name, f"{name} takes no value")
             return self._value(index, name, value if attached else None)
-        if text[:2] == "--":
+        if text[:2] == "--" or self.entry.dash:
             return self._unknown(index, name, f"{name} is not known to be safe", not attached)
         for place, letter in enumerate(text[1:], 1):
             mark = options.get(f"-{letter}")
@@ -261,7 +264,7 @@ def by_entry(words: list[Word], entry: Entry, start: int = 1, write: tuple[str, 
         if words[at].text not in entry.verbs:
             found.append((at, words[at].text, f"{words[at].text} is not known to be safe"))
     if entry.kinds == ["target"]:
-        return found + _targets(words, operands, write)
+        return found + _targets(words, operands, write) + _recursive(words, reading)
     for number, index in enumerate(operands):
         kind = entry.kinds[min(number, len(entry.kinds) - 1)]
         found += _operand(words, index, kind, entry, write)
@@ -295,6 +298,15 @@ def _operand(words: list[Word], index: int, kind: str, entry: Entry, write: tupl
     if kind == "read" or (safe and word.static and safe.fullmatch(text)):
         return []
     return [(index, written, _WHY[kind].format(text))]
+
+
+def _recursive(words: list[Word], reading: Reading) -> list[Offence]:
+    """A whole tree may hold any file: not into this directory, or one that is not below it."""
+    trees = any(name in _TREES for _, name, _ in reading.given)
+    path = words[reading.operands[-1]].value
+    if not trees or path is None or len(reading.operands) < 2 or not (path.rstrip("/") == "." or places.leaves(path)):
+        return []
+    return [(reading.operands[-1], path, "what is in the tree that it copies is not known")]
 
 
 def _targets(words: list[Word], operands: list[int], write: tuple[str, ...]) -> list[Offence]:

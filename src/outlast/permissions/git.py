@@ -144,7 +144,7 @@ def _global_offences(words: list[Word], end: int) -> list[Offence]:
             path = words[index].value
             if path is None or places.leaves(path) or ".git" in path.split("/"):
                 found.append((index, words[index].text, "it works in another repository, whose settings name programs"))
-        elif text not in _GLOBAL_FINE and not (index == end - 1 == 1 and text in _GLOBAL_FLAGS):
+        elif text not in _GLOBAL_FINE and not (len(words) == 2 and text in _GLOBAL_FLAGS):
             found.append((index, text, f"{text} changes what git runs"))
             index += text in _GLOBAL_VALUE
         index += 1

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # What a shell, git, ssh or a tool runs or obeys on its own: no rule lets a command write it.
 _NEVER = re.compile(
     r"(?:.*/)?(?:\.git|\.hg|\.svn|\.ssh|\.gnupg|\.husky|\.githooks|\.config|\.cargo|\.vim|\.emacs\.d|\.docker|\.kube|\.aws"
-    r"|\.claude|\.outlast|\.vscode|\.idea|\.github|\.gitlab|\.circleci|cron[.\w]*|profile\.d|site-packages|\.local|\.npm|\.bin)(?:/.*)?"
+    r"|\.claude|\.outlast|\.vscode|\.idea|\.github|\.gitlab|\.circleci|cron[.\w]*|profile\.d|site-packages|\.local|\.npm|\.bin|node_modules|\.?venv)(?:/.*)?"
     r"|(?:.*/)?(?:\.(?:ba|z|k|c|tc|mk|da)?shrc|\.bash_\w+|\.(?:z|bash_|z?)?profile|\.zshenv|\.zlog\w+|\.login|\.logout|\.inputrc|\.envrc"
     r"|\.gitconfig|\.gitattributes|\.gitmodules|\.\w*vimrc|\.exrc|\.emacs|\.\w+rc|\.\w+init|\.tmux\.conf|authorized_keys|crontab|sudoers"
     r"|outlast\.policy\.toml|HEAD)"

@@ -78,9 +78,8 @@ def _tar(words: list[Word], write: Write) -> list[Offence]:
             if (why := places.runs_later(value)) and not places.may_write(value, write):
                 reading.say(at, value or "", why)
     if given & {"-x", "--extract", "--get"} and not given & {"-O", "--to-stdout"}:
-        for at in reading.operands:
-            if why := places.runs_later(words[at].value):
-                reading.say(at, words[at].text, why)
+        at = next(at for at, name, _ in reading.given if name in ("-x", "--extract", "--get"))
+        reading.say(at, words[at].text, "which files it writes is not known")
     return reading.found
 
 
@@ -93,6 +92,13 @@ def _with_dashes(words: list[Word]) -> list[Word]:
         else:
             flags += letter
     return [words[0], Word(flags, words[1].at, words[1].end), *made, *values]
+
+
+def _unzip(words: list[Word], write: Write) -> list[Offence]:
+    reading = read_words(words, "unzip", 1, write)
+    if reading.operands and not any(re.match(r"-[ltvZpc]", word.text) for word in words[1:]):
+        reading.say(reading.operands[0], "", "which files it writes is not known")
+    return reading.found
 
 
 def _ssh(words: list[Word], write: Write) -> list[Offence]:
@@ -137,5 +143,6 @@ ANALYSERS: dict[str, Callable[[list[Word], Write], list[Offence]]] = {
     **dict.fromkeys(("fd", "fdfind"), _fd),
     **dict.fromkeys(("sh", "bash", "dash", "zsh", "ksh", "fish", "ash", "mksh", "rbash", "yash"), _shell),
     "ssh": _ssh,
+    "unzip": _unzip,
     "sqlite3": _sqlite,
 }
