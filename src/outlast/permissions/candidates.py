@@ -12,6 +12,7 @@ from outlast.permissions.wrapping import base
 
 ORDINARY_NAME = re.compile(r"[A-Za-z0-9_./+-]+")
 _UNSEEN = re.compile(r"[\s\x00-\x1f]")
+_PERHAPS_ROOT = re.compile(rf"(?:~?/)?{UNKNOWN}+/[*.?/]*|~?/{UNKNOWN}+")  # `$X/*`: the root if there is no X
 _AT_HOME = re.compile(r"(?:\$HOME|\$\{HOME(?::?\?[^}]*)?\}|/home/\$(?:USER|\{USER\}))(?:/[^$`]*)?")
 
 
@@ -30,7 +31,9 @@ def expected(word: Word) -> str | None:
     if not word.unknown:
         return word.text
     source = re.sub(r'"|(?<=HOME):?\?[^}]*', "", word.source)
-    return source if _AT_HOME.fullmatch(source) else None
+    if _AT_HOME.fullmatch(source):
+        return source
+    return word.text if _PERHAPS_ROOT.fullmatch(word.text) else None
 
 
 def open_ended(word: Word) -> Word:

@@ -14,7 +14,7 @@ from outlast.errors import BadInput, named
 from outlast.frozen import replaced
 from outlast.permissions import YOLO, Policy, own_rules
 from outlast.permissions.approval import Layer
-from outlast.permissions.guarded import hazard, text_hazard
+from outlast.permissions.guarded import hazard
 from outlast.permissions.judge import Rules
 from outlast.permissions.policyfile import BadPolicy, PolicyFile, read
 from outlast.permissions.ruling import allowing
@@ -61,8 +61,7 @@ def _ask(settings: Settings) -> Layer:
 
 
 def _guarded(settings: Settings) -> Layer:
-    home = os.path.expanduser("~")
-    return Layer("guarded", Rules(otherwise="allow", hazard=hazard(home)), text_hazard=text_hazard(home))
+    return Layer("guarded", Rules(otherwise="allow", hazard=hazard(os.path.expanduser("~"))))
 
 
 _LAYERS: dict[str, Callable[[Settings], Layer]] = {

@@ -1,8 +1,8 @@
 """Functions that a dump holds, read by a bash of our own that runs nothing of them.
 
 A dump is input from a stranger: behind the closing brace of a function there may be commands, which bash would run
-while it restores the session. bash imports a function from its environment without running anything, and refuses a text that
-is not one function; what it prints then is that function and nothing else.
+while it restores the session. bash imports a function from its environment without running anything, and refuses a text
+that is not one function; what it prints then is that function and nothing else.
 """
 
 from __future__ import annotations
