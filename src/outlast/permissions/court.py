@@ -24,10 +24,10 @@ from outlast.permissions.quoting import quoted
 from outlast.permissions.scan import DEEPEST
 from outlast.permissions.secondopinion import Asked, disagreement
 from outlast.permissions.shells import SHELLS
-from outlast.permissions.simple import RESERVED, Assignment, Command, Function, Loop, Redirection, plain_words
+from outlast.permissions.simple import RESERVED, Assignment, Command, Function, Redirection, plain_words
 from outlast.permissions.syntax import Text, read
 from outlast.permissions.variables import is_harmless, is_run, steers, steers_shell
-from outlast.permissions.words import Problem, Word, names
+from outlast.permissions.words import Loop, Problem, Word, names
 from outlast.permissions.wrappers import LOOSE, is_wrapper, unwrap
 from outlast.permissions.wrapping import Code, Run, Wrapped, base, is_static
 
@@ -49,6 +49,8 @@ _HOST_MOUNTED = re.compile(r"--privileged|(?:-v|--volume=?)?/(?:etc|usr|boot|hom
 _ELSEWHERE = _CONTAINERS | names("ssh vagrant mosh")
 # Outlast's own verbs that run nothing; the others must not be called with another policy, or with none.
 _OUTLAST_LOOKS = names("ps tasks show logs wait kill check session notices brief verify events doctor --version --help")
+_READ_COMMANDS = names("at batch newgrp sg make gmake")
+_BEGINS = re.compile(r"(?:\A|[;\n])[ \t\n]*\Z")
 _LAUNCHERS = names("uv uvx pipx rye poetry hatch pdm pipenv conda nix")
 _RESETS = names("env sudo doas su runuser pkexec exec setpriv ssh systemd-run")
 _BOTH = frozenset(["bash", "sh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "/bin/dash", "ash"])
@@ -100,7 +102,7 @@ class Court:
             self.ask("", f"it has a control character, number {ord(match[0])}")
         if "\0" in line:
             line = line.replace("\0", "\ufffd")
-        if self.known.traps or self.known.texts or self.known.variables:
+        if self.known.traps or self.known.texts or self.known.variables or self.known.bodies:
             self._session(line)
         self.text(line, shell)
         if self.lenient:
@@ -116,6 +118,8 @@ class Court:
         for name in set(_TOKEN.findall(line)) & known.texts.keys():
             if name in RESERVED or known.texts[name][-1:].isspace():
                 self.ask(name, f"the session has an alias {name}")
+        if "command_not_found_handle" in known.bodies:
+            self._suspect(Code(known.bodies["command_not_found_handle"], "bash", True), "command_not_found_handle")
         for name in known.variables if self.lenient else ():
             if name in known.values:
                 self._steered(name, Word(known.values[name], 0, 0), "")
@@ -196,6 +200,8 @@ class Court:
                 self.flow.enter(item.depth, item.inside)
                 if item.words and self.flow.within:
                     self.flow.call(item.words[0].text, item.inside, item.parallel)
+                if item.assignments and (item.depth or not _BEGINS.search(text.source[max(0, item.at - 9) : item.at])):
+                    self.flow.uncertain |= {one.name for one in item.assignments}  # only a run can tell if it is reached
                 self.command(item)
             elif isinstance(item, Loop):
                 self.flow.loop(item)
@@ -281,8 +287,7 @@ class Court:
         for word in values if len(values) == 1 else [None, *values]:
             self._steered(target, word, text)
         if self.lenient:
-            texts = [text for word in values for text in self.flow.texts(word)]
-            self.flow.bind(name, texts or [""], assignment.adds)
+            self.flow.assign(name, values, assignment.adds)
 
     def _steered(self, name: str, value: Word | None, text: str) -> None:
         """Something sets a variable: what its value runs is judged, and asked about if it is not known."""
@@ -336,7 +341,9 @@ class Court:
                 if not listed:
                     self._steered(found[1], value, text)
                 if self.lenient and name in builtins.DECLARING and not listed:
-                    self.flow.bind(found[1], self.flow.texts(value))
+                    self.flow.assign(found[1], [value])
+            elif name in builtins.DECLARING and (found := re.match("-[A-Za-z]*[nlucI]", word.text)):
+                self.flow.fickle |= {"" if "n" in found[0] else one.text.partition("=")[0] for one in words[1:]}
         if base(name) == "outlast" or any(word.text == "outlast" for word in words[1:]):
             self._outlast(words, text)
         if not self.lenient:
@@ -365,12 +372,12 @@ class Court:
             return
         self._suffixes(words, 1)
         if name in self.known.bodies and name not in self.flow.functions:
-            text = read(f"{self.known.bodies[name]}", self.depth, "function")
+            text = read(self.known.bodies[name], self.depth, "function")
             self.flow.functions[name] = [(Function(name, 0, len(text.source)), text)]
             before = len(self.parts)
             self._items(text)  # what it does anyway was judged when it was defined, or is in a file
             usual = self.parts[before:]
-            del self.parts[before:]
+            self.parts[before:] = [part for part in usual if part.verdict == "deny"]
         else:
             usual = self.parts
         self.expanding.add(given)
@@ -436,6 +443,7 @@ class Court:
         known = self.ordinary.get(name)
         if known is None:
             special = is_wrapper(base(name)) or builtins.is_known(name) or may_read_program(base(name))
+            special = special or base(name) in _READ_COMMANDS
             changed = not self.lenient and self._redefined(name)
             known = self.ordinary[name] = is_plain_name(name) and not (special or changed)
         return known
@@ -551,6 +559,8 @@ class Court:
             return "the session has declared what it sets", False
         if reads_program(words, name, fed):
             return "its program comes from its input", False
+        if fed and name in _READ_COMMANDS and (name[-4:] != "make" or any(one.text == "-" for one in words)):
+            return "its program comes from its input", True
         return None
 
     def _may_be_denied(self, words: list[Word]) -> bool:

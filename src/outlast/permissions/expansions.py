@@ -10,7 +10,7 @@ import re
 from outlast.permissions.quoting import ansi_c
 from outlast.permissions.scan import Scanner
 from outlast.permissions.variables import is_harmless, is_run
-from outlast.permissions.words import Pieces, Ref, Unreadable
+from outlast.permissions.words import Loop, Pieces, Ref, Unreadable, Word
 
 _NAMED = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
@@ -144,14 +144,14 @@ class Expansions(Scanner):
     def _printed(self, mark: int) -> Ref:
         """What a substitution leaves, if it is one command that prints constants."""
         words = [word.value for one in self.found[mark:] for word in getattr(one, "words", [])]
-        if len(self.found) != mark + 1 or None in words or not words:
+        texts = [word.replace("\\n", "\n") for word in words[1:] if word is not None]
+        if len(self.found) != mark + 1 or None in words or not words or any("\\" in text for text in texts):
             return None
-        texts = [word for word in words[1:] if word is not None]
         if words[0] == "echo":
             return "", (" ".join(texts[1:] if texts[:1] in (["-n"], ["-e"], ["-ne"]) else texts),)
         if words[0] == "printf" and texts:
-            form = texts[0].replace("\\n", "")
-            return "", (" ".join(texts[1:]) if "%" in form else form,)
+            form = texts[0].rstrip("\n")
+            return "", (" ".join(texts[1:]),) if form == "%s" else (form,) if "%" not in form else ()
         # A new directory is somewhere below the one for temporary files.
         return ("PWD", ()) if words == ["pwd"] else ("", ("/tmp/new/tmp",)) if words[0] == "mktemp" else None
 
@@ -176,7 +176,7 @@ class Expansions(Scanner):
         return self._arithmetic("))", "(( ))")
 
     def _judge_arithmetic(self, pieces: Pieces, start: int) -> None:
-        text = "".join(pieces.parts)
+        text = "".join([*pieces.parts, *(one for ref in pieces.refs if ref for one in ref[1])])
         if pieces.unknown or not _CONSTANT.fullmatch(text):
             self.evaluated(text, start)
 
@@ -305,6 +305,8 @@ class Expansions(Scanner):
         text = "".join(rest.parts)[1:]
         if given in "#%*/^,@" or rest.unknown:
             return None
+        if given == "=":
+            self.found.append(Loop(self.base + start, self.depth, self.inside, name, [Word(text, start, self.at)]))
         return (name, ()) if given == "?" else (name, (text,)) if given in "-=" else ("", (text, ""))
 
     def _transformation(self) -> None:

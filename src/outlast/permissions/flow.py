@@ -11,8 +11,8 @@ from itertools import product
 
 from outlast.permissions.judge import Known
 from outlast.permissions.patterns import UNKNOWN
-from outlast.permissions.simple import Function, Loop
-from outlast.permissions.words import Word, names
+from outlast.permissions.simple import Function
+from outlast.permissions.words import Loop, Word, names
 from outlast.permissions.wrapping import base
 
 Value = str | None
@@ -33,6 +33,8 @@ class Flow:
         self.where = known.directory  # "" if it is not known
         self.version = 0  # how often anything changed: what was said of a command before does not count then
         self.values: dict[str, list[Value]] = {}
+        self.fickle: set[str] = set()  # variables whose attributes change what they are given; "" for all
+        self.uncertain: set[str] = set()  # variables that may be unset after all
         self.functions: dict[str, list[tuple[Function, object]]] = {}
         self.within: list[str] = []  # the functions in whose bodies we are
         self.calls: dict[str, list[str]] = {}  # which commands a function runs; twice if many, or beside itself
@@ -43,6 +45,10 @@ class Flow:
         self._scopes: list[tuple[int, str]] = []
 
     # --- values ----------------------------------------------------------------------------------
+
+    def assign(self, name: str, words: list[Word], adds: bool = False) -> None:
+        texts = [text for word in words for text in self.texts(word)] or [""]
+        self.bind(name, texts if len(words) < 2 else _and_together(texts), adds)
 
     def bind(self, name: str, values: list[Value], adds: bool = False) -> None:
         if adds:
@@ -56,12 +62,15 @@ class Flow:
         if name == "PWD":
             return [self.where or None]
         initial = self.known.values.get(name)
-        return [*self.values.get(name, []), *([] if initial is None else [initial])] or [None]
+        found = [*self.values.get(name, []), *([] if initial is None or initial.startswith("([") else [initial])]
+        fickle = self.fickle and ("" in self.fickle or name in self.fickle)
+        return [*found, None] if fickle or name in self.known.attributes or not found else found
 
     def texts(self, word: Word) -> list[Value]:
         """All that a word may be."""
         pieces = word.text.split(UNKNOWN)
-        if len(pieces) != len(word.refs) + 1:
+        splits = word.splits and ("IFS" in self.values or "IFS" in self.known.variables)
+        if len(pieces) != len(word.refs) + 1 or splits:
             return [None] if word.unknown else [word.text]
         choices: list[list[Value]] = []
         for ref in word.refs:
@@ -77,7 +86,9 @@ class Flow:
     def variants(self, words: list[Word]) -> list[list[Word]]:
         """The words with what they may be, one list for each possibility; only themselves if nothing is known."""
         choices = [self.texts(word) if word.unknown else [None] for word in words]
-        found = []
+        name = words[0]
+        bare = name.splits and any(ref and ref[0] in self.uncertain for ref in name.refs)
+        found = [words[1:]] if bare else []
         for turn in range(max(len(one) for one in choices)):
             variant: list[Word] = []
             for word, choice in zip(words, choices, strict=True):
@@ -113,7 +124,7 @@ class Flow:
         self.version += 1
 
     def loop(self, loop: Loop) -> None:
-        texts = [text for word in loop.words for text in self.texts(word)]
+        texts = [text for word in loop.values for text in self.texts(word)]
         self.bind(loop.name, texts or [None])
 
     # --- commands --------------------------------------------------------------------------------
@@ -152,6 +163,11 @@ class Flow:
             self.change_directory(words)
         elif name == "popd":
             self.where = ""
+        elif name == "unset":
+            self.uncertain |= {word.text for word in rest}
+            self.version += 1
+        elif name == "shift":
+            self.parameters([])
         elif name in ("read", "mapfile", "readarray"):
             given = [piece for body in bodies for piece in [body.rstrip("\n"), *body.split()]]
             for word in rest:
@@ -173,10 +189,10 @@ class Flow:
     def parameters(self, words: list[Word]) -> None:
         """The positional parameters."""
         every = [text for word in words for text in self.texts(word)]
-        for number, word in enumerate(words[:9], 1):
-            self.bind(str(number), self.texts(word))
+        for number in range(1, 10):
+            self.bind(str(number), self.texts(words[number - 1]) if number <= len(words) else [*every, None])
         for name in ("@", "*"):
-            self.bind(name, [*every, " ".join([one for one in every if one is not None])] or [None])
+            self.bind(name, _and_together(every))
 
     def write(self, target: str, words: list[Word], bodies: list[str]) -> None:
         """A redirection writes a file. What it then holds is known of `cat <<E` and `echo text`."""
@@ -191,5 +207,12 @@ class Flow:
 
 
 def _written(word: Word, text: str) -> list[Word]:
-    texts = text.split() if word.splits else [text]
-    return [Word(one, word.at, word.end) for one in texts]
+    found = [Word(one, word.at, word.end) for one in (text.split() if word.splits else [text])]
+    for one in found:
+        one.glob = one.splits = word.glob or (word.splits and bool(re.search(r"[*?\[]", one.text)))
+    return found
+
+
+def _and_together(texts: list[Value]) -> list[Value]:
+    """Values one by one, and as the words that `"$@"` makes of all of them."""
+    return [*texts, " ".join([one for one in texts if one is not None])] if texts else [None]

@@ -62,7 +62,8 @@ def _split(words: list[Word], text: str | None, at: int | None) -> Wrapped:
         doubt = doubt or "the text of -S has options or variables"
         inner.pop(0)
     command = inner + rest
-    return Wrapped([Run(command)] if command else [], doubt=doubt, suffixes=1 if doubt else 0)
+    hides = "\\" in text or "$" in text
+    return Wrapped([Run(command)] if command else [], doubt=doubt, hides=hides, suffixes=1 if doubt else 0)
 
 
 _XARGS = Grammar(

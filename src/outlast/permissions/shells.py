@@ -35,6 +35,7 @@ def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> Wrapped:
     before = words[1 : parsed.operands[0]] if parsed.operands else words[1:]
     doubt = "" if is_static(before) and not plus else "its own words cannot be read"
     hides = any(words[index].splits and words[index].unknown for index in parsed.unsure)  # it may be -c and a text
+    doubt = doubt or ("its words are not known" if hides else "")
     loud = [option for option in options if not _is_quiet(option)]
     if loud and not doubt:
         doubt = f"{loud[0].written} changes how it reads"

@@ -47,15 +47,6 @@ class Assignment:
         self.name, self.static, self.values, self.adds = name, static, values, adds
 
 
-class Loop:
-    """`for NAME in WORDS`."""
-
-    __slots__ = ("at", "depth", "inside", "name", "words")
-
-    def __init__(self, at: int, depth: int, inside: str, name: str, words: list[Word]) -> None:
-        self.at, self.depth, self.inside, self.name, self.words = at, depth, inside, name, words
-
-
 class Function:
     """A function, and where its body begins and ends."""
 
@@ -299,9 +290,10 @@ class SimpleReader(SpaceReader):
             self.at = start
             raise Unreadable("a name with a subscript cannot be read")
         self.evaluated(source, start, "a subscript is evaluated as arithmetic")
-        value = Word(word.text.partition("]=")[2], word.at, word.end)
+        text = word.text.rpartition("]")[2] if "]=" not in word.text else word.text.partition("]=")[2]
+        value = Word(text.removeprefix("+="), word.at, word.end)
         value.unknown = word.unknown
-        command.assignments.append(Assignment(element[1], word.static, [value], adds=True))
+        command.assignments.append(Assignment(element[1], word.static, [value], adds=text != value.text))
         return True
 
     def _list(self) -> list[Word]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from operator import attrgetter
 
-from outlast.permissions.simple import CLOSING, RESERVED, Command, Function, Loop, SimpleReader
+from outlast.permissions.simple import CLOSING, RESERVED, Command, Function, SimpleReader
 from outlast.permissions.variables import is_run, steers
-from outlast.permissions.words import Problem, Unreadable, Word
+from outlast.permissions.words import Loop, Problem, Unreadable, Word
 
 _RESERVED_AT = re.compile(r"(?:\[\[|[!{}]|[a-z]+)(?=[ \t\n;&|()<>]|\Z)")
 # A command of plain words and nothing else: most of them are like this, and they need no further reading.
@@ -280,7 +280,7 @@ class Reader(SimpleReader):
         self.lines()
         if self.reserved() == "in":
             self.at += 2
-            loop.words = self._words_up_to_line_end()
+            loop.values = self._words_up_to_line_end()
         self._to_body()
 
     def _to_body(self) -> None:

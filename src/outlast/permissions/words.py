@@ -68,6 +68,15 @@ class Problem:
         self.evaluates = evaluates
 
 
+class Loop:
+    """A name that gets the value of each of these words: of `for NAME in WORDS`, or of `${NAME:=WORD}`."""
+
+    __slots__ = ("at", "depth", "inside", "name", "values")
+
+    def __init__(self, at: int, depth: int, inside: str, name: str, values: list[Word]) -> None:
+        self.at, self.depth, self.inside, self.name, self.values = at, depth, inside, name, values
+
+
 class Pieces:
     """A word in the making."""
 

@@ -68,7 +68,6 @@ _OPAQUE: dict[str, tuple[Grammar, int]] = {
     "toybox": (Grammar(), 0),
     "gosu": (Grammar(), 1),
     "su-exec": (Grammar(), 1),
-    "setarch": (Grammar("BFILRSTXZv3"), 1),
     "fakeroot": (Grammar("ul:s:i:b:", "lib= faked= unknown-is-real"), 0),
     "chronic": (Grammar("ve"), 0),
     "ifne": (Grammar("n"), 0),
@@ -95,7 +94,8 @@ _DIRECT = names("""
     tini dumb-init entr watchexec hyperfine sem linux32 linux64 start-stop-daemon run-parts tmux screen at batch
     cpulimit dbus-launch nix-shell dtach abduco daemonize cgexec systemd-inhibit proot gdb lldb expect pee pssh
     mosh sshpass runcon capsh newgrp sg fakechroot eatmydata logsave tsp nq task-spooler detach trickle aa-exec
-    openvt
+    openvt setarch i386 i486 i586 i686 x86_64 aarch64 uname26 faketime nocache waypipe annotate-output ld.so
+    ld-linux-x86-64.so.2 ld-linux.so.2 ld-linux-aarch64.so.1 ld-musl-x86_64.so.1
 """)
 # They run what follows a sub-command, or simply what follows. Where it begins is not read with certainty.
 LOOSE: dict[str, frozenset[str]] = {

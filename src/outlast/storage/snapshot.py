@@ -315,6 +315,18 @@ def value_of(line: bytes) -> bytes | None:
     return None
 
 
+def unquote_words(line: bytes) -> list[str]:
+    """Return the words of a line that bash printed with `%q`, or with `trap -p`."""
+    import re
+
+    found = []
+    for word in re.findall(rb"(?:\$'(?:[^'\\]|\\.)*'|'[^']*'|\\.|[^\s'\\])+", line, re.S):
+        text = value_of(b"=" + word) if word.startswith(b"$'") else None
+        plain = re.sub(rb"'([^']*)'|\\(.)", lambda part: part[1] if part[2] is None else part[2], word, flags=re.S)
+        found.append(os.fsdecode(plain if text is None else text))
+    return found
+
+
 def _unescape(escape: re.Match[bytes]) -> bytes:
     code = escape[1]
     if code[0] in b"01234567":
