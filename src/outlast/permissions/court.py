@@ -68,7 +68,7 @@ class Court:
         self.steering = sorted(one for one in known.variables if steers(one))
         self.flow = Flow(known)
         self.elsewhere = ""
-        self.expanding: set[object] = set()  # aliases and functions
+        self.expanding: set[str] = set()  # aliases and functions
         self.parts: list[Part] = []
         self.texts: list[Text] = []
         self.depth = 0
@@ -201,7 +201,9 @@ class Court:
                 if item.words and self.flow.within:
                     self.flow.call(item.words[0].text, item.inside, item.parallel)
                 if item.assignments and (item.depth or not _BEGINS.search(text.source[max(0, item.at - 9) : item.at])):
-                    self.flow.uncertain |= {one.name for one in item.assignments}  # only a run can tell if it is reached
+                    self.flow.uncertain |= {
+                        one.name for one in item.assignments
+                    }  # only a run can tell if it is reached
                 self.command(item)
             elif isinstance(item, Loop):
                 self.flow.loop(item)
@@ -367,8 +369,7 @@ class Court:
 
     def _call(self, name: str, words: list[Word]) -> None:
         """Judge the body of a function with its arguments: only what they add counts."""
-        given = (name, *(word.text for word in words[1:]))
-        if given in self.expanding or len(self.expanding) > _DEEPEST_CALL or not self._spend(100):
+        if name in self.expanding or len(self.expanding) > _DEEPEST_CALL or not self._spend(100):
             return
         self._suffixes(words, 1)
         if name in self.known.bodies and name not in self.flow.functions:
@@ -380,7 +381,7 @@ class Court:
             self.parts[before:] = [part for part in usual if part.verdict == "deny"]
         else:
             usual = self.parts
-        self.expanding.add(given)
+        self.expanding.add(name)
         saved = {one: self.flow.values.pop(one, []) for one in (*"123456789@*",)}
         self.flow.parameters(words[1:])
         before, known = len(self.parts), {(part.command, part.why) for part in usual}
@@ -391,7 +392,7 @@ class Court:
         self.parts[before:] = [part for part in news if (part.command, part.why) not in known]
         self.flow.values.update(saved)
         self.flow.version += 1
-        self.expanding.discard(given)
+        self.expanding.discard(name)
 
     def _outlast(self, words: list[Word], text: str) -> None:
         """Outlast's own command line, which would judge with another policy, or with none."""

@@ -25,8 +25,12 @@ SYSTEM = frozenset(
 )
 _DEEPER = frozenset("usr/local usr/local/bin usr/local/lib var/lib var/log var/spool var/cache boot/efi".split())
 # Trees that only a package manager writes to, and files without which nobody can log in or boot.
-_TREES = re.compile(r"(?:usr/)?(?:bin|sbin|lib(?:32|64|x32|exec)?)|usr/(?:share|include)|boot|dev|proc|sys|System|Library")
-_FILES = re.compile(r"etc/(?:passwd|shadow|group|gshadow|sudoers|fstab|crypttab|ld\.so\.\w+|inittab|pam\.conf|shells)-?")
+_TREES = re.compile(
+    r"(?:usr/)?(?:bin|sbin|lib(?:32|64|x32|exec)?)|usr/(?:share|include)|boot|dev|proc|sys|System|Library"
+)
+_FILES = re.compile(
+    r"etc/(?:passwd|shadow|group|gshadow|sudoers|fstab|crypttab|ld\.so\.\w+|inittab|pam\.conf|shells)-?"
+)
 _DATA = re.compile(r"etc/[^/]+|var/lib/[^/]+|etc/(?:systemd/system|ssl/certs|pam\.d/.*|sudoers\.d|apt/sources.*)")
 _HARMLESS_DEVICES = re.compile(
     r"/dev/(null|zero|full|u?random|std(in|out|err)|tty\w*|ptmx|(fd|pts|shm|mqueue|tcp|udp)(/.*)?)"
@@ -212,7 +216,9 @@ def _find(words: Words, place: Place) -> str | None:
     rest = list(words)
     while rest and rest[0] and (rest[0] in ("-L", "-H", "-P") or rest[0].startswith(("-O", "-D"))):
         rest = rest[2:] if rest[0] == "-D" else rest[1:]
-    ends = next((at for at, word in enumerate(rest) if word is None or word.startswith(("-", "(", "!", ")"))), len(rest))
+    ends = next(
+        (at for at, word in enumerate(rest) if word is None or word.startswith(("-", "(", "!", ")"))), len(rest)
+    )
     starts, tests = rest[:ends] or ["."], rest[ends:]
     runs = [tests[at + 1] for at, word in enumerate(tests[:-1]) if word in ("-exec", "-execdir", "-ok", "-okdir")]
     removes = "-delete" in tests or any(one and one.rpartition("/")[2] in _DESTROYERS for one in runs)
