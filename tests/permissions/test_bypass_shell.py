@@ -71,11 +71,12 @@ def test_the_directory_and_the_values_of_a_session_count(home: str) -> None:
 
 def test_what_the_session_does_for_every_line_is_judged_with_it(home: str) -> None:
     with Shell.open(home=home, session="s") as shell:
-        shell.run("trap 'echo $BASH_COMMAND' DEBUG; declare -i LANG; alias if='echo '")
+        shell.run("trap 'echo $BASH_COMMAND' DEBUG; declare -u LANG; alias if='echo '")
     rules = Rules(allow=("ls *", "echo *"))
     with Shell.open(home=home, session="s", policy=Policy("p", (Layer("p", rules),))) as shell:
         judgement = shell.check("ls")
-        assert [(part.command, part.inside) for part in judgement.parts][0] == ("echo $BASH_COMMAND", "trap DEBUG")
+        first = judgement.parts[0]
+        assert (first.command, first.inside) == ("echo $BASH_COMMAND", "trap DEBUG")
         assert judgement.verdict == "allow"
         assert shell.check("LANG=C ls").verdict == "ask"
         assert shell.check("if ls; then ls; fi").verdict == "ask"

@@ -335,19 +335,8 @@ class Court:
     def _noticed(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> bool:
         """Follow what a command sets, calls and runs; True if an alias of the session was judged in its place."""
         name = words[0].text
-        for word in words[1:]:
-            if "=" in word.text and (found := _SETS.match(word.text)) and word.lead.startswith(found[0]):
-                value = Word(word.text[found.end() :], word.at, word.end)
-                value.unknown, value.refs, value.splits = word.unknown, word.refs, word.splits
-                listed = word.unknown and not (value.text or word.refs)  # `declare -a x=(…)`
-                if not listed:
-                    self._steered(found[1], value, text)
-                if self.lenient and name in builtins.DECLARING and not listed:
-                    self.flow.assign(found[1], [value])
-            elif name in builtins.DECLARING and (found := re.match("-[A-Za-z]*[nlucI]", word.text)):
-                self.flow.fickle |= {"" if "n" in found[0] else one.text.partition("=")[0] for one in words[1:]}
-        if base(name) == "outlast" or any(word.text == "outlast" for word in words[1:]):
-            self._outlast(words, text)
+        if len(words) > 1:
+            self._settings(words, text)
         if not self.lenient:
             return False
         self.flow.notice(words, bodies, fed)
@@ -366,6 +355,23 @@ class Court:
         if name in self.flow.functions or name in self.known.bodies:
             self._call(name, words)
         return False
+
+    def _settings(self, words: list[Word], text: str) -> None:
+        """Words that set a variable, for whatever command; and Outlast's own command line."""
+        name = words[0].text
+        for word in words[1:]:
+            if "=" in word.text and (found := _SETS.match(word.text)) and word.lead.startswith(found[0]):
+                value = Word(word.text[found.end() :], word.at, word.end)
+                value.unknown, value.refs, value.splits = word.unknown, word.refs, word.splits
+                listed = word.unknown and not (value.text or word.refs)  # `declare -a x=(…)`
+                if not listed:
+                    self._steered(found[1], value, text)
+                if self.lenient and name in builtins.DECLARING and not listed:
+                    self.flow.assign(found[1], [value])
+            elif name in builtins.DECLARING and (found := re.match("-[A-Za-z]*[nlucI]", word.text)):
+                self.flow.fickle |= {"" if "n" in found[0] else one.text.partition("=")[0] for one in words[1:]}
+        if base(name) == "outlast" or any(word.text == "outlast" for word in words[1:]):
+            self._outlast(words, text)
 
     def _call(self, name: str, words: list[Word]) -> None:
         """Judge the body of a function with its arguments: only what they add counts."""
@@ -386,8 +392,7 @@ class Court:
         self.flow.parameters(words[1:])
         before, known = len(self.parts), {(part.command, part.why) for part in usual}
         for function, text in self.flow.functions[name]:
-            if isinstance(text, Text):
-                self._items(text, function)
+            self._items(text, function)
         news = [part for part in self.parts[before:] if part.verdict != "allow"]
         self.parts[before:] = [part for part in news if (part.command, part.why) not in known]
         self.flow.values.update(saved)

@@ -300,6 +300,10 @@ class Expansions(Scanner):
         elif operator not in ":-?+#%*":
             raise Unreadable("${ has an unknown operator")
         self.at += operator == ":"
+        return self._instead(name, quoted, start)
+
+    def _instead(self, name: str, quoted: bool, start: int) -> Ref:
+        """The rest of ${ } behind its operator, which may be a value for a variable that has none."""
         given = self.peek()
         rest = self._until("}", quoted)
         text = "".join(rest.parts)[1:]

@@ -1,7 +1,7 @@
 """What a line does to its own later commands: the values of variables, the directory, files that it writes and runs.
 
-Policies that allow by default look for what they deny, so they follow it through `D=/; rm -rf $D`. A variable has all the
-values that the line, and before it the session, may have given it. None stands for one that only a run can tell.
+Policies that allow by default look for what they deny, so they follow it through `D=/; rm -rf $D`. A variable has all
+the values that the line, and before it the session, may have given it. None stands for one that only a run can tell.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from itertools import product
 from outlast.permissions.judge import Known
 from outlast.permissions.patterns import UNKNOWN
 from outlast.permissions.simple import Function
+from outlast.permissions.syntax import Text
 from outlast.permissions.words import Loop, Word, names
 from outlast.permissions.wrapping import base
 
@@ -35,7 +36,7 @@ class Flow:
         self.values: dict[str, list[Value]] = {}
         self.fickle: set[str] = set()  # variables whose attributes change what they are given; "" for all
         self.uncertain: set[str] = set()  # variables that may be unset after all
-        self.functions: dict[str, list[tuple[Function, object]]] = {}
+        self.functions: dict[str, list[tuple[Function, Text]]] = {}
         self.within: list[str] = []  # the functions in whose bodies we are
         self.calls: dict[str, list[str]] = {}  # which commands a function runs; twice if many, or beside itself
         self.parallel: set[str] = set()  # functions that run something beside something else
@@ -168,7 +169,18 @@ class Flow:
             self.version += 1
         elif name == "shift":
             self.parameters([])
-        elif name in ("read", "mapfile", "readarray"):
+        elif name == "set":
+            self.traces = self.traces or any(re.match(r"-[A-Za-z]*x|xtrace", word.text) for word in rest)
+            self.parameters([word for word in rest if word.text != "--"])
+        elif name in ("mkfifo", "mknod", "tee"):
+            for word in rest:
+                self.written.setdefault(base(word.text), []).append(None if fed or name != "tee" else "")
+        else:
+            self._notice_input(name, rest, bodies)
+
+    def _notice_input(self, name: str, rest: list[Word], bodies: list[str]) -> None:
+        """Builtins that put a text into a variable, and programs that make another text of one."""
+        if name in ("read", "mapfile", "readarray"):
             given = [piece for body in bodies for piece in [body.rstrip("\n"), *body.split()]]
             for word in rest:
                 if word.text[:1] != "-":
@@ -176,12 +188,6 @@ class Flow:
         elif name == "printf" and rest and rest[0].text.startswith("-v"):
             target = rest[0].text[2:] or (rest[1].text if len(rest) > 1 else "")
             self.bind(target, [text for word in rest[1:] for text in self.texts(word)] or [None])
-        elif name == "set":
-            self.traces = self.traces or any(re.match(r"-[A-Za-z]*x|xtrace", word.text) for word in rest)
-            self.parameters([word for word in rest if word.text != "--"])
-        elif name in ("mkfifo", "mknod", "tee"):
-            for word in rest:
-                self.written.setdefault(base(word.text), []).append(None if fed or name != "tee" else "")
         self.decodes = self.decodes or name in _DECODERS
         if name in ("printf", "echo") and any(_ESCAPED.search(word.text) for word in rest):
             self.decodes = True

@@ -11,6 +11,7 @@ import re
 
 from outlast.permissions.judge import Doubtful
 from outlast.permissions.patterns import UNKNOWN
+from outlast.permissions.words import names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,11 +20,11 @@ if TYPE_CHECKING:
     Words = Sequence[str | None]
 
 # What a system cannot lose. `rm -r` of any other directory right below / is refused as well.
-SYSTEM = frozenset(
+SYSTEM = names(
     "bin boot dev etc home lib lib32 lib64 libx32 opt proc root run sbin srv sys usr var System Library Applications "
-    "Users".split()
+    "Users"
 )
-_DEEPER = frozenset("usr/local usr/local/bin usr/local/lib var/lib var/log var/spool var/cache boot/efi".split())
+_DEEPER = names("usr/local usr/local/bin usr/local/lib var/lib var/log var/spool var/cache boot/efi")
 # Trees that only a package manager writes to, and files without which nobody can log in or boot.
 _TREES = re.compile(
     r"(?:usr/)?(?:bin|sbin|lib(?:32|64|x32|exec)?)|usr/(?:share|include)|boot|dev|proc|sys|System|Library"
@@ -192,10 +193,11 @@ def _over_everything(words: Words, place: Place) -> str | None:
     """chmod, chown and their kin."""
     recursive = _has(words, "R", "recursive")
     for path in _operands(words)[1:] or _operands(words):
-        if recursive and place.is_vital(path, every_top=False) and not _HOME.match(path):
-            if _normal(place.absolute(path)) not in place.homes:
-                return f"it changes who may use {path} and all that is in it"
-        if _normal(place.absolute(path)) == "/" or place.is_protected(path, recursive):
+        whole = _normal(place.absolute(path))
+        own = whole in place.homes or _HOME.match(path)
+        if recursive and not own and place.is_vital(path, every_top=False):
+            return f"it changes who may use {path} and all that is in it"
+        if whole == "/" or place.is_protected(path, recursive):
             return f"it changes who may use {path}, which the system needs"
     return _unclear(words) if recursive else None
 
@@ -250,9 +252,9 @@ def _is_chosen(tests: Words) -> str:
     return chosen
 
 
-_DESTROYERS = frozenset("rm shred unlink mv chmod chown chgrp truncate dd srm sh bash".split())
-_FIND_NAMES = frozenset("-name -iname -path -ipath -wholename -regex -iregex -empty -samefile -inum".split())
-_FIND_TESTS = tuple("-mtime -mmin -atime -amin -ctime -cmin -newer -size -user -group -perm".split())
+_DESTROYERS = names("rm shred unlink mv chmod chown chgrp truncate dd srm sh bash")
+_FIND_NAMES = names("-name -iname -path -ipath -wholename -regex -iregex -empty -samefile -inum")
+_FIND_TESTS = tuple(names("-mtime -mmin -atime -amin -ctime -cmin -newer -size -user -group -perm"))
 
 
 def _dd(words: Words, place: Place) -> str | None:
@@ -365,8 +367,10 @@ _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
     **dict.fromkeys(("fdisk", "sfdisk", "cfdisk", "gdisk", "sgdisk", "cgdisk", "parted"), _partitions),
     "wipefs": _wipefs,
     **dict.fromkeys(
-        "blkdiscard mke2fs mkswap pvremove vgremove lvremove pvcreate vgreduce lvreduce zerofree fsfreeze sg_format "
-        "diskpart".split(),
+        names(
+            "blkdiscard mke2fs mkswap pvremove vgremove lvremove pvcreate vgreduce lvreduce zerofree fsfreeze "
+            "sg_format diskpart"
+        ),
         _on_disk,
     ),
     "cryptsetup": _with("luksFormat erase luksErase reencrypt luksKillSlot luksRemoveKey format"),

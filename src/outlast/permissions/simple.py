@@ -66,9 +66,7 @@ class Redirection:
 class Command:
     """One simple command, or the redirections of a compound one."""
 
-    __slots__ = (
-        "assignments", "at", "bodies", "depth", "fed", "inside", "keyword", "parallel", "redirections", "source", "words",
-    )  # fmt: skip
+    __slots__ = tuple(names("assignments at bodies depth fed inside keyword parallel redirections source words"))
 
     def __init__(self, at: int, depth: int, inside: str, fed: bool, words: list[Word] | None = None) -> None:
         self.at, self.depth, self.inside = at, depth, inside
