@@ -16,6 +16,7 @@ _UNSEEN = re.compile(r"[\s\x00-\x1f]")
 _AT_HOME = re.compile(
     r"(?:\$OUTLAST_HOME|\$\{OUTLAST_HOME\}|\$HOME|\$\{HOME(?::?\?[^}]*)?\}|/home/\$(?:USER|\{USER\}))(?:/[^$`]*)?"
 )
+_PERHAPS_ROOT = re.compile(rf"(?:~?/)?{UNKNOWN}+/[*.?/]*|~?/{UNKNOWN}+")  # `$X/*`: the root if there is no X
 
 
 def shown(words: list[Word]) -> str:
@@ -33,7 +34,9 @@ def expected(word: Word) -> str | None:
     if not word.unknown:
         return word.text
     source = re.sub(r'"|(?<=HOME):?\?[^}]*', "", word.source)
-    return source if _AT_HOME.fullmatch(source) else None
+    if _AT_HOME.fullmatch(source):
+        return source
+    return word.text if _PERHAPS_ROOT.fullmatch(word.text) else None
 
 
 def open_ended(word: Word) -> Word:

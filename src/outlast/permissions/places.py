@@ -93,7 +93,7 @@ def _glob(pattern: str) -> re.Pattern[str]:
     return re.compile(text if "/" in pattern else f"(?!/)(?:.*/)?{text}", re.DOTALL)
 
 
-def protection(home: str) -> Callable[[tuple[str | None, ...]], str | None]:
+def protection(home: str) -> Callable[[tuple[str | None, ...], str, bool], str | None]:
     """A hazard for every policy: no command writes the rules and settings in the state directory `home`."""
     user = os.path.expanduser("~")
     state, mark = os.path.normpath(home), os.path.basename(os.path.normpath(home))
@@ -106,12 +106,13 @@ def protection(home: str) -> Callable[[tuple[str | None, ...]], str | None]:
             return any(_glob(path).fullmatch(f"{state}{name}") for name in ("", "/policy.toml", "/config.toml"))
         return path == state or path.startswith(f"{state}/") or path.endswith(tails) or f"{state}/" in text
 
-    def look(words: tuple[str | None, ...]) -> str | None:
-        name = (words[0] or "").rpartition("/")[2]
-        if name in _READERS:
+    def look(words: tuple[str | None, ...], where: str, elsewhere: bool) -> str | None:
+        if elsewhere or (words[0] or "").rpartition("/")[2] in _READERS:
             return None
+        inside = where != "" and is_ours(where)  # then every file that it names without a directory is one of them
         for word in words[1:]:
-            if word and ("/" in word or "~" in word or "OUTLAST" in word) and is_ours(word):
+            named = word and ("/" in word or "~" in word or "OUTLAST" in word) and is_ours(word)
+            if named or (inside and word and word[:1] not in "-/"):
                 return "it could change what judges it: Outlast's own rules and settings are there"
         return None
 

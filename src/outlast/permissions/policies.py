@@ -14,7 +14,7 @@ from outlast.errors import BadInput, named
 from outlast.frozen import replaced
 from outlast.permissions import YOLO, Policy, own_rules
 from outlast.permissions.approval import Layer
-from outlast.permissions.guarded import hazard, text_hazard
+from outlast.permissions.guarded import hazard
 from outlast.permissions.judge import Rules
 from outlast.permissions.places import protection
 from outlast.permissions.policyfile import BadPolicy, PolicyFile, read
@@ -62,8 +62,7 @@ def _ask(settings: Settings) -> Layer:
 
 
 def _guarded(settings: Settings) -> Layer:
-    home = os.path.expanduser("~")
-    return Layer("guarded", Rules(otherwise="allow", hazard=hazard(home)), text_hazard=text_hazard(home))
+    return Layer("guarded", Rules(otherwise="allow", hazard=hazard(os.path.expanduser("~"))))
 
 
 _LAYERS: dict[str, Callable[[Settings], Layer]] = {
@@ -162,8 +161,8 @@ def _protected(layer: Layer, home: str) -> Layer:
     """The layer with one more hazard: nothing that it judges writes its own rules."""
     hazard, more = layer.rules.hazard, protection(home)
 
-    def either(words: tuple[str | None, ...]) -> str | None:
-        return (hazard(words) if hazard else None) or more(words)
+    def either(words: tuple[str | None, ...], where: str, elsewhere: bool) -> str | None:
+        return (hazard(words, where, elsewhere) if hazard else None) or more(words, where, elsewhere)
 
     return replaced(layer, rules=replaced(layer.rules, hazard=either))
 

@@ -62,8 +62,6 @@ def _by_layer(line: str, layer: Layer, known: Known, shell: str) -> Judgement:
     judgement = judge(line, layer.rules, known, shell=shell)
     if layer.asks_all:
         judgement = _all_asked(judgement, layer.rules)
-    if layer.text_hazard and (why := layer.text_hazard(line, [part.command for part in judgement.parts])):
-        return Judgement("deny", (*judgement.parts, Part(line, "deny", "", why, 0, "")))
     return judgement
 
 

@@ -27,6 +27,13 @@ _STEERING = re.compile(
     r"|AWKPATH|AWKLIBPATH|WGETRC|CURL_.*|.*_proxy|.*_PROXY|OPENSSL_.*|SSL_.*|XDG_.*|DBUS_.*|SYSTEMD_.*|FZF_.*"
     r"|JQ_.*|PG.*|MYSQL.*|SQLITE.*"
 )
+# Their values are run: by bash, or by a program that many lines call. What Outlast itself reads is as much.
+_RUN = re.compile(
+    r"PS[0-4]|PROMPT_COMMAND|BASH_ENV|BASH_ALIASES|BASH_CMDS|FCEDIT|.*PAGER|.*EDITOR|VISUAL|BROWSER|LESSOPEN|LESSCLOSE"
+    r"|GIT_.*(?:COMMAND|SSH|ASKPASS|DIFF|PARAMETERS|VALUE_.*)|SSH_ASKPASS|SUDO_ASKPASS|RSYNC_RSH|CVS_RSH|OUTLAST_.*"
+)
+# bash itself reads them, whatever command it runs.
+_OF_SHELL = re.compile(r"PS[0-4]|PROMPT.*|IFS|CDPATH|BASH.*|GLOBIGNORE|POSIXLY_CORRECT|SHELLOPTS|HOME|OLDPWD|PWD")
 
 
 def is_harmless(name: str) -> bool:
@@ -36,4 +43,14 @@ def is_harmless(name: str) -> bool:
 
 def steers(name: str) -> bool:
     """Whether its value can make an allowed command do something else."""
-    return not is_harmless(name) and _STEERING.fullmatch(name) is not None
+    return not is_harmless(name) and (_STEERING.fullmatch(name) is not None or is_run(name))
+
+
+def is_run(name: str) -> bool:
+    """Whether its value is run as a command."""
+    return _RUN.fullmatch(name) is not None
+
+
+def steers_shell(name: str) -> bool:
+    """Whether bash reads it while it runs its own commands."""
+    return _OF_SHELL.fullmatch(name) is not None

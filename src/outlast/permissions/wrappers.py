@@ -76,6 +76,8 @@ _DIRECT = names("""
     ppc ppc32 ppc64 ppc64le s390 s390x sparc mips uname26 personality start-stop-daemon run-parts tmux screen at batch
     cpulimit dbus-launch nix-shell dtach abduco daemonize cgexec systemd-inhibit proot gdb lldb expect pee pssh mosh
     sshpass runcon capsh newgrp sg fakechroot eatmydata logsave tsp nq task-spooler detach trickle aa-exec openvt
+    faketime nocache waypipe annotate-output ld.so ld-linux-x86-64.so.2 ld-linux.so.2 ld-linux-aarch64.so.1
+    ld-musl-x86_64.so.1
 """)
 # They run what follows one of these words, or simply what follows. Where it begins is not read with certainty.
 _TRIGGERS = """

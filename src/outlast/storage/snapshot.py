@@ -124,7 +124,8 @@ def add_declarations(state: State, title: bytes, body: bytes) -> None:
         _add_variables(state, [body.removesuffix(b"\n")])
     elif title == b"aliases":
         for line in filter(None, body.split(b"\n")):
-            state[ALIAS, line.removeprefix(b"builtin alias -- ").partition(b"=")[0]] = line
+            name = line.removeprefix(b"builtin alias -- ").removeprefix(b"$'").partition(b"=")[0]
+            state[ALIAS, name.replace(b"\\", b"")] = line
     elif title.startswith(b"declare -f"):
         _, flags, name = title.split(b" ", 2)
         add_function(state, flags, name, body)
@@ -155,7 +156,9 @@ def compose(
     small = sorted(
         (kind, os.fsdecode(name), os.fsdecode(value)) for (kind, name), value in state.items() if kind not in _IN_SCRIPT
     )
+    # Only what the caller gave: a library that a command names must not be loaded into the next bash.
     loader = exported_variables({key: state[key] for key in _LOADER_VARIABLES if key in state})
+    loader = {name: value for name, value in loader.items() if environ.get(name) == value}
     script = _compose_script(state, mark.encode(), first)
     header = {
         "format": FORMAT,
@@ -310,6 +313,18 @@ def value_of(line: bytes) -> bytes | None:
     if text.startswith(b"$'") and text.endswith(b"'"):
         return re.sub(rb"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", _unescape, text[2:-1], flags=re.S)
     return None
+
+
+def unquote_words(line: bytes) -> list[str]:
+    """Return the words of a line that bash printed with `%q`, or with `trap -p`."""
+    import re
+
+    found = []
+    for word in re.findall(rb"(?:\$'(?:[^'\\]|\\.)*'|'[^']*'|\\.|[^\s'\\])+", line, re.S):
+        text = value_of(b"=" + word) if word.startswith(b"$'") else None
+        plain = re.sub(rb"'([^']*)'|\\(.)", lambda part: part[1] if part[2] is None else part[2], word, flags=re.S)
+        found.append(os.fsdecode(plain if text is None else text))
+    return found
 
 
 def _unescape(escape: re.Match[bytes]) -> bytes:
