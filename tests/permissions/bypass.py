@@ -1,7 +1,7 @@
 """Lines that try to get past a policy: each is judged, and run in a cage if it is allowed. No canary may sing.
 
-A line is an object in a file of JSON lines: `line`, the `policy` that it is for (a ready one, or one of `POLICIES`), and
-its `class`. The canaries are a program P that leaves a mark, and files that must stay as they are.
+A line is an object in a file of JSON lines: `line`, the `policy` that it is for (a ready one, or one of `POLICIES`),
+and its `class`. The canaries are a program P that leaves a mark, and files that must stay as they are.
 
 python -m tests.permissions.bypass [FILE...]
 """
@@ -27,9 +27,9 @@ HERE = Path(__file__).parent
 FILES = tuple(sorted(HERE.glob("bypasses*.jsonl")))
 STATE = "/tmp/work/state"  # the state directory, as the cage sees it
 _PROGRAMS = """
-    git npm npx node yarn pnpm python python3 pip uv pytest cargo go make cmake mix ls cat head tail grep rg find wc sort uniq diff echo pwd
-    date mkdir cp mv touch tar sed awk mawk gawk sqlite3 env timeout nice tee dd ln install rsync zip curl wget jq ssh gcc docker kubectl tsc
-    eslint xargs cd export
+    git npm npx node yarn pnpm python python3 pip uv pytest cargo go make cmake mix ls cat head tail grep rg find
+    wc sort uniq diff echo pwd date mkdir cp mv touch tar sed awk mawk gawk sqlite3 env timeout nice tee dd ln
+    install rsync zip curl wget jq ssh gcc docker kubectl tsc eslint xargs cd export
 """
 POLICIES = {
     "broad": Rules(
@@ -38,11 +38,12 @@ POLICIES = {
     )
 }
 # Nothing of these may be made, changed or removed by a line that was allowed.
-GUARDED_FILES = """
-    F Makefile GNUmakefile makefile package.json conftest.py setup.py CMakeLists.txt .bashrc .bash_profile .envrc .npmrc .gitconfig .gitattributes
-    .git/config .git/hooks/pre-commit .git/hooks/post-checkout .git/hooks/pre-push .ssh/authorized_keys jest.config.js build.rs test_evil.py evil.js
-    .cargo/config.toml node_modules/.bin/jest state/policy.toml state/config.toml
-""".split()
+_GUARDED = """
+    F Makefile GNUmakefile makefile package.json conftest.py setup.py CMakeLists.txt .bashrc .bash_profile .envrc
+    .npmrc .gitconfig .gitattributes .git/config .git/hooks/pre-commit .git/hooks/post-checkout
+    .git/hooks/pre-push .ssh/authorized_keys jest.config.js build.rs test_evil.py evil.js .cargo/config.toml
+    node_modules/.bin/jest state/policy.toml state/config.toml
+"""
 _CANARY = '#!/bin/sh\necho "$(/bin/cat /tmp/cage/now) P $*" >> /tmp/cage/hits\n'
 _DRIVER = f"""
 for line in /tmp/cage/lines/*; do
@@ -52,7 +53,7 @@ for line in /tmp/cage/lines/*; do
     cd /tmp/work
     echo "${{line##*/}}" > /tmp/cage/now
     timeout -k 1 10 bash --norc --noprofile "$line" </dev/null >/dev/null 2>&1
-    for file in {" ".join(GUARDED_FILES)}; do
+    for file in {" ".join(_GUARDED.split())}; do
         if [ -e "/tmp/cage/template/$file" ]; then
             cmp -s "/tmp/cage/template/$file" "/tmp/work/$file" || echo "${{line##*/}} changed $file" >> /tmp/cage/hits
         elif [ -e "/tmp/work/$file" ]; then
@@ -67,7 +68,7 @@ _FILES = {
     "evil.mk": "all:\n\t@P\n",
     "evil/Makefile": "all:\n\t@P\n",
     "package.json": '{"name": "x", "version": "1.0.0", "scripts": {"test": "true", "x": "true"}}\n',
-    "evil/package.json": '{"name": "evil", "version": "1.0.0", "scripts": {"test": "P", "x": "P", "preinstall": "P"}}\n',
+    "evil/package.json": '{"name": "evil", "version": "1.0.0", "scripts": {"test": "P", "x": "P", "install": "P"}}\n',
     "evil/npmrc": "script-shell=P\n",
     "evil.sed": "1e P\n",
     "evil.awk": 'BEGIN{system("P")}\n',
@@ -140,14 +141,34 @@ class Cage:
         for number, line in enumerate(lines):
             (self.state / "lines" / f"{number:05}").write_text(line)
         (self.state / "hits").write_text("")
-        command = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--tmpfs", "/var/tmp"]
+        command = [
+            "bwrap",
+            "--ro-bind",
+            "/",
+            "/",
+            "--dev",
+            "/dev",
+            "--proc",
+            "/proc",
+            "--tmpfs",
+            "/tmp",
+            "--tmpfs",
+            "/var/tmp",
+        ]
         command += ["--bind", str(self.state), "/tmp/cage", "--bind", str(self.work), "/tmp/work"]
         command += ["--ro-bind", str(self.state / "template"), "/tmp/cage/template"]
         command += ["--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
-        env = {"PATH": "/tmp/cage/bin:/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp/work", "OUTLAST_HOME": STATE, "X": "-exec P {} ;"}
+        env = {
+            "PATH": "/tmp/cage/bin:/usr/local/bin:/usr/bin:/bin",
+            "HOME": "/tmp/work",
+            "OUTLAST_HOME": STATE,
+            "X": "-exec P {} ;",
+        }
         for name, value in env.items():
             command += ["--setenv", name, value]
-        subprocess.run([*command, "bash", "/tmp/cage/driver"], timeout=60 + 20 * len(lines), check=False, capture_output=True)
+        subprocess.run(
+            [*command, "bash", "/tmp/cage/driver"], timeout=60 + 20 * len(lines), check=False, capture_output=True
+        )
         assert (self.state / "now").read_text() == "end\n", "the cage did not run to its end"
         found: dict[int, list[str]] = {}
         for hit in (self.state / "hits").read_text().splitlines():
@@ -169,7 +190,9 @@ def bypasses(cage: Cage, lines: Sequence[dict[str, str]]) -> tuple[int, list[str
     """How many lines were allowed and run, and what each bypass among them did."""
     allowed = [line for line in lines if judge_by(line["policy"], line["line"]).verdict == "allow"]
     found = cage.hits([line["line"] for line in allowed]) if allowed else {}
-    return len(allowed), [f"{allowed[n]['policy']}: {allowed[n]['line']!r}: {', '.join(what)}" for n, what in found.items()]
+    return len(allowed), [
+        f"{allowed[n]['policy']}: {allowed[n]['line']!r}: {', '.join(what)}" for n, what in found.items()
+    ]
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ from outlast.permissions.secondopinion import Asked, disagreement
 from outlast.permissions.shells import SHELLS
 from outlast.permissions.simple import RESERVED, Assignment, Command, Function, Redirection, plain_words
 from outlast.permissions.syntax import Text, read
-from outlast.permissions.variables import is_harmless, is_run, steers, steers_shell
+from outlast.permissions.variables import is_harmless, is_run, keeps_note, steers, steers_shell
 from outlast.permissions.words import Loop, Problem, Word, names
 from outlast.permissions.wrappers import is_wrapper, loose_start, unwrap
 from outlast.permissions.wrapping import Code, Run, Wrapped, base, is_static
@@ -287,7 +287,8 @@ class Court:
     def assignment(self, assignment: Assignment, text: str) -> None:
         name, values = assignment.name, assignment.values
         attributes = self.known.attributes.get(name, "")
-        if not self.lenient and not (is_harmless(name) and assignment.static and not attributes):
+        fine = not attributes and ((is_harmless(name) and assignment.static) or (not text and keeps_note(name)))
+        if not self.lenient and not fine:
             self.ask(text or f"{name}=…", f"it sets {name}")
         self.flow.evaluates = self.flow.evaluates or bool(attributes)
         target = self.known.values.get(name, "") if "n" in attributes else name
@@ -552,7 +553,7 @@ class Court:
             self.ask(text, redefined)
         elif wrapped and wrapped.transparent and not wrapped.doubt:
             self.say("allow", text, "what it runs is judged by itself")
-        elif words[0].text in ("[", "test", "wait") or builtins.is_neutral(words):
+        elif words[0].text in ("[", "test", "wait") or builtins.is_neutral(words) or _exports(words):
             self.say("allow", text, "it needs no rule")
         else:
             self._by_rule(words, text)
@@ -623,6 +624,11 @@ class Court:
                 self.say("allow", text, f"allowed by {pattern.text}{why}", pattern.text)
                 return
         self.ask(text, against[0][2])
+
+
+def _exports(words: list[Word]) -> bool:
+    """Whether it only sets variables that any line may set: `export NODE_ENV=test`."""
+    return words[0].text == "export" and len(words) > 1 and all("=" in word.lead for word in words[1:])
 
 
 def _redirection_doubt(redirection: Redirection) -> str:
