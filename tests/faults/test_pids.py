@@ -61,7 +61,8 @@ class Stranger:
 
     def leave(self) -> None:
         """Check that nobody touched it, and end it."""
-        assert process.stat_of(self.who.pid).state == "S", "somebody stopped or ended the stranger"  # type: ignore[union-attr]
+        state = process.stat_of(self.who.pid).state  # type: ignore[union-attr]
+        assert state in "SRD", f"somebody stopped or ended the stranger: {state}"
         heard = self._heard()
         assert not heard, f"somebody sent the stranger {[signal.Signals(number).name for number in heard]}"
         os.kill(self.who.pid, signal.SIGKILL)
