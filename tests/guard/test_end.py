@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.guard.protocol import encode_launch
+from outlast.guard.client import encode_launch
 from tests.guard.harness import Item, Launcher, is_gone, wait_until
 from tests.guard.test_start import PREPARED
 

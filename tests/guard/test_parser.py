@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.guard.protocol import HEADER, encode_items, encode_launch
+from outlast.guard.client import HEADER, encode_items, encode_launch
 from tests.guard.harness import Item, find_words, make_memfd
 
 REQUIRED: list[Item] = [("directory", "/d"), ("program", "/p"), ("arg", "p"), ("cwd", "/")]

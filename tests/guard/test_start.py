@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.guard.protocol import encode_launch
+from outlast.guard.client import encode_launch
 from tests.guard.harness import Item, Launcher, find_words, ignore_signals, wait_until
 
 

@@ -13,7 +13,7 @@ import pytest
 import outlast
 from outlast import Approval, AsyncShell, OutlastError, Shell
 from outlast.errors import BadInput, NeedsApproval, Refused
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.permissions import YOLO, decide
 from outlast.permissions.judge import Known
 from outlast.permissions.policies import load

@@ -11,7 +11,7 @@ from fcntl import ioctl
 from outlast import __version__
 from outlast.errors import OutlastError
 from outlast.faces.cli.options import Parser, open_shell, parse, write
-from outlast.frozen import fields, frozen
+from outlast.light import fields, frozen
 from outlast.settings import default_home
 
 TYPE_CHECKING = False
