@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint guard guard-sanitize wheels bench episodes clients client-figures fuzz soak clean
+.PHONY: help demo test lint guard guard-sanitize wheels bench episodes clients client-figures fuzz bypasses soak clean
 
 ARGS ?=
 CODE := $(wildcard src tests bench)
@@ -67,6 +67,11 @@ fuzz: ## lines that try to get past the judge, in a sandbox; ARGS="LINES SEED"
 	@scripts/setup dev
 	@scripts/setup tools
 	.venv/bin/python -m tests.permissions.fuzz $(ARGS)
+
+bypasses: ## the known attempts to get past a policy, judged and run in a sandbox; ARGS="FILE..."
+	@scripts/setup dev
+	@scripts/setup tools
+	.venv/bin/python -m tests.permissions.bypass $(ARGS)
 
 soak: ## the faults and loads in their full size, for hours
 	@scripts/setup dev

@@ -98,7 +98,6 @@ def test_the_least_that_is_understood() -> None:
         ([*REQUIRED, ("go", b"x" * 257)], "go: bad value"),
         ([*REQUIRED, ("end", "")], "end: unknown key"),
         ([*REQUIRED, *[("hold", "3")] * 17], "hold: bad value"),
-        ([*REQUIRED, *[("rlimit", "1 2 3")] * 33], "rlimit: bad value"),
         ([*REQUIRED, *[("fd", f"{number} stdout") for number in range(65)]], "fd: bad value"),
     ],
 )

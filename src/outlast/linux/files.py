@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Self
 
+LOCK_TIMEOUT_S = 30.0  # these locks are held for milliseconds: a process that holds one longer was stopped
 _SHORTEST_PAUSE_S = 0.0005  # about what a merge of a session takes
 _LONGEST_PAUSE_S = 0.02
 
@@ -71,19 +72,16 @@ def _is_program(path: str) -> bool:
 class FileLock:
     """An exclusive flock on an open file. Leaving the `with` unlocks and closes it.
 
-    With a `timeout` (seconds) it waits no longer than that for another process, and then raises `on_timeout`.
+    It waits no longer than `timeout` seconds (30) for another process, and then raises `on_timeout`.
     """
 
     def __init__(self, fd: int, timeout: float | None = None, on_timeout: Exception | None = None) -> None:
-        self._fd = fd
-        self._timeout, self._on_timeout = timeout, on_timeout or TimeoutError()
+        self._fd, self._timeout = fd, LOCK_TIMEOUT_S if timeout is None else timeout
+        self._on_timeout = on_timeout or TimeoutError(errno.ETIMEDOUT, "another process holds a lock for too long")
 
     def __enter__(self) -> Self:
         try:
-            if self._timeout is None:
-                fcntl.flock(self._fd, fcntl.LOCK_EX)
-            else:
-                self._lock_before(time.monotonic() + self._timeout)
+            self._lock_before(time.monotonic() + self._timeout)
         except BaseException:
             os.close(self._fd)
             raise
