@@ -49,8 +49,9 @@ class Stdin:
 class Sandbox:
     """What a command is kept from: it writes to the caller's directory and to `writable` only, and reaches no network.
 
-    What is `readable` is so even in /tmp, of which it has its own. `kind` is how (none: whichever works here),
-    `program` what does it. In a launch all of it is filled in.
+    What is `readable` is so even in /tmp, of which it has its own; what is `protected` is read-only, also in a
+    writable directory. `kind` is how (none: whichever works here), `program` what does it. In a launch all of it is
+    filled in.
     """
 
     writable: tuple[str, ...] = ()
@@ -58,13 +59,16 @@ class Sandbox:
     readable: tuple[str, ...] = ()
     kind: str = ""
     program: str = ""
+    protected: tuple[str, ...] = ()
 
 
 def as_sandbox(values: Mapping[str, Any] | None) -> Sandbox | None:
     """A sandbox as it comes out of JSON."""
     if values is None:
         return None
-    return Sandbox(**{**values, **{name: tuple(values[name]) for name in ("writable", "readable")}})
+    return Sandbox(
+        **{**values, **{name: tuple(values.get(name, ())) for name in ("writable", "readable", "protected")}}
+    )
 
 
 @frozen

@@ -153,9 +153,11 @@ class Description:
             self.add("on-end", word)
 
 
-def terms_items(terms: Terms, split: bool) -> Iterator[Item]:
+def terms_items(terms: Terms, around: Surroundings) -> Iterator[Item]:
     """What is decided at the last moment: how long it may run, how much of its output is kept."""
-    bound = output.bound_of(terms.output_limit, split)
+    if around.sandbox is not None:
+        yield "go", shell_argv.go_line(terms.keeps)  # a sandbox does not see whether there is a file to dump into
+    bound = output.bound_of(terms.output_limit, around.split)
     yield from (("head", bound.head), ("segment", bound.segment), ("floor", terms.free_floor), ("grace", terms.grace))
     if terms.limit is not None and terms.limit < _ENDLESS_S:
         yield "limit", terms.limit
@@ -166,7 +168,7 @@ def describe(directory: str, published: str, launch: Launch, around: Surrounding
     if around.sandbox is not None:
         from outlast.executors.local.confinement import furnish
 
-        around = furnish(directory, published, launch, around)
+        around = furnish(directory, published, around)
     made = Description(directory, published, around)
     try:
         made.add_shell(launch.command)
@@ -175,9 +177,7 @@ def describe(directory: str, published: str, launch: Launch, around: Surrounding
             from outlast.executors.local.confinement import add_groups
 
             add_groups(made, published, around)
-        if around.sandbox is not None:
-            made.add("go", shell_argv.go_line(terms.keeps))
-        for item in terms_items(terms, around.split):
+        for item in terms_items(terms, around):
             made.add(*item)
     except BaseException:
         made.__exit__()
@@ -187,6 +187,11 @@ def describe(directory: str, published: str, launch: Launch, around: Surrounding
 
 def describe_prepared(directory: str, published: str, around: Surroundings) -> Description:
     """A bash that restores its session's state and then waits for its command."""
+    if around.sandbox is not None:
+        from outlast.executors.local.confinement import furnish, make_room
+
+        make_room(directory)
+        around = furnish(directory, published, around)
     made = Description(directory, published, around)
     try:
         made.add_shell(None)

@@ -78,6 +78,6 @@ class PreparedSlot:
 
 def can_be_prepared(around: Surroundings) -> bool:
     """Return whether the shell of these launches can be started before its command is known."""
-    if around.sandbox or around.groups or around.stdin.text is not None:
+    if around.groups or around.stdin.text is not None:
         return False
     return os.path.basename(around.shell) == "bash"

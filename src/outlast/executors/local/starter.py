@@ -215,7 +215,7 @@ class TaskStarter:
             if skips_dump:
                 sessions.skip_dump(staged)
             _check_descriptors_left()
-            prepared.begin(terms_items(limits, around.split))
+            prepared.begin(terms_items(limits, around))
             return prepared
         with describe(staged, published, launch, around, limits) as description:
             if slot >= 0:
