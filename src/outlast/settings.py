@@ -32,6 +32,11 @@ _ALLOWED = (
     "find wc sort uniq diff echo pwd date sleep true false mkdir cp mv touch"
 )
 
+_CACHES = (
+    "~/.cache:~/.npm:~/.yarn:~/.pnpm-store:~/.local/share/pnpm/store:~/.bun/install/cache:~/.cargo/registry:~/.cargo/git:"
+    "~/go/pkg/mod:~/.gradle/caches:~/.m2/repository:~/.ivy2/cache:~/.nuget/packages:~/.hex:~/.pub-cache:~/.ccache"
+)
+
 
 @frozen
 class Settings:
@@ -120,6 +125,9 @@ class Settings:
 
     sandbox_writable: str = ""
     """Directories that a command in a sandbox may write to besides its own, with a : between them."""
+
+    sandbox_caches: str = _CACHES
+    """Caches that a command may write to under the policy `workspace`, where they exist, with a : between them."""
 
     sandbox_network: bool = False
     """Whether a command in a sandbox may use the network."""

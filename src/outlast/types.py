@@ -94,6 +94,7 @@ class Request:
     notify: Mapping[str, Any] = _NOTHING
     agent: Mapping[str, str] = _NO_AGENT
     fresh: bool = False  # in a shell that neither sees the session's state nor changes it
+    evidence: str = ""  # how it failed in a sandbox, if it is to run outside of one
 
 
 @frozen

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from outlast.types import Request
 
     Answer = Literal["yes", "no", "always"]
-    Category = Literal["run", "kill"]
+    Category = Literal["run", "kill", "outside"]
 
-CATEGORIES = ("run", "kill")
+CATEGORIES = ("run", "kill")  # what a policy can always ask about; "outside" is what `workspace` asks about
 
 
 @frozen
@@ -43,6 +43,7 @@ class Approval:
     session: str = ""
     task_ids: tuple[str, ...] = ()  # of what is to be killed
     always: tuple[str, ...] = ()  # the allow rules that "always" writes; none: it counts for this time only
+    evidence: str = ""  # how it failed in the sandbox, of what is to run outside
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -50,7 +51,9 @@ class Approval:
         return tuple(part for part in self.judgement.parts if part.verdict == "ask") if self.judgement else ()
 
 
-def is_for(approved: Approval, request: Request, policy: str, judgement: Judgement) -> bool:
+def is_for(
+    approved: Approval, category: Category, request: Request, policy: str, judgement: Judgement
+) -> bool:
     """Whether what was said yes to is this."""
     asked = (approved.category, approved.command, approved.policy, approved.judgement)
-    return asked == ("run", request.command, policy, judgement)
+    return asked == (category, request.command, policy, judgement)

@@ -10,7 +10,7 @@ import os
 
 from outlast.errors import BadInput, Unsupported, named
 from outlast.frozen import frozen, replaced
-from outlast.sandbox import bubblewrap, landlock, seccomp
+from outlast.sandbox import bubblewrap, landlock, seccomp, workspace
 from outlast.types import BUBBLEWRAP, LANDLOCK, Sandbox
 
 TYPE_CHECKING = False
@@ -21,20 +21,30 @@ if TYPE_CHECKING:
 
 KINDS = (BUBBLEWRAP, LANDLOCK)
 _PROBE_S = 20.0
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _WHAT_TO_DO = "install bubblewrap and allow user namespaces, or use a kernel with Landlock; `outlast doctor` says more"
 
 
 def wanted(
-    asked: Sandbox | bool | None, imposed: Sandbox | bool | None, settings: Settings, cwd: str | None, base: str = ""
+    asked: Sandbox | bool | None,
+    imposed: Sandbox | bool | None,
+    settings: Settings,
+    cwd: str | None,
+    base: str = "",
+    *,
+    confined: bool = False,
 ) -> Sandbox | None:
     """The sandbox of a call, whose directory is `cwd` if it names one; `base` stands for the caller's own directory.
 
     Settings and host can impose one. A call then neither switches it off nor widens it: what a
-    model can ask for must not reach further than what its host said. Otherwise the call decides.
+    model can ask for must not reach further than what its host said. So can the policy (`confined`), from which
+    a call can ask to be let out. Otherwise the call decides.
     """
     for one in (asked, imposed):
         if one is not None and not isinstance(one, (bool, Sandbox)):
             raise BadInput(f"The sandbox is True, False or a Sandbox, not {type(one).__name__}.")
+    if confined and not imposed and not settings.sandbox:
+        return _confined(asked, settings, base)
     if not (asked or imposed or settings.sandbox):
         return None
     if imposed or settings.sandbox:
@@ -42,6 +52,26 @@ def wanted(
         _refuse_more(asked, found)
         return found
     return _of(asked, settings, [os.path.join(base, cwd)] if cwd else [], base)
+
+
+def _confined(asked: Sandbox | bool | None, settings: Settings, base: str) -> Sandbox | None:
+    """The sandbox of the policy `workspace`; none if the call asks to run outside: then the user is asked."""
+    if asked is False:
+        return None
+    own = os.path.realpath(os.path.expanduser("~"))
+    project = workspace.find_project(os.path.realpath(base or _here()), own)
+    linked, kept = workspace.find_worktree(project) if project else ([], [])
+    named_there = [_directory(path) for path in settings.sandbox_writable.split(":") if path]
+    places = [*([project] if project else []), *linked, *workspace.find_caches(settings.sandbox_caches), *named_there]
+    protected = workspace.find_protected(places, own, _PACKAGE)
+    found = Sandbox(
+        writable=tuple(dict.fromkeys(places)),
+        network=settings.sandbox_network,
+        kind=_kind(settings.sandbox_kind),
+        protected=tuple(dict.fromkeys(path for path in (*protected, *kept) if os.path.exists(path))),
+    )
+    _refuse_more(asked, found)
+    return found
 
 
 def _of(said: Sandbox | bool | None, settings: Settings, more: list[str], base: str) -> Sandbox:
@@ -241,6 +271,6 @@ def _landlock() -> Ability:
     lacks = [
         *([] if program else [f"{closed} is kept from the network"]),
         *(["signals reach other processes"] if abi < landlock.SCOPES_ABI else []),
-        "it sees the machine's processes",
+        "it sees the machine's processes and can change mode and times of your files: prefer bubblewrap",
     ]
     return Ability(True, f"version {abi}; {', '.join(lacks)}", program)

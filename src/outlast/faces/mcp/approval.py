@@ -14,7 +14,7 @@ from contextvars import ContextVar
 import mcp_types as wire
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from outlast.errors import OutlastError
+from outlast.errors import Refused
 from outlast.faces.tools.words import harmless
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ _SHOWN = 4000  # characters of a command; of a longer one both ends
 _ANSWERS = ("yes", "no", "always")
 
 
-class CannotAsk(OutlastError):
+class CannotAsk(Refused):
     """The policy wants a yes, and nobody can be asked, or nobody answered. Nothing ran."""
 
     code = "needs-approval"
