@@ -14,7 +14,13 @@ _BUSY = ("device or resource busy", "ebusy")  # a protected file is mounted, and
 _PRIVILEGES = ("no new privileges", "'nosuid' option", "cannot connect to the docker daemon")
 _NETWORK = (
     *("could not resolve", "couldn't resolve", "unable to resolve", "cannot resolve", "temporary failure resolving"),
-    *("name resolution", "name or service not known", "failed to lookup address", "no address associated", "no such host"),
+    *(
+        "name resolution",
+        "name or service not known",
+        "failed to lookup address",
+        "no address associated",
+        "no such host",
+    ),
     *("network is unreachable", "enetunreach", "eai_again", "getaddrinfo", "dial tcp: lookup"),
 )
 
@@ -28,7 +34,7 @@ def find_refusal(sandbox: str, output: str) -> str:
     signs = [*_READ_ONLY, *_PRIVILEGES]
     if sandbox.startswith(LANDLOCK) or os.geteuid() == 0:
         signs += _DENIED
-    if not sandbox.split(", ")[0].endswith(": network"):
+    if not sandbox.split(", ", maxsplit=1)[0].endswith(": network"):
         signs += _NETWORK
     for line in reversed(output.splitlines()[-LAST_LINES:]):
         plain = line.lower()

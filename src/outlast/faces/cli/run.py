@@ -16,6 +16,7 @@ from outlast.frozen import replaced
 from outlast.light import signal
 from outlast.linux import process
 from outlast.storage.locks import Hold
+from outlast.text import inline
 from outlast.types import STREAMS, Cursor, Stdin, Waited
 from outlast.watch import Deadline
 
@@ -317,7 +318,7 @@ class _Foreground:
             sys.stderr.write(f"outlast: {task.task_id} {task.status}: {render.ending(task)}\n")
         sys.stderr.write(_missed(self._shell, task))
         if task.status == "failed" and task.sandbox and (why := self._shell.read(self._task_id, tail=1).error):
-            sys.stderr.write(f"outlast: {render.inline(why, 300)}\n")
+            sys.stderr.write(f"outlast: {inline(why, 300)}\n")
             if self._shell.flows.goes_outside(how):
                 return self._again_outside(command, {**how, "sandbox": False, "evidence": why}, exit_code(task))
         return exit_code(task)

@@ -302,7 +302,7 @@ def diff(step: Step) -> str:
     """What a step changes, as a unified diff without secrets and without anything that a terminal would obey."""
     from difflib import unified_diff
 
-    from outlast.faces.cli.approve import visible
+    from outlast.permissions.approval import visible
 
     path = step.before.path
     old, new = (_lines(text or "") for text in (step.before.text, step.text))

@@ -20,6 +20,7 @@ from outlast.faces.mcp.replies import result_of, takes_both
 from outlast.faces.tools.arguments import IDS
 from outlast.faces.tools.messages import for_model
 from outlast.faces.tools.model import Reply
+from outlast.shell.flows import go_outside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Ongoing:
         context = copy_context()
         context.run(attention.set, self.noted)
         context.run(current.set, call)
+        context.run(go_outside.set, call.goes_outside)
         given = with_task_ids(params.arguments or {})
         self.reply = asyncio.create_task(box.acall(params.name, given), context=context)
 
