@@ -42,7 +42,7 @@ _MACHINE = (  # what in /proc is about the machine and not about a process
 OWN = ("/tmp", "/var/tmp", "/run")  # /run: through the sockets of the machine's services one could leave
 _KEPT = ("/run/current-system", "/run/opengl-driver", "/run/wrappers")  # where some systems have their programs
 _RESOLVERS = ("/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf", "/run/connman")
-_LISTENS = "00010000"  # in /proc/net/unix
+_LISTENS, _DATAGRAM = "00010000", "0002"  # in /proc/net/unix
 _SETSID = ("/usr/bin/setsid", "/bin/setsid", "/run/current-system/sw/bin/setsid")
 # Told only when all is set up. A shell that is not there is our failure, not the command's.
 _CHECK = f'[ -x "$1" ] || {{ echo "there is no $1 in the sandbox" >&2; exit 1; }}; echo r >&{TOLD}; '
@@ -113,10 +113,11 @@ def pins(place: str, writable: Iterable[str]) -> list[str]:
 def _sockets(sandbox: Sandbox, home: str) -> list[str]:
     """Sockets of programs outside, such as an agent's in a home directory: a read-only mount does not close them."""
     with open("/proc/net/unix", errors="surrogateescape") as file:
-        paths = {fields[7] for line in file if len(fields := line.split(None, 7)) == 8 and fields[3] == _LISTENS}
-    open_to_it = (*OWN, home, *sandbox.writable)
+        fields = [line.split(None, 7) for line in file]
+    paths = {one[7] for one in fields if len(one) == 8 and (one[3] == _LISTENS or one[4] == _DATAGRAM)}
     found = {os.path.realpath(path.rstrip("\n")) for path in paths if path.startswith("/")}
-    return sorted(path for path in found if not is_within(path, open_to_it) and os.path.exists(path))
+    seen = [path for path in found if not is_within(path, OWN) or is_within(path, sandbox.readable)]
+    return sorted(path for path in seen if not is_within(path, (home, *sandbox.writable)) and os.path.exists(path))
 
 
 def for_args(words: Iterable[str], env: Mapping[str, str], filtered: bool) -> bytes:
