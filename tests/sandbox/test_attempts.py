@@ -181,12 +181,8 @@ class Outside:
         kept += [self.project / name for name in ("dotfiles", "own-hooks", ".gitinclude")]
         kept.append(self.state / "config.toml")
         places = [self.outside / name for name in os.listdir(self.outside) if name not in possible] + kept
-        return {
-            str(path): _picture(path)
-            for place in places
-            for path in [place, *sorted(place.rglob("*"))]
-            if path.exists()
-        }
+        found = [path for place in places for path in (place, *place.rglob("*")) if path.exists()]
+        return {str(path): _picture(path) for path in found if path.name not in ("config.lock", "index")}
 
 
 def _remove_if_empty(directory: Path) -> None:
