@@ -112,6 +112,18 @@ def syscall(x86: int, arm: int, *args: object) -> int:
     return checked(_libc.syscall(ctypes.c_long(x86 if _X86 else arm), *words))
 
 
+def open_any(flags: int, *paths: str) -> None:
+    """Open one of these; refused if none can be."""
+    last = OSError(errno.ENOENT, "there is none")
+    for path in paths:
+        try:
+            os.close(os.open(path, flags, 0o644))
+            return
+        except OSError as error:
+            last = error
+    raise last
+
+
 def expect(so: bool, why: str) -> None:
     """What is not as it would be if the attempt had succeeded counts as refused."""
     if not so:
@@ -457,13 +469,8 @@ def gitconfig(w: World) -> None:
 
 @attempt("write /etc/profile.d, /etc/ld.so.preload or a crontab", control="no")
 def etc(w: World) -> None:
-    for path in ("/etc/profile.d/evil.sh", "/etc/ld.so.preload", "/var/spool/cron/evil", "/etc/cron.d/evil"):
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o644))
-            return
-        except OSError as error:
-            last = error
-    raise last
+    places = ("/etc/profile.d/evil.sh", "/etc/ld.so.preload", "/var/spool/cron/evil", "/etc/cron.d/evil")
+    open_any(os.O_WRONLY | os.O_CREAT, *places)
 
 
 @attempt("write into the package of Outlast", control="no")
@@ -750,13 +757,10 @@ def alg(w: World) -> None:
 
 @attempt("make a Bluetooth or CAN socket", control="no")
 def bluetooth(w: World) -> None:
-    for family, kind, protocol in ((31, socket.SOCK_RAW, 1), (29, socket.SOCK_RAW, 1)):
-        try:
-            socket.socket(family, kind, protocol).close()
-            return
-        except OSError as error:
-            last = error
-    raise last
+    try:
+        socket.socket(31, socket.SOCK_RAW, 1).close()
+    except OSError:
+        socket.socket(29, socket.SOCK_RAW, 1).close()
 
 
 @attempt("make sockets past the filter by io_uring", control="no")
@@ -790,24 +794,13 @@ def tiocsti_own(w: World) -> None:
 
 @attempt("open a disk", control="no")
 def disk(w: World) -> None:
-    for name in ("vda", "sda", "nvme0n1", "loop0", "zram0"):
-        try:
-            os.close(os.open(f"/dev/{name}", os.O_RDONLY))
-            return
-        except OSError as error:
-            last = error
-    raise last
+    open_any(os.O_RDONLY, "/dev/vda", "/dev/sda", "/dev/nvme0n1", "/dev/loop0", "/dev/zram0")
 
 
 @attempt("open the memory of the machine, its log or its virtual machines", control="no")
 def memory_device(w: World) -> None:
-    for name in ("mem", "kmsg", "kvm", "fuse", "loop-control", "vsock", "net/tun", "userfaultfd"):
-        try:
-            os.close(os.open(f"/dev/{name}", os.O_RDWR))
-            return
-        except OSError as error:
-            last = error
-    raise last
+    names = ("mem", "kmsg", "kvm", "fuse", "loop-control", "vsock", "net/tun", "userfaultfd")
+    open_any(os.O_RDWR, *(f"/dev/{name}" for name in names))
 
 
 @attempt("make a device of its own", control="root")
@@ -944,13 +937,8 @@ def sysrq(w: World) -> None:
 
 @attempt("write to sysfs", control="no")
 def sysfs(w: World) -> None:
-    for path in ("/sys/kernel/uevent_helper", "/sys/power/state", "/sys/kernel/mm/transparent_hugepage/enabled"):
-        try:
-            os.close(os.open(path, os.O_WRONLY))
-            return
-        except OSError as error:
-            last = error
-    raise last
+    names = ("kernel/uevent_helper", "power/state", "kernel/mm/transparent_hugepage/enabled")
+    open_any(os.O_WRONLY, *(f"/sys/{name}" for name in names))
 
 
 @attempt("leave its control group, or change another one", control="no")

@@ -98,7 +98,8 @@ class Outside:
         victim = subprocess.Popen(
             ["sleep", "300"], pass_fds=[self._fd], cwd=self.outside / "cwd", start_new_session=True
         )
-        self._stack.callback(lambda: (victim.kill(), victim.wait()))
+        self._stack.callback(victim.wait)
+        self._stack.callback(victim.kill)
         return victim
 
     def _bind(self, family: int, kind: int, address: Any) -> socket.socket:
@@ -134,7 +135,8 @@ class Outside:
 
     def _terminal(self) -> str:
         pair = os.openpty()
-        self._stack.callback(lambda: [os.close(fd) for fd in pair])
+        for fd in pair:
+            self._stack.callback(os.close, fd)
         return os.ttyname(pair[1])
 
     def _fifo(self) -> str:

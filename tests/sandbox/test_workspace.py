@@ -11,9 +11,9 @@ import pytest
 
 from outlast import Approval, AsyncShell, Sandbox, Shell
 from outlast.errors import BadInput, NeedsApproval, Refused
-from outlast.sandbox import workspace
+from outlast.permissions import workspace
+from outlast.permissions.refusals import find_refusal
 from outlast.sandbox.choice import available
-from outlast.sandbox.refusals import find_refusal
 from tests.cli.test_check import needs_tmux
 from tests.cli.test_terminal import Terminal
 from tests.conftest import Cli, eventually

@@ -1,7 +1,7 @@
 """Whether a request may run. Only `decide` makes a `Grant`, and nothing runs without one.
 
 Deciding is pure: what the session has redefined comes as `Known`, a person's answer as the
-`Approval` that they said yes to. Nothing below here but `policyfile` reads or writes a file.
+`Approval` that they said yes to. Nothing below here but `policyfile` and `workspace` reads or writes a file.
 Every command line loads this module, so what judges is loaded only for a policy that has
 something to say: `yolo` costs nothing.
 """

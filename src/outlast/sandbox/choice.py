@@ -10,7 +10,7 @@ import os
 
 from outlast.errors import BadInput, Unsupported, named
 from outlast.frozen import frozen, replaced
-from outlast.sandbox import bubblewrap, landlock, seccomp, workspace
+from outlast.sandbox import bubblewrap, landlock, seccomp
 from outlast.types import BUBBLEWRAP, LANDLOCK, Sandbox
 
 TYPE_CHECKING = False
@@ -21,98 +21,74 @@ if TYPE_CHECKING:
 
 KINDS = (BUBBLEWRAP, LANDLOCK)
 _PROBE_S = 20.0
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _WHAT_TO_DO = "install bubblewrap and allow user namespaces, or use a kernel with Landlock; `outlast doctor` says more"
 
 
 def wanted(
-    asked: Sandbox | bool | None,
-    imposed: Sandbox | bool | None,
-    settings: Settings,
-    cwd: str | None,
-    base: str = "",
-    *,
-    confined: bool = False,
+    asked: Sandbox | bool | None, imposed: Sandbox | bool | None, settings: Settings, cwd: str | None, base: str = ""
 ) -> Sandbox | None:
     """The sandbox of a call, whose directory is `cwd` if it names one; `base` stands for the caller's own directory.
 
     Settings and host can impose one. A call then neither switches it off nor widens it: what a
-    model can ask for must not reach further than what its host said. So can the policy (`confined`), from which
-    a call can ask to be let out. Otherwise the call decides.
+    model can ask for must not reach further than what its host said. Otherwise the call decides.
     """
     for one in (asked, imposed):
         if one is not None and not isinstance(one, (bool, Sandbox)):
             raise BadInput(f"The sandbox is True, False or a Sandbox, not {type(one).__name__}.")
-    if confined and not imposed and not settings.sandbox:
-        return _confined(asked, settings, base)
     if not (asked or imposed or settings.sandbox):
         return None
     if imposed or settings.sandbox:
         found = _of(imposed, settings, [], base)
-        _refuse_more(asked, found)
+        refuse_more(asked, found)
         return found
     return _of(asked, settings, [os.path.join(base, cwd)] if cwd else [], base)
 
 
-def _confined(asked: Sandbox | bool | None, settings: Settings, base: str) -> Sandbox | None:
-    """The sandbox of the policy `workspace`; none if the call asks to run outside: then the user is asked."""
-    if asked is False:
-        return None
-    own = os.path.realpath(os.path.expanduser("~"))
-    project = workspace.find_project(os.path.realpath(base or _here()), own)
-    linked, kept = workspace.find_worktree(project) if project else ([], [])
-    named_there = [_directory(path) for path in settings.sandbox_writable.split(":") if path]
-    places = [*([project] if project else []), *linked, *workspace.find_caches(settings.sandbox_caches), *named_there]
-    protected = workspace.find_protected(places, own, _PACKAGE)
-    found = Sandbox(
-        writable=tuple(dict.fromkeys(places)),
-        network=settings.sandbox_network,
-        kind=_kind(settings.sandbox_kind),
-        protected=tuple(dict.fromkeys(path for path in (*protected, *kept) if os.path.exists(path))),
-    )
-    _refuse_more(asked, found)
-    return found
-
-
 def _of(said: Sandbox | bool | None, settings: Settings, more: list[str], base: str) -> Sandbox:
     found = said if isinstance(said, Sandbox) else Sandbox()
-    here = [path for path in (base or _here(),) if path != "/"]  # a server that was started nowhere in particular
+    own = [path for path in (base or here(),) if path != "/"]  # a server that was started nowhere in particular
     named_there = [path for path in settings.sandbox_writable.split(":") if path]
     return Sandbox(
-        writable=tuple(_directory(path) for path in (*here, *more, *named_there, *_paths(found.writable))),
+        writable=tuple(existing_directory(path) for path in (*own, *more, *named_there, *_paths(found.writable))),
         network=bool(found.network or settings.sandbox_network),
         readable=_paths(found.readable),
-        kind=_kind(found.kind or settings.sandbox_kind),
+        kind=known_kind(found.kind or settings.sandbox_kind),
     )
 
 
-def _here() -> str:
+def here() -> str:
+    """The caller's own directory."""
     try:
         return os.getcwd()
     except FileNotFoundError:
         return "/"
 
 
-def _directory(path: str) -> str:
+def existing_directory(path: str) -> str:
+    """The real path of a directory. Raises `BadInput`."""
     whole = os.path.realpath(os.path.expanduser(path))
     if not os.path.isdir(whole):
         raise BadInput(f"The directory {path} does not exist; create it or give another one.")
     return whole
 
 
-def _refuse_more(asked: Sandbox | bool | None, imposed: Sandbox) -> None:
+def refuse_more(asked: Sandbox | bool | None, imposed: Sandbox) -> None:
+    """Raise `BadInput` if a call asks for more than the sandbox that is imposed on it."""
     if asked is False:
         raise BadInput(
             "This sandbox is imposed from outside, and a call cannot switch it off; leave out sandbox=False."
         )
     if not isinstance(asked, Sandbox):
         return
-    outside = [path for path in _paths(asked.writable) if not bubblewrap.is_within(_directory(path), imposed.writable)]
+    outside = [
+        path for path in _paths(asked.writable) if not bubblewrap.is_within(existing_directory(path), imposed.writable)
+    ]
     if outside or asked.readable or (asked.network and not imposed.network):
         raise BadInput("This sandbox is imposed from outside, and a call cannot widen it; change the settings.")
 
 
-def _kind(kind: str) -> str:
+def known_kind(kind: str) -> str:
+    """A kind of sandbox that there is, or none. Raises `BadInput`."""
     if kind not in ("", *KINDS):
         raise BadInput(f"{named(kind)} is no kind of sandbox; use {' or '.join(KINDS)}.")
     return kind

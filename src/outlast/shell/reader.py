@@ -119,7 +119,7 @@ class Reader:
         """Say of what failed in a sandbox whether it failed because of it."""
         if result.status != "failed" or not result.sandbox or result.error:
             return result
-        from outlast.sandbox.refusals import LAST_LINES, find_refusal  # most commands run without
+        from outlast.permissions.refusals import LAST_LINES, find_refusal  # most commands run without
 
         task = self._redactor.shown(self._executor.status(result.task_id))
         said = self._selected(task, Selection(tail=LAST_LINES), self.context.settings.shown_chars).output

@@ -128,12 +128,16 @@ class Starter:
     def _sandbox(self, asked: Sandbox | bool | None, cwd: str | os.PathLike[str] | None) -> Sandbox | None:
         context = self.context
         where = os.fspath(cwd) if cwd is not None else None
-        confined = context.is_confined(where or "")
-        if not asked and not context.sandbox and not context.settings.sandbox and not confined:
+        imposed = context.sandbox or context.settings.sandbox
+        if not imposed and context.is_confined(where or ""):
+            from outlast.permissions.workspace import sandbox_for
+
+            return sandbox_for(asked, context.settings, context.cwd)
+        if not asked and not imposed:
             return None
         from outlast.sandbox.choice import wanted  # most commands run without
 
-        return wanted(asked, context.sandbox, context.settings, where, context.cwd, confined=confined)
+        return wanted(asked, context.sandbox, context.settings, where, context.cwd)
 
     def _find_all(self, ids: Sequence[str]) -> Sequence[str]:
         if not ids or isinstance(ids, str):

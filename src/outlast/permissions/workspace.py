@@ -10,10 +10,14 @@ import os
 import sys
 
 from outlast.sandbox.bubblewrap import OWN, is_within
+from outlast.sandbox.choice import existing_directory, here, known_kind, refuse_more
+from outlast.types import Sandbox
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+    from outlast.settings import Settings
 
 _START_UP = (  # in the home directory, where they may be links into a project
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
@@ -24,6 +28,27 @@ _AGENTS = (".claude", ".codex", ".gemini", ".cursor", ".vscode")  # their direct
 _IN_PROJECTS = (*_AGENTS, ".idea", ".devcontainer", ".husky", ".githooks", ".outlast", ".mcp.json", ".envrc")
 _IN_REPOSITORIES = ("hooks", "config", "config.worktree", "commondir", "gitdir")
 _DEEPEST_MODULE = 6
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def sandbox_for(asked: Sandbox | bool | None, settings: Settings, base: str) -> Sandbox | None:
+    """The sandbox of a call; none if the call asks to run outside: then the user is asked."""
+    if asked is False:
+        return None
+    home = os.path.realpath(os.path.expanduser("~"))
+    project = find_project(os.path.realpath(base or here()), home)
+    linked, kept = find_worktree(project) if project else ([], [])
+    named_there = [existing_directory(path) for path in settings.sandbox_writable.split(":") if path]
+    places = [*([project] if project else []), *linked, *find_caches(settings.sandbox_caches), *named_there]
+    protected = (*find_protected(places, home, _PACKAGE), *(path for path in kept if os.path.exists(path)))
+    found = Sandbox(
+        writable=tuple(dict.fromkeys(places)),
+        network=settings.sandbox_network,
+        kind=known_kind(settings.sandbox_kind),
+        protected=tuple(dict.fromkeys(protected)),
+    )
+    refuse_more(asked, found)
+    return found
 
 
 def find_project(directory: str, home: str) -> str:
