@@ -304,6 +304,13 @@ def test_on_a_terminal_a_person_is_asked(project: Path, cli: Cli) -> None:
 # --- how a refusal is known ----------------------------------------------------------------
 
 
+def test_a_program_that_cannot_be_executed_is_not_refused_by_the_sandbox(home: str, project: Path) -> None:
+    Path("script").write_text("#!/bin/sh\n")
+    with Shell.open(home=home, policy="workspace") as shell:
+        result = shell.run("./script")
+        assert (result.exit_code, result.error) == (126, None)
+
+
 @pytest.mark.parametrize(
     ("line", "sandbox", "shows"),
     [

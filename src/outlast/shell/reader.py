@@ -123,7 +123,7 @@ class Reader:
 
         task = self._redactor.shown(self._executor.status(result.task_id))
         said = self._selected(task, Selection(tail=LAST_LINES), self.context.settings.shown_chars).output
-        line = find_refusal(result.sandbox, said)
+        line = find_refusal(result.sandbox, said, result.exit_code)
         return replaced(result, error=f"{OUTSIDE}: {line}") if line else result
 
     def _new(self, task: Task, selection: Selection, budget: int, reader: str) -> Result:

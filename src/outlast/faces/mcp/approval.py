@@ -49,6 +49,7 @@ class Call:
 
     def __init__(self, ctx: Context, params: wire.CallToolRequestParams, patience: float) -> None:
         self._ctx, self._params, self._patience = ctx, params, patience
+        self.is_answered = False  # with a task: then nobody waits for a question any more
 
     @property
     def goes_outside(self) -> bool:
@@ -56,6 +57,11 @@ class Call:
         return bool(json.loads(self._params.request_state or "{}").get("outside"))
 
     async def ask(self, approval: Any) -> str:
+        if self.is_answered:
+            raise CannotAsk(
+                f"The policy {approval.policy} wants the user's yes for this, which can be asked for only while a call "
+                "waits, and this one has become a task; nothing was done."
+            )
         if not _can_elicit(self._ctx):
             raise CannotAsk(
                 f"The policy {approval.policy} wants the user's yes for this, and this client cannot ask "

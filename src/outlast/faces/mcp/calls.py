@@ -43,7 +43,7 @@ class Ongoing:
     """One call under way."""
 
     def __init__(self, box: Toolbox, call: Call, params: wire.CallToolRequestParams) -> None:
-        self.noted = Attention()
+        self.noted, self.call = Attention(), call
         self.in_foreground = not _asks_for_background(params) and not _any(params, _STARTS_THERE)
         context = copy_context()
         context.run(attention.set, self.noted)
@@ -113,6 +113,7 @@ class Calls:
                 if reply is None and not (holds and ongoing.noted.launched):
                     reply = await ongoing.attended(ctx, desk, _SLACK_S)
                 if holds and ongoing.noted.launched and (reply is None or _goes_on(reply, params)):
+                    ongoing.call.is_answered = True
                     return await self._tasks.hold(desk, ongoing, params)
                 reply = reply or await _left(box, ongoing, bound)
                 return result_of(reply, _both(ctx, desk))
