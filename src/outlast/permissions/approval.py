@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.text import is_invisible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from typing import Literal
 
     from outlast.permissions.judge import Judgement, Part, Rules
@@ -27,8 +26,6 @@ class Layer:
     rules: Rules
     broken: str = ""  # why its rules are not known: then everything asks
     asks_all: bool = False  # also about what needs no rule
-    # For what no single simple command shows: called with the line and the commands in it.
-    text_hazard: Callable[[str, Sequence[str]], str | None] | None = None
 
 
 @frozen

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Its own three are not the command's: it would hold them open, and its complaints are no output.
 STDIN, STDOUT, STDERR, TOLD = 6, 7, 8, 9
-STATUS, ARGUMENTS, FILTER = 10, 11, 12
+ARGUMENTS, FILTER = 10, 11
 
 APART = (
     "--unshare-user-try",  # always possible for root, who may do without
@@ -124,7 +124,7 @@ def for_args(words: Iterable[str], env: Mapping[str, str], filtered: bool) -> by
     """Options and variables as `--args` takes them: variables may be secret, and an argument list is not."""
     setenv = [word for name, value in env.items() for word in ("--setenv", name, value)]
     filters = ["--seccomp", str(FILTER)] if filtered else []
-    return b"".join(os.fsencode(word) + b"\0" for word in [*words, *setenv, *filters, "--json-status-fd", str(STATUS)])
+    return b"".join(os.fsencode(word) + b"\0" for word in [*words, *setenv, *filters])
 
 
 def arguments(program: str, shell: list[str], waits: bool) -> list[str]:

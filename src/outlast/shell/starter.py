@@ -16,8 +16,8 @@ from outlast.errors import (
     UnknownTask,
     named,
 )
-from outlast.frozen import replaced
 from outlast.launch_builder import LaunchBuilder, SessionScope
+from outlast.light import replaced
 from outlast.permissions import YOLO, decide
 from outlast.shell.context import translate_errors
 from outlast.types import BRIDGE
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from outlast.options import CommandOptions
     from outlast.shell.context import Context
-    from outlast.storage.locks import Hold
+    from outlast.storage.task_directory import Hold
     from outlast.types import Grant, Launch, Request, Sandbox, Task
 
 _TRIES = 100  # a session may change so often while one command of it is prepared
@@ -90,7 +90,7 @@ class Starter:
         for _ in range(_TRIES):
             grant, launch = self._grant(request, keeps)
             try:
-                task, new = context.executor.start_or_find(launch, hold)
+                task, new = context.executor.start(launch, hold)
             except SessionMoved:
                 continue  # the command was judged and prepared in a state that is gone
             if launch.keeps:
@@ -169,6 +169,6 @@ class Starter:
         try:
             if self.context.sessions.read(launch.state, patience=0).mark != launch.snapshot:
                 launch = self._build_launch(grant, launch.keeps)
-            self.context.executor.prepare_shell(launch)
+            self.context.executor.prepare(launch)
         except (OSError, ValueError, OutlastError):
             pass  # then the next command starts its own shell
