@@ -7,11 +7,16 @@ of a text that cannot become one.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from functools import cache
+
+from outlast.text import INVISIBLE_RANGES
 from outlast.tokenformats import LONGEST, LONGEST_LITERAL, Format, compiled, present
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from re import Pattern
 
     Span = tuple[int, int]
     Candidate = tuple[int, int, Format | int | None]
@@ -26,6 +31,13 @@ _OF_LINES = b"PRIVATE KEY"  # is in the literal of the one format whose secrets 
 _BEFORE_A_LINE = 128  # what another one, with a line end or two inside of it, has at most before the last
 _TRIES = 16  # a short look at a text does not look at more literals
 _PLAIN_WORD = 16  # a word of letters alone that is shorter is taken for a word
+_TAGS = 0xE0000
+_BEGUN = r"(?:[\xc2\xcd\xd8]|[\xe1-\xe3\xef][\x80-\xbf]?|[\xf0\xf3][\x80-\xbf]{0,2})\Z"  # a character of UTF-8
+_MOST_INVISIBLE = 16  # in a row: so many are looked through, so that what is held back stays bounded
+
+
+class _Encoded(tuple[str, ...]):
+    """Values as UTF-8, each byte a character: so they are looked for in bytes."""
 
 
 class Mask:
@@ -34,7 +46,7 @@ class Mask:
     def __init__(self, values: Iterable[str] = (), on: bool = True) -> None:
         self.on = on
         self._values = tuple(sorted({part for value in values for part in searched_for(value)}))
-        self._as_bytes = tuple(value.encode("utf-8", "surrogateescape").decode("latin-1") for value in self._values)
+        self._as_bytes = _Encoded(value.encode("utf-8", "surrogateescape").decode("latin-1") for value in self._values)
 
     def text(self, text: str) -> str:
         """A whole text."""
@@ -56,6 +68,8 @@ class Mask:
         if not self.on:
             return True
         text = (_near(before) + after).decode("latin-1")
+        if not text.isascii() and _invisible(True).search(text):
+            return False
         # Whatever is in front of a literal: who reads from the cursor on does not see that.
         if (literals := present(text)) and _may_be_token(text, literals, final):
             return False
@@ -180,6 +194,37 @@ def _replaced(text: str, start: int, spans: list[Span], end: int) -> str:
 
 def _spans(text: str, shown: int, fence: int, values: tuple[str, ...], final: bool) -> tuple[list[Span], int]:
     """What is secret in a text from `shown` on, and up to where that is certain."""
+    if text.isascii() or not (pattern := _invisible(isinstance(values, _Encoded))).search(text):
+        return _visible_spans(text, shown, fence, values, final)
+    # A reader who does not see a soft hyphen in a secret still sees the secret.
+    most = _MOST_INVISIBLE * (4 if isinstance(values, _Encoded) else 1)
+    places = [*_visible_places(text, pattern, most), len(text)]
+    plain = "".join(text[place] for place in places[:-1])
+    spans, sure = _visible_spans(plain, bisect_left(places, shown), bisect_left(places, fence), values, final)
+    return [(places[start], places[end - 1] + 1) for start, end in spans], places[sure]
+
+
+def _visible_places(text: str, pattern: Pattern[str], most: int) -> Iterator[int]:
+    """Where the characters of a text are that a reader sees."""
+    at = 0
+    for found in pattern.finditer(text):
+        if len(found[0]) <= most:
+            yield from range(at, found.start())
+            at = found.end()
+    yield from range(at, len(text))
+
+
+@cache
+def _invisible(encoded: bool) -> Pattern[str]:
+    """What matches invisible characters in a row; `encoded`: as UTF-8, also the beginning of one at the end."""
+    if not encoded:
+        return compiled("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in INVISIBLE_RANGES) + "]+")
+    codes = [code for first, last in INVISIBLE_RANGES if first < _TAGS for code in range(first, last + 1)]
+    each = [chr(code).encode().decode("latin-1") for code in codes]
+    return compiled(f"(?:{'|'.join(each)}|\xf3\xa0[\x80-\xbf][\x80-\xbf])+(?:{_BEGUN})?|{_BEGUN}")
+
+
+def _visible_spans(text: str, shown: int, fence: int, values: tuple[str, ...], final: bool) -> tuple[list[Span], int]:
     spans: list[Span] = []
     best: Span | None = None
     at, stops = shown, dict[str, int]()

@@ -32,6 +32,11 @@ _ALLOWED = (
     "find wc sort uniq diff echo pwd date sleep true false mkdir cp mv touch"
 )
 
+_CACHES = (
+    "~/.cache:~/.npm:~/.yarn:~/.pnpm-store:~/.local/share/pnpm/store:~/.bun/install/cache:~/.cargo/registry:~/.cargo/git:"
+    "~/go/pkg/mod:~/.gradle/caches:~/.m2/repository:~/.ivy2/cache:~/.nuget/packages:~/.hex:~/.pub-cache:~/.ccache"
+)
+
 
 @frozen
 class Settings:
@@ -93,6 +98,8 @@ class Settings:
     sandbox: bool = False
     # Directories that a command in a sandbox may write to besides its own, with a : between them.
     sandbox_writable: str = ""
+    # Caches that a command may write to under the policy `workspace`, where they exist, with a : between them.
+    sandbox_caches: str = _CACHES
     # Whether a command in a sandbox may use the network.
     sandbox_network: bool = False
     # How: bubblewrap or landlock; empty means bubblewrap, or landlock where that does not work.

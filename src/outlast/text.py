@@ -40,6 +40,13 @@ FORMAT_RANGES = (
     (0xFEFF, 0xFEFF),
     (0xE0000, 0xE007F),
 )
+# What a reader cannot see and a program can read: format characters, fillers, blank Braille, variation selectors, tags.
+INVISIBLE_RANGES = (
+    *((0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F)),
+    *((0x200B, 0x200F), (0x202A, 0x202E), (0x2060, 0x206F), (0x2800, 0x2800), (0x3164, 0x3164), (0xFE00, 0xFE0F)),
+    *((0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A)),
+    (0xE0000, 0xE0FFF),
+)
 CONTROLS = frozenset((*range(0x20), 0x7F)) - {ord(char) for char in "\n\t"}
 ANY_CONTROL = dict.fromkeys(CONTROLS)
 DEAD_CONTROL = dict.fromkeys(CONTROLS - {ord(char) for char in "\r\b" + ENDERS + ESC})
@@ -495,3 +502,23 @@ def inline(text: str, width: int) -> str:
     if len(text) <= width:
         return text
     return text[: width - 1].rstrip() + "…" if width > 0 else ""
+
+
+def is_invisible(char: str) -> bool:
+    """Whether a reader cannot see that the character is there."""
+    return any(first <= ord(char) <= last for first, last in INVISIBLE_RANGES)
+
+
+def escape(char: str) -> str:
+    """A character as JSON escapes it, so that a text of JSON stays the same JSON."""
+    units = char.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+def escape_invisible(text: str) -> str:
+    """The text with what a reader cannot see written out, such as `\\u200d`."""
+    if text.isascii():
+        return text
+    for char in filter(is_invisible, set(text)):
+        text = text.replace(char, escape(char))
+    return text

@@ -44,8 +44,9 @@ class Stdin:
 class Sandbox:
     """What a command is kept from: it writes to the caller's directory and to `writable` only, and reaches no network.
 
-    What is `readable` is so even in /tmp, of which it has its own. `kind` is how (none: whichever works here),
-    `program` what does it. In a launch all of it is filled in.
+    What is `readable` is so even in /tmp, of which it has its own; what is `protected` is read-only, also in a
+    writable directory. `kind` is how (none: whichever works here), `program` what does it. In a launch all of it is
+    filled in.
     """
 
     writable: tuple[str, ...] = ()
@@ -53,13 +54,16 @@ class Sandbox:
     readable: tuple[str, ...] = ()
     kind: str = ""
     program: str = ""
+    protected: tuple[str, ...] = ()
 
 
 def as_sandbox(values: Mapping[str, Any] | None) -> Sandbox | None:
     """A sandbox as it comes out of JSON."""
     if values is None:
         return None
-    return Sandbox(**{**values, **{name: tuple(values[name]) for name in ("writable", "readable")}})
+    return Sandbox(
+        **{**values, **{name: tuple(values.get(name, ())) for name in ("writable", "readable", "protected")}}
+    )
 
 
 @frozen
@@ -85,6 +89,7 @@ class Request:
     notify: Mapping[str, Any] = _NOTHING
     agent: Mapping[str, str] = _NOTHING
     fresh: bool = False  # in a shell that neither sees the session's state nor changes it
+    evidence: str = ""  # how it failed in a sandbox, if it is to run outside of one
 
 
 @frozen

@@ -81,7 +81,7 @@ def test_wrong_usage_is_one_sentence(cli: Cli, words: list[str]) -> None:
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize(("line", "decision"), [("rm -rf /", "deny"), ("ls", "allow"), ("$x -rf /", "ask")])
+@pytest.mark.parametrize(("line", "decision"), [("rm -rf /", "deny"), ("$x -rf /", "ask")])
 def test_a_hook_of_another_agent_gets_its_answer(cli: Cli, tmp_path: Path, line: str, decision: str) -> None:
     call = {"tool_name": "Bash", "tool_input": {"command": line}, "cwd": str(tmp_path)}
     ran = cli("check", "--hook", "--policy", "guarded", stdin=json.dumps(call), check=0)
@@ -90,9 +90,65 @@ def test_a_hook_of_another_agent_gets_its_answer(cli: Cli, tmp_path: Path, line:
     assert "guarded" in answer["permissionDecisionReason"]
 
 
-def test_a_hook_has_nothing_to_say_about_other_tools(cli: Cli) -> None:
+def test_a_hook_has_nothing_to_say_about_other_tools_and_what_it_does_not_object_to(cli: Cli) -> None:
     assert cli("check", "--hook", stdin='{"tool_name": "Read", "tool_input": {"file_path": "x"}}', check=0).stdout == ""
-    cli("check", "--hook", stdin="not json", check=2)
+    for policy in ("guarded", "yolo"):  # an allow would skip the question of the agent's own user
+        assert cli("check", "--hook", "--policy", policy, stdin=CALL, check=0).stdout == ""
+
+
+def test_a_hook_asks_where_the_policy_has_a_sandbox_and_the_tool_has_none(cli: Cli) -> None:
+    answer = json.loads(cli("check", "--hook", "--policy", "workspace", stdin=CALL, check=0).stdout)
+    assert answer["hookSpecificOutput"]["permissionDecision"] == "ask"
+
+
+CALL = json.dumps({"tool_name": "Bash", "tool_input": {"command": "ls"}})
+_WITH_A_BUG = """
+import sys
+from outlast.faces.cli import check
+def broken(*_): raise {error}
+check.open_shell = broken
+sys.exit(check.check(["--hook", "--policy", "guarded"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("stdin", "words"),
+    [
+        ("not json", ()),
+        ("", ()),
+        ("[]", ()),
+        ("[" * 200_000, ()),
+        ('{"tool_input":' * 100_000, ()),
+        (CALL, ("--policy", "no-such")),
+        (CALL, ("--no-such-option",)),
+        (CALL, ("--session", "no/such")),
+        (CALL, ("ls",)),
+    ],
+)
+def test_whatever_goes_wrong_in_a_hook_blocks(cli: Cli, stdin: str, words: tuple[str, ...]) -> None:
+    ran = cli("check", "--hook", *words, stdin=stdin, check=2)
+    assert ran.stdout == ""
+    assert ran.stderr.startswith("outlast: ")
+    assert ran.stderr.count("\n") == 1
+
+
+def test_a_state_directory_that_cannot_be_used_blocks(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    cli.env["OUTLAST_HOME"] = str(tmp_path / "file" / "state")
+    assert cli("check", "--hook", "--policy", "guarded", stdin=CALL, check=2).stdout == ""
+    (tmp_path / "state").mkdir(mode=0o700)
+    (tmp_path / "state" / "config.toml").write_text("policy = [")
+    cli.env["OUTLAST_HOME"] = str(tmp_path / "state")
+    assert cli("check", "--hook", "--policy", "guarded", stdin=CALL, check=2).stdout == ""
+
+
+@pytest.mark.parametrize(
+    "error", ["AssertionError()", "RecursionError()", "KeyboardInterrupt()", "MemoryError()", "OSError()"]
+)
+def test_a_bug_in_a_hook_blocks(cli: Cli, error: str) -> None:
+    program = [cli.command[0], "-c", _WITH_A_BUG.format(error=error)]
+    ran = subprocess.run(program, env=cli.env, input=CALL, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stdout) == (2, "")
 
 
 def test_a_project_counts_for_check_and_run(cli: Cli, tmp_path: Path) -> None:

@@ -60,7 +60,8 @@ async def inside(
     asked = parse(mcp_parser(), words)
     with mock.patch.dict(os.environ, {"OUTLAST_HOME": home, **PROGRAM, **variables}):
         session = chosen_session(asked.session, home)
-        built = build(Options(home, asked.profile, session, asked.read_only, asked.yolo), shared=False)
+        options = Options(home, asked.profile, session, asked.read_only, asked.yolo, asked.policy or "")
+        built = build(options, shared=False)
         async with Client(built, mode=mode, **(how or {})) as client:
             yield client
 

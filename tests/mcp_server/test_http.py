@@ -7,8 +7,11 @@ import http.client
 import json
 import os
 import re
+import resource
 import signal
+import socket
 import stat
+import struct
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +26,7 @@ from mcp.shared.exceptions import MCPError
 from outlast.errors import StateRefused
 from outlast.faces.mcp.http import Guard, hosts
 from outlast.faces.mcp.http import token as token_of
+from tests.conftest import eventually
 from tests.mcp_server import LEGACY, MODERN, PATIENCE_S, Holding, ended, lines, play, server, session_of, shell, text
 
 TOKEN = "t0ken-for-tests-only"
@@ -185,3 +189,159 @@ def test_a_token_of_its_own_is_kept_and_private(place: str, monkeypatch: pytest.
     os.chmod(path, 0o644)
     with pytest.raises(StateRefused, match="Others can read"):
         token_of(place)
+
+
+# --- abuse ---------------------------------------------------------------------------------
+
+SHOWN = f"Authorization: Bearer {TOKEN}\r\n"
+JSON = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\n"
+# What somebody sends, and how the answer may begin; HOST stands for the server's own name. Nothing: it is closed.
+ABUSE: dict[str, tuple[str, tuple[str, ...]]] = {
+    "nothing at all": ("", ("",)),
+    "half a request line": ("POST /mc", ("",)),
+    "headers without an end": ("POST /mcp HTTP/1.1\r\nHost: HOST\r\nX-More: ", ("",)),
+    "a header of 200 KB": ("POST /mcp HTTP/1.1\r\nX-Long: " + "x" * 200_000, ("HTTP/1.1 400", "")),
+    "a request line of 200 KB": ("GET /" + "x" * 200_000, ("HTTP/1.1 400", "")),
+    "another protocol": ("\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", ("HTTP/1.1 400", "")),
+    "HTTP of the future": ("GET /mcp HTTP/9.9\r\n\r\n", ("HTTP/1.1 40", "")),
+    "no Host": ("POST /mcp HTTP/1.1\r\n" + SHOWN + "\r\n", ("HTTP/1.1 400",)),
+    "a body that never comes, without the token": (
+        "POST /mcp HTTP/1.1\r\nHost: HOST\r\nContent-Length: 99999999\r\n\r\nx",
+        ("HTTP/1.1 401",),
+    ),
+    "chunks that are none, without the token": (
+        "POST /mcp HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nxx",
+        ("HTTP/1.1 4", ""),
+    ),
+    "two lengths": (
+        "POST /mcp HTTP/1.1\r\nHost: HOST\r\nContent-Length: 3\r\nContent-Length: 5\r\n\r\nabcde",
+        ("HTTP/1.1 400",),
+    ),
+    "a second request behind the first, without the token": (
+        "GET /mcp HTTP/1.1\r\nHost: HOST\r\n\r\n" * 50,
+        ("HTTP/1.1 401",),
+    ),
+    "a web socket": (
+        "GET /mcp HTTP/1.1\r\nHost: HOST\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+        ("HTTP/1.1 401",),
+    ),
+    "a web socket with the token": (
+        f"GET /mcp HTTP/1.1\r\nHost: HOST\r\n{SHOWN}Upgrade: websocket\r\nConnection: Upgrade\r\n"
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+        ("HTTP/1.1 40",),
+    ),
+    "deep JSON": (
+        f"POST /mcp HTTP/1.1\r\nHost: HOST\r\n{SHOWN}{JSON}Content-Length: 100000\r\n\r\n" + "[" * 100_000,
+        ("HTTP/1.1 400",),
+    ),
+    "JSON of another shape": (
+        f"POST /mcp HTTP/1.1\r\nHost: HOST\r\n{SHOWN}{JSON}Content-Length: 2\r\n\r\n{{}}",
+        ("HTTP/1.1 400",),
+    ),
+    "another path": (f"GET /%ff%fe/../etc/passwd HTTP/1.1\r\nHost: HOST\r\n{SHOWN}\r\n", ("HTTP/1.1 404",)),
+    "another method": (f"TRACE /mcp HTTP/1.1\r\nHost: HOST\r\n{SHOWN}\r\n", ("HTTP/1.1 405",)),
+    "a Host that is no text": ("GET /mcp HTTP/1.1\r\nHost: \xff\xfe\r\n\r\n", ("HTTP/1.1 40",)),
+    "the token in the address": (f"GET /mcp?token={TOKEN} HTTP/1.1\r\nHost: HOST\r\n\r\n", ("HTTP/1.1 401",)),
+    "the token twice": (f"GET /mcp HTTP/1.1\r\nHost: HOST\r\n{SHOWN}{SHOWN}\r\n", ("HTTP/1.1 401",)),
+}
+WAITS = ("nothing at all", "half a request line", "headers without an end")  # until the server has had enough
+
+
+@pytest.fixture(scope="module")
+def abused(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any]]:
+    """One server for all of it: it must still be there for the last one."""
+    with listening(str(tmp_path_factory.mktemp("abused") / "home")) as (address, running):
+        yield address, running
+
+
+def connected(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), PATIENCE_S)
+
+
+def first_of(line: socket.socket) -> str:
+    """The beginning of the answer; nothing if the connection was closed without one."""
+    try:
+        return line.recv(200).decode("latin-1")
+    except ConnectionError:
+        return ""
+
+
+@pytest.mark.parametrize("leaves", ["waits", "closes", "resets"])
+@pytest.mark.parametrize("name", ABUSE)
+def test_abuse_is_answered_or_cut_off(abused: tuple[str, Any], name: str, leaves: str) -> None:
+    address, running = abused
+    sent, expected = ABUSE[name]
+    if leaves == "waits" and name in WAITS[1:]:
+        pytest.skip("one that waits for the server to have enough is as good as three")
+    with connected(address) as line:
+        try:
+            line.sendall(sent.replace("HOST", address).encode("latin-1"))
+        except ConnectionError:
+            pass  # it has had enough before the end
+        if leaves == "waits":
+            answer = first_of(line)
+            assert any(answer.startswith(one) if one else not answer for one in expected), answer
+            assert TOKEN not in answer
+        elif leaves == "resets":
+            line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    assert asked(address, {"Authorization": f"Bearer {TOKEN}"})[0] == 200
+    assert running.poll() is None
+
+
+def test_a_thousand_half_open_connections_keep_nobody_out_and_leave_nothing(place: str) -> None:
+    good = {"Authorization": f"Bearer {TOKEN}"}
+    with raised_limit(2000), listening(place) as (address, running):
+
+        def descriptors() -> int:
+            return len(os.listdir(f"/proc/{running.pid}/fd"))
+
+        async def scene() -> None:
+            async with client_of(address, MODERN) as client:
+                assert "served" in text(await client.call_tool(*shell("echo served")))
+
+        play(scene())
+        before = descriptors()
+        lines = [connected(address) for _ in range(1000)]
+        for line in lines[::2]:
+            try:
+                line.sendall(b"POST /mcp HTTP/1.1\r\nHost: x\r\nX-")
+            except ConnectionError:
+                pass  # its place was taken by another
+        eventually(lambda: before < descriptors() < before + 300)
+        for _ in range(5):
+            assert asked(address, good)[0] == 200
+        play(scene())
+        for line in lines:
+            line.close()
+        eventually(lambda: descriptors() <= before + 10)  # the session's own may be a few more
+
+
+def test_abuse_writes_no_log(place: str) -> None:
+    with listening(place) as (address, running):
+        for _ in range(3):
+            for sent, _expected in ABUSE.values():
+                with connected(address) as line:
+                    try:
+                        line.sendall(sent.replace("HOST", address).encode("latin-1"))
+                        line.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    except ConnectionError:
+                        pass
+        assert asked(address, {"Authorization": f"Bearer {TOKEN}"})[0] == 200
+        running.send_signal(signal.SIGTERM)
+        assert running.stderr is not None
+        assert running.stderr.read() == ""
+
+
+@contextmanager
+def raised_limit(descriptors: int) -> Iterator[None]:
+    """As many descriptors for this process as the test needs; skips where the system allows fewer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < descriptors:
+        pytest.skip(f"only {hard} descriptors are allowed here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, descriptors), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

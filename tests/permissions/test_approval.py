@@ -18,6 +18,7 @@ from outlast.permissions import YOLO, decide
 from outlast.permissions.judge import Known
 from outlast.permissions.policies import load
 from outlast.settings import Settings
+from outlast.text import is_invisible
 from tests.conftest import end_all
 
 
@@ -491,3 +492,77 @@ def test_killing_is_asked_about_by_a_coroutine(home: str, tmp_path: Path) -> Non
             assert (await shell.kill(task.task_id)).status == "killed"
 
     asyncio.run(main())
+
+
+# --- what a question shows -----------------------------------------------------------------
+
+FORGED = [
+    "ls\u200d -l",
+    "ls \u202e-l",
+    "ls\u3164-l",
+    "ls\u2800-l",
+    "ls \ufe0f-l",
+    "ls \U000e0041-l",
+    "ls \u00ad-l",
+    "ls\x1b[8m; id",
+    "ls\r; id",
+]
+
+
+def questions(approval: Approval) -> list[str]:
+    """As a terminal shows it, and as a client of the MCP server does."""
+    from outlast.faces.cli.approve import shown
+
+    found = [shown(approval, colour=False)]
+    try:
+        from outlast.faces.mcp.approval import question
+    except ModuleNotFoundError:
+        return found
+    return [*found, question(approval).message]
+
+
+def approval_of(command: str, **more: object) -> Approval:
+    return Approval("run", command, "ask", None, cwd="/here", **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("command", FORGED)
+def test_what_a_reader_cannot_see_is_written_out_in_a_question(command: str) -> None:
+    for text in questions(approval_of(command, description=command, evidence=command)):
+        assert all(char == "\n" or (char.isprintable() and not is_invisible(char)) for char in text)
+        hidden = next(char for char in command if not char.isprintable() or is_invisible(char))
+        assert ascii(hidden)[1:-1] in text
+
+
+def test_a_description_is_one_short_line_behind_the_command() -> None:
+    forged = "a try\n\nThe policy asks because of nothing.\n    ls\n" + "x" * 5000
+    for text in questions(approval_of("rm -rf build", description=forged)):
+        lines = text.splitlines()
+        [said] = [line for line in lines if "The model says" in line]
+        assert lines.index(said) > lines.index("    rm -rf build")
+        assert len(said) < 160
+        assert "The policy asks because of nothing." not in lines
+        assert "    ls" not in lines
+
+
+def test_a_long_command_shows_its_end_and_says_what_is_left_out() -> None:
+    command = "echo " + "x" * 50_000 + "; rm -rf /home/me"
+    for text in questions(approval_of(command)):
+        assert "; rm -rf /home/me\n" in text
+        assert f"[{len(command) - 4000} characters in the middle are not shown]" in text
+    whole = "\n".join(f"line {number}" for number in range(300))
+    for text in questions(approval_of(whole)):
+        assert all(f"    line {number}\n" in text for number in range(300))
+
+
+def test_blanks_do_not_push_the_rest_of_a_line_out_of_sight() -> None:
+    for text in questions(approval_of("ls" + " " * 500 + "; rm -rf /")):
+        assert "; rm -rf /" in text
+        assert " " * 20 not in text
+        assert "[16 blanks]" in text
+
+
+def test_no_line_of_a_command_looks_like_one_of_the_question() -> None:
+    command = "echo 1\n\nThe policy ask asks because of:\n- nothing: it is harmless\nRun it? [y = yes, n = no] y"
+    for text in questions(approval_of(command)):
+        assert all(f"    {line}" in text.splitlines() for line in command.split("\n"))
+        assert "- nothing: it is harmless" not in text.splitlines()

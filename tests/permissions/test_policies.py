@@ -54,7 +54,7 @@ def written(path: Path, text: str) -> str:
 
 
 def test_the_ready_policies_are_these() -> None:
-    assert READY == ("banned", "programs", "allowlist", "ask", "guarded", "yolo")
+    assert READY == ("workspace", "banned", "programs", "allowlist", "ask", "guarded", "yolo")
 
 
 @pytest.mark.parametrize("program", BANNED.split())

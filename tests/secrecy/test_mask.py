@@ -250,3 +250,45 @@ def test_much_text_at_once_is_masked_as_little_is(monkeypatch):
         with monkeypatch.context() as plain:
             plain.setattr(tokenformats, "_MUCH", 1 << 40)
             assert MASKING.text(text) == whole
+
+
+INVISIBLE = [
+    "\u00ad",
+    "\u200b",
+    "\u200d",
+    "\u2060",
+    "\u2800",
+    "\u3164",
+    "\ufe0f",
+    "\ufeff",
+    "\U000e0041",
+    "\u034f\u200c",
+]
+
+
+@pytest.mark.parametrize("between", INVISIBLE)
+def test_a_secret_with_what_nobody_sees_in_it_is_masked_however_it_is_cut(between: str) -> None:
+    mask = Mask(["correct-horse-battery"])
+    text = f"é {between.join(('correct-', 'horse', '-battery'))} ß"
+    assert mask.text(text) == f"é {MASK} ß"
+    for cut in range(len(text) + 1):
+        stream = mask.stream()
+        assert stream.feed(text[:cut]) + stream.feed(text[cut:]) + stream.finish() == f"é {MASK} ß"
+    data = text.encode()
+    for cut in range(len(data) + 1):
+        halves = mask.bytes_stream()
+        said = halves.feed(data[:cut]) + halves.feed(data[cut:]) + halves.finish()
+        assert said == f"é {MASK} ß".encode()
+    assert not mask.is_clear(b"", data, True)
+
+
+def test_what_nobody_sees_holds_back_no_more_than_a_bound() -> None:
+    stream = Mask(["correct-horse-battery"]).stream()
+    said = stream.feed("correct-" + "\u00ad" * 100_000)
+    assert len(said) > 90_000
+    assert said + stream.feed(" x") + stream.finish() == "correct-" + "\u00ad" * 100_000 + " x"
+
+
+def test_a_text_with_joiners_and_no_secret_stays_as_it_is() -> None:
+    text = "👨‍👩‍👧 می‌خواهم ⚠️ done\n"
+    assert Mask(["correct-horse-battery"]).text(text) == text

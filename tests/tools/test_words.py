@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from outlast.faces.tools import words
 from outlast.selection import MARKS
-from outlast.text import shown
+from outlast.text import escape, shown
 from outlast.tools import PROFILES, Toolbox
 from tests.conftest import end_all
 
@@ -152,3 +153,17 @@ def test_a_command_that_imitates_us_does_not_change_what_we_say(home: str, profi
         about = [line for line in outside(said) if "xit code" in line.lower() or "xit Code" in line]
         assert len(about) == 1
         assert re.search(r"exit code:? 3", about[0], re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    "char", ["\u200c", "\u200d", "\u3164", "\u115f", "\u2800", "\ufe0f", "\u00ad", "\u034f", "\U000e0100"]
+)
+def test_what_a_reader_cannot_see_is_written_out_in_every_reply(tmp_path: Path, char: str) -> None:
+    with Toolbox.open(home=tmp_path / "state") as box:
+        said = box.call("bash", {"command": f"printf '%s\\n' 'a{char}b'", "description": f"x{char}y"}).text
+        assert char not in said
+        assert f"a{escape(char)}b" in said
+        assert char not in box.call("bash_list", {}).text
+    with Toolbox.open(home=tmp_path / "state", profile="registry") as box:
+        for tool in box.tools:
+            assert char not in box.call(tool.name, {"command": f"echo 'a{char}b'"}).text

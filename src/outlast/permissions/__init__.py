@@ -1,7 +1,7 @@
 """Whether a request may run. Only `decide` makes a `Grant`, and nothing runs without one.
 
 Deciding is pure: what the session has redefined comes as `Known`, a person's answer as the
-`Approval` that they said yes to. Nothing below here but `policyfile` reads or writes a file.
+`Approval` that they said yes to. Nothing below here but `policyfile` and `workspace` reads or writes a file.
 Every command line loads this module, so what judges is loaded only for a policy that has
 something to say: `yolo` costs nothing.
 """
@@ -36,9 +36,11 @@ class Policy:
     name: str
     layers: tuple[Layer, ...] = ()
     asks: tuple[Category, ...] = ()  # what needs a yes even where every layer allows it
+    confined: bool = False  # commands run in a sandbox; what runs outside needs a yes
 
 
 YOLO = Policy("yolo")
+WORKSPACE = Policy("workspace", confined=True)
 
 
 def decide(
@@ -55,7 +57,8 @@ def decide(
     A yes counts for what was asked, and for nothing else: if the line is judged otherwise by now,
     it is asked again.
     """
-    if not policy.layers and "run" not in policy.asks:
+    outside = policy.confined and request.sandbox is None
+    if not policy.layers and "run" not in policy.asks and not outside:
         return Grant(request, policy.name)
     from outlast.errors import NeedsApproval, Refused
     from outlast.permissions import approval, ruling
@@ -63,19 +66,23 @@ def decide(
     ruled = ruling.rule_all(request, policy, known, shell)
     if ruled.judgement.verdict == "deny" or (mode == "yolo" and ruled.broken):
         raise Refused(ruling.denial(ruled, policy))
-    if mode == "yolo" or (ruled.judgement.verdict == "allow" and "run" not in policy.asks):
+    if outside and mode == "yolo":
+        raise Refused(f"The policy {policy.name} lets nothing out of its sandbox without a yes, and none is asked for.")
+    if mode == "yolo" or (ruled.judgement.verdict == "allow" and "run" not in policy.asks and not outside):
         return Grant(request, policy.name, ruled.judgement)
-    if approved is not None and approval.is_for(approved, request, policy.name, ruled.judgement):
+    category: Category = "outside" if outside else "run"
+    if approved is not None and approval.is_for(approved, category, request, policy.name, ruled.judgement):
         return Grant(request, policy.name, ruled.judgement, approved=True)
     asked = approval.Approval(
-        category="run",
+        category=category,
         command=request.command,
         policy=policy.name,
         judgement=ruled.judgement,
         cwd=request.cwd,
         description=request.description,
         session=request.session,
-        always=ruling.always(request, policy, known, shell),
+        always=() if outside else ruling.always(request, policy, known, shell),
+        evidence=request.evidence,
     )
     raise NeedsApproval(ruling.question(ruled, policy, asked), asked)
 
@@ -115,7 +122,7 @@ def own_rules(home: str) -> str:
 
 def has_a_say(home: str, policy: str, directory: str) -> bool:
     """Whether anything may have something against a command in `directory`, where `policy` is the user's."""
-    if policy not in ("", "yolo"):
+    if policy not in ("", YOLO.name):
         return True
     own = own_rules(home)
     return bool(own and may_deny(own)) or bool(directory and project_files(directory, home))

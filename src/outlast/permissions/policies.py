@@ -12,7 +12,7 @@ import os
 
 from outlast.errors import BadInput, named
 from outlast.light import replaced
-from outlast.permissions import YOLO, Policy, own_rules
+from outlast.permissions import WORKSPACE, YOLO, Policy, own_rules
 from outlast.permissions.approval import Layer
 from outlast.permissions.guarded import hazard
 from outlast.permissions.judge import Rules
@@ -72,7 +72,8 @@ _LAYERS: dict[str, Callable[[Settings], Layer]] = {
     "ask": _ask,
     "guarded": _guarded,
 }
-READY = (*_LAYERS, "yolo")
+_WITHOUT_LAYERS = {policy.name: policy for policy in (WORKSPACE, YOLO)}
+READY = (WORKSPACE.name, *_LAYERS, YOLO.name)
 
 
 def is_file(which: str) -> bool:
@@ -87,8 +88,8 @@ def load(which: str, settings: Settings, *, is_project: bool = False) -> Policy:
         if not os.path.lexists(path):
             raise BadInput(f"There is no policy file {path}; name one that exists, or one of {', '.join(READY)}.")
         return _from_file(path, settings, is_project, ())
-    if which == YOLO.name:
-        return YOLO
+    if which in _WITHOUT_LAYERS:
+        return _WITHOUT_LAYERS[which]
     if which not in _LAYERS:
         known = ", ".join(READY)
         raise BadInput(f"There is no policy {named(which)}; known are {known}, or a file: its path, or NAME.toml.")
@@ -111,7 +112,7 @@ def _from_file(path: str, settings: Settings, is_project: bool, above: tuple[str
         otherwise=said.otherwise or layer.rules.otherwise,
     )
     asks = tuple(dict.fromkeys((*(base.asks if base else ()), *said.ask_always)))
-    return Policy(path, (replaced(layer, name=path, rules=rules),), asks)
+    return Policy(path, (replaced(layer, name=path, rules=rules),), asks, bool(base and base.confined))
 
 
 def _base(said: PolicyFile, settings: Settings, above: tuple[str, ...]) -> Policy | None:
@@ -151,8 +152,9 @@ def in_force(home: str, settings: Settings, call: str | Policy | None, projects:
     spoken += [lenient(path, settings, is_project=True) for path in projects]
     layers = tuple(layer for policy in spoken for layer in policy.layers)
     asks = tuple(dict.fromkeys(one for policy in spoken for one in policy.asks))
-    names = list(dict.fromkeys(policy.name for policy in spoken if policy.layers or policy.asks))
-    whole = Policy(" + ".join(names) or YOLO.name, tuple(_protected(layer, home) for layer in layers), asks)
+    names = list(dict.fromkeys(policy.name for policy in spoken if policy.layers or policy.asks or policy.confined))
+    protected = tuple(_protected(layer, home) for layer in layers)
+    whole = Policy(" + ".join(names) or YOLO.name, protected, asks, any(policy.confined for policy in spoken))
     path = own_rules(home)
     return _with_own_rules(whole, path) if path else whole
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from outlast.permissions.judge import Rules, Verdict
     from outlast.types import Request
 
+_NOBODY = "which needs a yes, and nobody can be asked here"
 STRICTNESS: dict[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -142,6 +143,8 @@ def question(ruled: Ruled, policy: Policy, approval: Approval) -> str:
     """Why it does not run if nobody can be asked: the part, why, and what would allow it."""
     if ruled.broken:
         return f"Everything needs a yes because {ruled.broken}, and nobody can be asked here; correct it."
+    if approval.category == "outside":
+        return f"{named(approval.command)} would run outside the sandbox of the policy {policy.name}, {_NOBODY}."
     if not approval.parts:
         return f"Under the policy {policy.name} every command needs a yes, and nobody can be asked here."
     part = approval.parts[0]

@@ -2,8 +2,9 @@
 
 The command has process numbers, a /tmp, a /dev and (unless it may use the network) a
 loopback of its own. All else is read-only, but for its directory and those that were
-named. Outlast's own state is covered by an empty directory, into which only the files are
-put back that the command's shell itself has to read and to write.
+named, and read-only are in these again the places that it must not change. Outlast's own
+state is covered by an empty directory, into which only the files are put back that the
+command's shell itself has to read and to write.
 
 bubblewrap is started with no variables at all, because one of them (LD_PRELOAD) could make
 it run a program of the command's own choice before there is any sandbox.
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 # Its own three are not the command's: it would hold them open, and its complaints are no output.
 STDIN, STDOUT, STDERR, TOLD = 6, 7, 8, 9
-ARGUMENTS = 10
+ARGUMENTS, FILTER = 10, 11
 
 APART = (
     "--unshare-user-try",  # always possible for root, who may do without
@@ -41,6 +42,7 @@ _MACHINE = (  # what in /proc is about the machine and not about a process
 OWN = ("/tmp", "/var/tmp", "/run")  # /run: through the sockets of the machine's services one could leave
 _KEPT = ("/run/current-system", "/run/opengl-driver", "/run/wrappers")  # where some systems have their programs
 _RESOLVERS = ("/run/systemd/resolve", "/run/NetworkManager", "/run/resolvconf", "/run/connman")
+_LISTENS, _DATAGRAM = "00010000", "0002"  # in /proc/net/unix
 _SETSID = ("/usr/bin/setsid", "/bin/setsid", "/run/current-system/sw/bin/setsid")
 # Told only when all is set up. A shell that is not there is our failure, not the command's.
 _CHECK = f'[ -x "$1" ] || {{ echo "there is no $1 in the sandbox" >&2; exit 1; }}; echo r >&{TOLD}; '
@@ -65,7 +67,9 @@ def options(sandbox: Sandbox, cwd: str, home: str, files: Iterable[tuple[str, st
         *_own(sandbox),
         # The outer ones first, or they would cover the inner ones.
         *(word for path in sorted(sandbox.writable, key=len) for word in ("--bind", path, path)),
-        *(word for path in pins(home, sandbox.writable) for word in ("--bind", path, path)),
+        *(word for path in _pinned(sandbox, home) for word in ("--bind", path, path)),
+        *(word for path in sandbox.protected for word in ("--ro-bind", path, path)),
+        *(word for path in _sockets(sandbox, home) for word in ("--ro-bind", "/dev/null", path)),
         *("--tmpfs", home),
         *(word for how, source, target in files for word in (how, source, target)),
         *("--remount-ro", home),
@@ -87,24 +91,40 @@ def is_within(path: str, places: Iterable[str]) -> bool:
     return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
 
 
-def pins(home: str, writable: Iterable[str]) -> list[str]:
-    """The directories between a writable one and the state directory in it.
+def _pinned(sandbox: Sandbox, home: str) -> list[str]:
+    found = {path for place in (home, *sandbox.protected) for path in pins(place, sandbox.writable)}
+    return sorted(found, key=len)
 
-    Whoever could rename one of them could put a state directory of their own in the place of ours. What
-    something is mounted on cannot be renamed.
+
+def pins(place: str, writable: Iterable[str]) -> list[str]:
+    """The directories between a writable one and a place in it that a command must not change.
+
+    A command that renamed one of them could put a place of its own where ours was. What something is mounted on
+    cannot be renamed.
     """
     found = []
-    path = os.path.dirname(home)
+    path = os.path.dirname(place)
     while path != "/" and is_within(path, [place for place in writable if place != path]):
         found.append(path)
         path = os.path.dirname(path)
     return found[::-1]
 
 
-def for_args(words: Iterable[str], env: Mapping[str, str]) -> bytes:
+def _sockets(sandbox: Sandbox, home: str) -> list[str]:
+    """Sockets of programs outside, such as an agent's in a home directory: a read-only mount does not close them."""
+    with open("/proc/net/unix", errors="surrogateescape") as file:
+        fields = [line.split(None, 7) for line in file]
+    paths = {one[7] for one in fields if len(one) == 8 and (one[3] == _LISTENS or one[4] == _DATAGRAM)}
+    found = {os.path.realpath(path.rstrip("\n")) for path in paths if path.startswith("/")}
+    seen = [path for path in found if not is_within(path, OWN) or is_within(path, sandbox.readable)]
+    return sorted(path for path in seen if not is_within(path, (home, *sandbox.writable)) and os.path.exists(path))
+
+
+def for_args(words: Iterable[str], env: Mapping[str, str], filtered: bool) -> bytes:
     """Options and variables as `--args` takes them: variables may be secret, and an argument list is not."""
     setenv = [word for name, value in env.items() for word in ("--setenv", name, value)]
-    return b"".join(os.fsencode(word) + b"\0" for word in [*words, *setenv])
+    filters = ["--seccomp", str(FILTER)] if filtered else []
+    return b"".join(os.fsencode(word) + b"\0" for word in [*words, *setenv, *filters])
 
 
 def arguments(program: str, shell: list[str], waits: bool) -> list[str]:

@@ -39,50 +39,56 @@ def wanted(
         return None
     if imposed or settings.sandbox:
         found = _of(imposed, settings, [], base)
-        _refuse_more(asked, found)
+        refuse_more(asked, found)
         return found
     return _of(asked, settings, [os.path.join(base, cwd)] if cwd else [], base)
 
 
 def _of(said: Sandbox | bool | None, settings: Settings, more: list[str], base: str) -> Sandbox:
     found = said if isinstance(said, Sandbox) else Sandbox()
-    here = [path for path in (base or _here(),) if path != "/"]  # a server that was started nowhere in particular
+    own = [path for path in (base or here(),) if path != "/"]  # a server that was started nowhere in particular
     named_there = [path for path in settings.sandbox_writable.split(":") if path]
     return Sandbox(
-        writable=tuple(_directory(path) for path in (*here, *more, *named_there, *_paths(found.writable))),
+        writable=tuple(existing_directory(path) for path in (*own, *more, *named_there, *_paths(found.writable))),
         network=bool(found.network or settings.sandbox_network),
         readable=_paths(found.readable),
-        kind=_kind(found.kind or settings.sandbox_kind),
+        kind=known_kind(found.kind or settings.sandbox_kind),
     )
 
 
-def _here() -> str:
+def here() -> str:
+    """The caller's own directory."""
     try:
         return os.getcwd()
     except FileNotFoundError:
         return "/"
 
 
-def _directory(path: str) -> str:
+def existing_directory(path: str) -> str:
+    """The real path of a directory. Raises `BadInput`."""
     whole = os.path.realpath(os.path.expanduser(path))
     if not os.path.isdir(whole):
         raise BadInput(f"The directory {path} does not exist; create it or give another one.")
     return whole
 
 
-def _refuse_more(asked: Sandbox | bool | None, imposed: Sandbox) -> None:
+def refuse_more(asked: Sandbox | bool | None, imposed: Sandbox) -> None:
+    """Raise `BadInput` if a call asks for more than the sandbox that is imposed on it."""
     if asked is False:
         raise BadInput(
             "This sandbox is imposed from outside, and a call cannot switch it off; leave out sandbox=False."
         )
     if not isinstance(asked, Sandbox):
         return
-    outside = [path for path in _paths(asked.writable) if not bubblewrap.is_within(_directory(path), imposed.writable)]
+    outside = [
+        path for path in _paths(asked.writable) if not bubblewrap.is_within(existing_directory(path), imposed.writable)
+    ]
     if outside or asked.readable or (asked.network and not imposed.network):
         raise BadInput("This sandbox is imposed from outside, and a call cannot widen it; change the settings.")
 
 
-def _kind(kind: str) -> str:
+def known_kind(kind: str) -> str:
+    """A kind of sandbox that there is, or none. Raises `BadInput`."""
     if kind not in ("", *KINDS):
         raise BadInput(f"{named(kind)} is no kind of sandbox; use {' or '.join(KINDS)}.")
     return kind
@@ -241,6 +247,6 @@ def _landlock() -> Ability:
     lacks = [
         *([] if program else [f"{closed} is kept from the network"]),
         *(["signals reach other processes"] if abi < landlock.SCOPES_ABI else []),
-        "it sees the machine's processes",
+        "it sees the machine's processes and can change mode and times of your files: prefer bubblewrap",
     ]
     return Ability(True, f"version {abi}; {', '.join(lacks)}", program)

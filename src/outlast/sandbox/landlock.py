@@ -36,7 +36,7 @@ WRITE |= REMOVE_DIR | REMOVE_FILE
 _TCP = 1 | 2  # bind, connect
 _SCOPES = 1 | 2  # abstract sockets, signals
 
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")  # not pts: other terminals are there
 _HIDDEN = ("/tmp", "/var/tmp", "/dev")
 _CREATE_RULESET, _ADD_RULE = 444, 445
 _VERSION = 1
@@ -79,8 +79,10 @@ def allowed(sandbox: Sandbox, home: str, files: Iterable[tuple[str, int]] = ()) 
             yield path, READ
     for name in _DEVICES:
         yield f"/dev/{name}", READ_FILE | READ_DIR | WRITE_FILE | IOCTL_DEV
-    for path in sandbox.writable:
-        yield path, WRITE
+    for place in sandbox.writable:
+        # Around a protected place what is there can be written to, and nothing can be created beside it.
+        for path in around(place, list(sandbox.protected)):
+            yield path, WRITE
     yield from files
 
 
@@ -102,17 +104,24 @@ def around(path: str, hidden: list[str]) -> Iterator[str]:
 
 def make_ruleset(places: Iterable[tuple[str, int]], network: bool) -> int:
     """A descriptor of the rules, for a process to restrict itself to them."""
-    import ctypes
-
     version = abi()
     files = _known_files(version)
-    tcp = 0 if network or version < TCP_ABI else _TCP
-    scopes = _SCOPES if version >= SCOPES_ABI else 0
-    attributes = struct.pack("QQQ", files, tcp, scopes)
-    ruleset = _call("syscall", _CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
+    ruleset = _create(files, 0 if network or version < TCP_ABI else _TCP, _SCOPES if version >= SCOPES_ABI else 0)
     for path, rights in places:
         _allow(ruleset, path, rights & files)
     return ruleset
+
+
+def make_scopes() -> int:
+    """Rules about strangers alone: no signals to them, no abstract sockets of theirs."""
+    return _create(0, 0, _SCOPES)
+
+
+def _create(files: int, tcp: int, scopes: int) -> int:
+    import ctypes
+
+    attributes = struct.pack("QQQ", files, tcp, scopes)
+    return _call("syscall", _CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
 
 
 def _known_files(version: int) -> int:

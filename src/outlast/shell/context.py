@@ -131,6 +131,15 @@ class Context:
         around = Around(lambda: self.sessions, lambda: self.state)
         return Gate(self.home, self.settings, self._policy, self._mode, self._ask, around, self.cwd)
 
+    def is_confined(self, cwd: str = "") -> bool:
+        """Whether the policy keeps commands in a sandbox unless the user says yes."""
+        gate = self.gate(cwd)
+        return gate is not None and gate.policy_for(cwd).confined
+
+    @property
+    def can_ask(self) -> bool:
+        return self._ask is not None and self._mode == "default"
+
     # --- redaction ---------------------------------------------------------------------------
 
     @property

@@ -7,12 +7,15 @@ the result; `follow` also yields the `Slice`s that it reads. `Shell` waits with 
 
 from __future__ import annotations
 
+import os
+from contextvars import ContextVar
 from functools import partial
 
 from outlast import asking, conditions
-from outlast.errors import BadInput
-from outlast.light import extended
+from outlast.errors import BadInput, Refused
+from outlast.light import extended, replaced
 from outlast.settings import development_commands
+from outlast.shell.reader import OUTSIDE
 from outlast.storage.task_directory import Hold
 from outlast.storage.watch import Deadline
 from outlast.types import STREAMS, Slice, Waited
@@ -43,6 +46,9 @@ if TYPE_CHECKING:
     OpenWatch = Callable[[str, bool], AbstractContextManager[ArmedWatch]]
     OnOutput = Callable[[Slice], None]
 
+# Set by a server whose client brings the user's answer with a second call: in its sandbox the command failed before.
+go_outside: ContextVar[bool] = ContextVar("go_outside", default=False)
+_NOBODY_TO_ASK = "it can run outside after a yes, and nobody can be asked here"
 READY_WAIT_S = 30.0  # how long a start waits for `ready` without a `startup_wait`
 
 
@@ -107,6 +113,8 @@ class Flows:
         show: Mapping[str, Any],
         **options: Unpack[StartOptions],
     ) -> Flow[Result]:
+        if go_outside.get() and self._is_kept_inside(options):
+            options["sandbox"] = False
         with Hold() as hold:
             if options.get("startup_wait") is not None or options.get("ready") is not None:
                 if wait is not None or on_output is not None:
@@ -116,7 +124,27 @@ class Flows:
                 options.pop("startup_wait", None)
                 options.pop("ready", None)
                 task = yield from self._run_in_foreground(command, wait, on_output, auto_background, hold, options)
-            return (yield Work(partial(self._reader.read, task.task_id, **show)))  # type: ignore[no-any-return]
+            result = yield Work(partial(self._reader.read, task.task_id, **show))
+        if not (result.error or "").startswith(OUTSIDE) or not self._is_kept_inside(options):
+            return result  # type: ignore[no-any-return]
+        if not self.context.can_ask:
+            return replaced(result, error=f"{result.error}; {_NOBODY_TO_ASK}")  # type: ignore[no-any-return]
+        outside = {**options, "sandbox": False, "evidence": result.error}
+        try:
+            return (yield from self.run(command, wait, on_output, auto_background, show, **outside))
+        except Refused as refused:
+            return replaced(result, error=f"{result.error}; {refused.message}")  # type: ignore[no-any-return]
+
+    def goes_outside(self, options: Mapping[str, Any]) -> bool:
+        """Whether to ask the user if a command may run again, without the sandbox that it failed in."""
+        return self.context.can_ask and self._is_kept_inside(options)
+
+    def _is_kept_inside(self, options: Mapping[str, Any]) -> bool:
+        """Whether only the policy keeps a command in its sandbox: from that one the user can let it out."""
+        context = self.context
+        if options.get("sandbox") is not None or context.sandbox or context.settings.sandbox:
+            return False
+        return context.is_confined(os.fspath(options.get("cwd") or ""))
 
     def _run_in_foreground(
         self,

@@ -32,6 +32,9 @@ _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
 
 
+OUTSIDE = "outside the sandbox"
+
+
 class Reader:
     """What the tasks of one shell print, and how they are."""
 
@@ -77,7 +80,7 @@ class Reader:
         if (tail, lines, stream, max_chars) == _NOTHING and not (new or filter or exclude or interleaved or page):
             little = self._little(task_id, cursor)
             if little is not None:
-                return little
+                return self._explain_refusal(little)
         # Of what is over only the output is looked at; if it is gone with its task, that is noticed there.
         over = self._executor.registry.get_cached(task_id, self.context.scope)
         task = self._redactor.shown(over or self._executor.status(self.find(task_id)))
@@ -104,11 +107,24 @@ class Reader:
             raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")
         try:
             if not new:
-                return self._selected(task, selection, budget)
-            return self._new(task, selection, budget, reader or f"session {self.context.session}")
+                return self._explain_refusal(self._selected(task, selection, budget))
+            return self._explain_refusal(
+                self._new(task, selection, budget, reader or f"session {self.context.session}")
+            )
         except OSError as error:
             self.find(task_id)  # which says so if it was removed
             raise self._executor.explain(task.task_id, error) from None
+
+    def _explain_refusal(self, result: Result) -> Result:
+        """Say of what failed in a sandbox whether it failed because of it."""
+        if result.status != "failed" or not result.sandbox or result.error:
+            return result
+        from outlast.permissions.refusals import LAST_LINES, find_refusal  # most commands run without
+
+        task = self._redactor.shown(self._executor.status(result.task_id))
+        said = self._selected(task, Selection(tail=LAST_LINES), self.context.settings.shown_chars).output
+        line = find_refusal(result.sandbox, said, result.exit_code)
+        return replaced(result, error=f"{OUTSIDE}: {line}") if line else result
 
     def _new(self, task: Task, selection: Selection, budget: int, reader: str) -> Result:
         """What `reader` has not read yet; nobody else reads as the same reader meanwhile."""

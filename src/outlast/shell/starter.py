@@ -17,6 +17,7 @@ from outlast.errors import (
     named,
 )
 from outlast.launch_builder import LaunchBuilder, SessionScope
+from outlast.light import replaced
 from outlast.permissions import YOLO, decide
 from outlast.shell.context import translate_errors
 from outlast.types import BRIDGE
@@ -56,18 +57,30 @@ class Starter:
         hold: Hold | None = None,
         agent: Mapping[str, str] | None = None,
         sandbox: Sandbox | bool | None = None,
+        evidence: str = "",
         **options: Unpack[CommandOptions],
     ) -> tuple[Task, bool]:
         """Start a command, or find the task that has its name. Returns it, and whether it is new.
 
-        If it `keeps`, the session takes over what it changes. A foreground command needs no free slot.
+        If it `keeps`, the session takes over what it changes. A foreground command needs no free slot. `evidence` is
+        how it failed in its sandbox before, if it is to run outside now.
         """
         options["after"] = self._find_all(options.get("after", ()))
         confined = self._sandbox(sandbox, options.get("cwd"))
+        if confined is None and sandbox is False and self.context.is_confined(os.fspath(options.get("cwd") or "")):
+            options |= {"fresh": True, "cwd": options.get("cwd") or self._session_directory()}
         request = asking.request(
             command, session=self.context.session, background=background, agent=agent, sandbox=confined, **options
         )
-        return self.launch_request(request, keeps, hold)
+        return self.launch_request(replaced(request, evidence=evidence) if evidence else request, keeps, hold)
+
+    def _session_directory(self) -> str | None:
+        """Where a command of the session begins. What the session defined may come from inside a sandbox."""
+        context = self.context
+        try:
+            return context.sessions.read(context.state).directory if context.state else None
+        except (OSError, ValueError):
+            return None  # it has no state
 
     def launch_request(self, request: Request, keeps: bool = False, hold: Hold | None = None) -> tuple[Task, bool]:
         """As `launch`, of a request that was checked."""
@@ -114,11 +127,16 @@ class Starter:
 
     def _sandbox(self, asked: Sandbox | bool | None, cwd: str | os.PathLike[str] | None) -> Sandbox | None:
         context = self.context
-        if not asked and not context.sandbox and not context.settings.sandbox:
+        where = os.fspath(cwd) if cwd is not None else None
+        imposed = context.sandbox or context.settings.sandbox
+        if not imposed and context.is_confined(where or ""):
+            from outlast.permissions.workspace import sandbox_for
+
+            return sandbox_for(asked, context.settings, context.cwd)
+        if not asked and not imposed:
             return None
         from outlast.sandbox.choice import wanted  # most commands run without
 
-        where = os.fspath(cwd) if cwd is not None else None
         return wanted(asked, context.sandbox, context.settings, where, context.cwd)
 
     def _find_all(self, ids: Sequence[str]) -> Sequence[str]:

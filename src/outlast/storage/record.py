@@ -273,13 +273,13 @@ def _pipe_status(directory: str, code: int | None, outcome: dict[str, Any]) -> t
 
 
 def read_pipe_status(directory: str) -> str | None:
-    """Return what the shell wrote about its last pipeline; None if there is no file: the command is no pipeline."""
+    """Return what the shell wrote about its last pipeline; None if there is no file, or an empty one: it is none."""
     try:
-        return read_file(f"{directory}/{PIPES}", 4096).decode("ascii")
+        return read_file(f"{directory}/{PIPES}", 4096).decode("ascii") or None
     except FileNotFoundError:
         return None
     except (OSError, ValueError):
-        return ""
+        return "?"
 
 
 def parse_pipe_status(code: int, written: str | None) -> tuple[int, ...] | None:

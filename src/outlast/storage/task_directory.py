@@ -70,7 +70,9 @@ def write_launch(directory: str, launch: Launch, created: float) -> None:
     stdin = {"file": launch.stdin.file, "open": launch.stdin.open, "text": launch.stdin.text is not None}
     text = json.dumps({"format": FORMAT, "created": created, "stdin": stdin, **values})
     create_file(f"{directory}/{LAUNCH}", text.encode())
-    create_file(f"{directory}/{_COMMAND}", os.fsencode(launch.command))
+    # Not a new file if there is one: a sandbox with a prepared shell shows that very file.
+    with open(open_regular(f"{directory}/{_COMMAND}", os.O_WRONLY | os.O_CREAT), "wb") as file:
+        file.write(os.fsencode(launch.command))
 
 
 def read_launch(directory: str) -> tuple[Launch, float]:

@@ -7,14 +7,16 @@ seccomp are applied by the guard's child before it executes the shell: from a ru
 from __future__ import annotations
 
 import os
+import stat
 
 from outlast.errors import OutlastError, StartFailed
 from outlast.executors.local import shell_argv
 from outlast.guard.client import open_in_memory
 from outlast.light import replaced
+from outlast.linux.files import open_regular
 from outlast.sandbox import bubblewrap, cgroup, landlock, seccomp
 from outlast.storage import agentfile, sessions, snapshot
-from outlast.storage.layout import LAUNCH, random_token
+from outlast.storage.layout import LAUNCH
 from outlast.storage.record import PIPES
 from outlast.types import AGENT, LANDLOCK
 
@@ -23,9 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from outlast.executors.local.description import Description
-    from outlast.types import Launch
+    from outlast.types import Launch, Sandbox
 
 _FIRST_LINE_BYTES = 1000
+_TEMPORARY = "tmp"  # of a command under Landlock, in its task's directory
+
+
+def make_room(staged: str) -> None:
+    """Create the files of a command that is not known yet: a sandbox shows files, and is made before there is one."""
+    for name in ("command", PIPES):
+        os.close(open_regular(os.path.join(staged, name), os.O_WRONLY | os.O_CREAT))
 
 
 def furnish(staged: str, published: str, around: Launch) -> Launch:
@@ -36,8 +45,8 @@ def furnish(staged: str, published: str, around: Launch) -> Launch:
     own = "/tmp"
     if around.sandbox.kind == LANDLOCK:
         # Landlock can hide the machine's own /tmp, but not put another in its place.
-        own = f"/tmp/outlast-{os.path.basename(published)}-{random_token()}"
-        os.mkdir(own, 0o700)
+        own = f"{published}/{_TEMPORARY}"
+        os.makedirs(f"{staged}/{_TEMPORARY}", 0o700, exist_ok=True)
     return replaced(around, env={**around.env, _temporary(around): own})
 
 
@@ -92,14 +101,28 @@ def add_bubblewrap(description: Description, staged: str, published: str, around
     description.add_words(around.sandbox.program, bubblewrap.arguments(around.sandbox.program, words, waits))
     description.add("program-waits", 1)
     null = description.keep(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
-    arguments = description.keep(open_in_memory(bubblewrap.for_args(options, env)))
+    filters = description.keep(open_in_memory(_filter(around.sandbox))) if seccomp.known_here() else None
+    arguments = description.keep(open_in_memory(bubblewrap.for_args(options, env, filters is not None)))
     for number, source in (
         *((0, f"inherit {null}"), (1, f"inherit {null}"), (2, "errors"), (shell_argv.GO_FD, "go")),
         *((bubblewrap.STDIN, "stdin"), (bubblewrap.STDOUT, "stdout"), (bubblewrap.STDERR, "stderr")),
         *((bubblewrap.TOLD, "ready"), (bubblewrap.ARGUMENTS, f"inherit {arguments}")),
+        *(((bubblewrap.FILTER, f"inherit {filters}"),) if filters is not None else ()),
     ):
         description.add("fd", f"{number} {source}")
+    if landlock.abi() >= landlock.SCOPES_ABI and not _is_set_user_id(around.sandbox.program):
+        # Where the network is shared, abstract sockets are too.
+        description.add("landlock", description.keep(landlock.make_scopes()))
     description.add_state_fds()
+
+
+def _is_set_user_id(program: str) -> bool:
+    """Whether bubblewrap needs privileges that it would lose under Landlock."""
+    return os.path.exists(program) and bool(os.stat(program).st_mode & stat.S_ISUID)
+
+
+def _filter(sandbox: Sandbox) -> bytes:
+    return seccomp.program(os.uname().machine, namespaces=sandbox.kind != LANDLOCK, network=sandbox.network)
 
 
 def _files(staged: str, published: str, around: Launch) -> Iterator[tuple[str, str, str]]:
@@ -134,8 +157,8 @@ def add_landlock(description: Description, staged: str, published: str, around: 
     ruleset = description.keep(landlock.make_ruleset(places, sandbox.network))
     description.add("landlock", ruleset)
     description.add("drop-capabilities", 1)
-    if not sandbox.network and sandbox.program == seccomp.NAME:
-        description.add("seccomp", seccomp.program(os.uname().machine))
+    if seccomp.known_here():
+        description.add("seccomp", _filter(sandbox))
 
 
 def _rights(staged: str, around: Launch) -> Iterator[tuple[str, int]]:
@@ -148,7 +171,7 @@ def _rights(staged: str, around: Launch) -> Iterator[tuple[str, int]]:
         files |= {sessions.STATE: both, sessions.START: both, sessions.BEFORE: landlock.READ_FILE}
     for name, rights in files.items():
         yield os.path.join(staged, name), rights
-    yield temporary_directory(around), landlock.WRITE
+    yield os.path.join(staged, _TEMPORARY), landlock.WRITE
     for path in _needed_by_runner(around):
         yield path, landlock.READ
     if around.state:

@@ -14,7 +14,7 @@ from outlast.types import AGENT, BRIDGE, BUBBLEWRAP, LANDLOCK, NO_SHELL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from outlast.guard.client import Item, Refused, Value
     from outlast.types import Launch
@@ -156,8 +156,10 @@ class Description:
 def describe(directory: str, published: str, launch: Launch, prepare: bool = False) -> Description:
     """Describe a task that begins at once or, to `prepare` it, a bash that waits until it is told its command."""
     if launch.sandbox is not None:
-        from outlast.executors.local.confinement import furnish
+        from outlast.executors.local.confinement import furnish, make_room
 
+        if prepare:
+            make_room(directory)
         launch = furnish(directory, published, launch)
     made = Description(directory, published, launch)
     try:
@@ -167,13 +169,18 @@ def describe(directory: str, published: str, launch: Launch, prepare: bool = Fal
             from outlast.executors.local.confinement import add_groups
 
             add_groups(made, published, launch)
-        if launch.sandbox is not None:
-            made.add("go", shell_argv.go_line(launch.keeps))
-        made.extend([("prepare", 1)] if prepare else limit_items(launch))
+        made.extend([("prepare", 1)] if prepare else begin_items(launch))
     except BaseException:
         made.__exit__()
         raise
     return made
+
+
+def begin_items(launch: Launch) -> Iterator[Item]:
+    """Yield what a shell is told with its command."""
+    if launch.sandbox is not None:
+        yield "go", shell_argv.go_line(launch.keeps)  # a sandbox does not show whether there is a file to dump into
+    yield from limit_items(launch)
 
 
 def explain_refusal(launch: Launch, refused: Refused) -> str:

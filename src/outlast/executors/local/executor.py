@@ -8,9 +8,9 @@ import time
 from functools import partial
 
 from outlast.errors import BadInput, OutlastError, StartFailed, named
-from outlast.executors.local.description import describe, explain_refusal
+from outlast.executors.local.description import begin_items, describe, explain_refusal
 from outlast.executors.local.queued import publish_pending, start_pending
-from outlast.guard.client import Refused, check_descriptors_left, limit_items, start_guard
+from outlast.guard.client import Refused, check_descriptors_left, start_guard
 from outlast.light import sqlite3
 from outlast.linux.files import open_regular
 from outlast.storage import record, sessions, task_directory
@@ -215,7 +215,7 @@ class LocalExecutor:
             if skips_dump:
                 sessions.skip_dump(task.staged)
             check_descriptors_left()
-            task.connection.begin(limit_items(launch))
+            task.connection.begin(begin_items(launch))
         else:
             if slot >= 0:
                 self._queue.label_slot(slot, launch.session, task.task_id)
@@ -253,7 +253,7 @@ class LocalExecutor:
         return None
 
     def prepare(self, launch: Launch) -> None:
-        if os.path.basename(launch.shell) != "bash" or launch.sandbox or launch.groups or launch.stdin.text is not None:
+        if os.path.basename(launch.shell) != "bash" or launch.groups or launch.stdin.text is not None:
             return  # it needs the command, or something that a guard cannot do twice
         if any(shell.is_prepared_for(launch) and shell.owner == os.getpid() for shell in self._prepared):
             return
@@ -371,4 +371,6 @@ def _needs_slot(launch: Launch) -> bool:
 def create_pipes_file(command: str, directory: str) -> None:
     """Create the file for the statuses of a pipeline. The shell's own would get the mode of the command's umask."""
     if ("|" in command or "!" in command) and not command.rstrip("\n").endswith("\\"):
-        os.close(open_regular(os.path.join(directory, record.PIPES), os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        with open(open_regular(os.path.join(directory, record.PIPES), flags), "wb") as file:
+            file.write(b"\n")  # an empty one is that of a prepared shell, whose command is no pipeline

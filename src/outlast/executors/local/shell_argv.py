@@ -3,8 +3,8 @@
 bash reads the command from the task's own file and evaluates it: `$0`, line numbers and error messages are then
 as with `bash -c`, and `pkill -f` with a piece of the command finds the command's own processes, never ours.
 
-If the command has a `|` or a `!`, bash writes the status of each stage of its last pipeline into a file that exists
-for that. It takes one more line after the command, which an incomplete command would swallow (an open
+If the command has a `|` or a `!`, bash writes the status of each stage of its last pipeline into a file that is not
+empty. It takes one more line after the command, which an incomplete command would swallow (an open
 here-document, a trailing `&&`). So `bash -n` checks the command first; if it finds an error, the command runs
 without that line, and the statuses are absent rather than guessed.
 
@@ -28,7 +28,7 @@ _RUNNER = os.path.join(_PACKAGE, "agents", "run.py")
 # All of it is one line, so that line numbers in messages are those of the command. What follows the command works
 # whatever the command did to its shell: `set -e`, traps that print, functions named like builtins.
 _WAIT = f"builtin read -r -u {GO_FD} __outlast_go || builtin exit 1; exec {GO_FD}<&-; SECONDS=0; "
-_IS_COMPLETE = '-e $__outlast_dir/pipes && -z $(BASH_ENV= "$BASH" -n "$__outlast_dir/command" 2>&1)'
+_IS_COMPLETE = '-s $__outlast_dir/pipes && -z $(BASH_ENV= "$BASH" -n "$__outlast_dir/command" 2>&1)'
 
 # --- without a session -------------------------------------------------------------------
 

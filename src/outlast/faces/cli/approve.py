@@ -6,13 +6,13 @@ import os
 import signal
 import sys
 
-from outlast.text import inline
+from outlast.permissions.approval import show_description, show_line, show_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.permissions.approval import Answer, Approval
 
-_LONGEST = 2000  # characters of a line that are shown
+_QUESTIONS = {"run": "Run it?", "outside": "Run it outside the sandbox?", "kill": "End it?"}
 _ANSWERS: dict[str, Answer] = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
 
 
@@ -22,7 +22,7 @@ def prompt(approval: Approval) -> Answer:
     sys.stderr.write(shown(approval, colour))
     choices = "y = yes, n = no, a = always" if approval.always else "y = yes, n = no"
     while True:
-        sys.stderr.write(f"Run it? [{choices}] " if approval.category == "run" else f"End it? [{choices}] ")
+        sys.stderr.write(f"{_QUESTIONS[approval.category]} [{choices}] ")
         sys.stderr.flush()
         typed = _typed()
         if not typed:
@@ -47,21 +47,20 @@ def _typed() -> str:
 def shown(approval: Approval, colour: bool) -> str:
     """What a person has to see before they answer."""
     bold, warn, off = ("\033[1m", "\033[33m", "\033[0m") if colour else ("", "", "")
+    policy, cwd = show_line(approval.policy), show_line(approval.cwd)
     if approval.category == "kill":
-        return f"The policy {approval.policy} wants a yes before {bold}{', '.join(approval.task_ids)}{off} is ended:\n"
-    lines = [f"The policy {approval.policy} wants a yes for this command in {approval.cwd}:\n\n"]
+        return f"The policy {policy} wants a yes before {bold}{', '.join(approval.task_ids)}{off} is ended:\n"
+    where = "outside the sandbox, " if approval.category == "outside" else ""
+    lines = [f"The policy {policy} wants a yes for this command, {where}in {cwd}:\n\n"]
     # Each line end is shown as one, and nothing in it can move the cursor or hide.
-    lines += [f"    {bold}{visible(line)}{off}\n" for line in approval.command[:_LONGEST].split("\n")]
-    if len(approval.command) > _LONGEST:
-        lines.append(f"    … and {len(approval.command) - _LONGEST} more characters\n")
+    lines += [f"    {bold}{line}{off}\n" for line in show_lines(approval.command)]
     lines.append("\n")
+    if description := show_description(approval):
+        lines.append(f"  {description}\n")
+    if approval.evidence:
+        lines.append(f"  in the sandbox it failed: {show_line(approval.evidence)}\n")
     for part in approval.parts:
-        lines.append(f"  {warn}> {visible(part.command)}{off}\n    {inline(part.why, 300)}\n")
+        lines.append(f"  {warn}> {show_line(part.command)}{off}\n    {show_line(part.why)}\n")
     if approval.always:
-        lines.append(f"  always allows exactly: {', '.join(visible(rule) for rule in approval.always)}\n")
+        lines.append(f"  always allows exactly: {', '.join(show_line(rule) for rule in approval.always)}\n")
     return "".join(lines)
-
-
-def visible(text: str) -> str:
-    """The text with everything escaped that a terminal would obey, or would not show."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)

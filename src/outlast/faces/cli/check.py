@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from outlast.errors import BadInput, named
+from outlast.errors import BadInput, OutlastError, named
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.faces.table import columns
 from outlast.text import inline
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from outlast.shell import Shell
 
 CODES = {"allow": 0, "deny": 1, "ask": 3}
+BLOCKS = 2  # what a hook exits with to block the call
+_NO_SANDBOX = "; this tool does not run it in the policy's sandbox"
 _COLOURS = {"allow": "32", "ask": "33", "deny": "31"}
 _HEADER = ("VERDICT", "COMMAND", "RULE", "WHY")
 _WIDEST = (8, 60, 30, 200)  # of each column
@@ -46,11 +48,9 @@ def check_parser() -> Parser:
 
 
 def check(words: Sequence[str]) -> int:
+    if "--hook" in words[: words.index("--")] if "--" in words else "--hook" in words:
+        return _hook(words)
     asked = _parsed(words)
-    if asked.hook:
-        if asked.command:
-            raise BadInput("--hook reads the command from standard input; leave it out.")
-        return _hook(asked.policy, asked.session)
     command = _command(asked.command)
     with open_shell(asked.session, asked.policy) as shell:
         found, policy = shell.check(command), shell.policy
@@ -133,8 +133,29 @@ def _branch(part: Part, colour: bool) -> Iterator[str]:
 # --- for other agents --------------------------------------------------------------------
 
 
-def _hook(policy: str | None, session: str | None) -> int:
-    """Answer a hook that is called before a tool is used, as coding agents have them."""
+def _hook(words: Sequence[str]) -> int:
+    """Answer a hook that is called before a tool is used, as coding agents have them.
+
+    Whatever goes wrong blocks the call: agents take any other exit code for a hook that has nothing to say.
+    """
+    try:
+        answer = _answer(words)
+        if answer:
+            write(json.dumps({"hookSpecificOutput": answer}) + "\n")
+        return 0
+    except SystemExit:
+        raise  # --help
+    except BaseException as error:
+        why = error.message if isinstance(error, OutlastError) else f"{type(error).__name__}: {error}"
+        os.write(2, f"outlast: The command cannot be judged, so it is blocked: {inline(why, 500)}\n".encode())
+        os._exit(BLOCKS)  # at once: nothing that fails on the way out may change the exit code
+
+
+def _answer(words: Sequence[str]) -> dict[str, str] | None:
+    """What to say about the call on standard input; nothing if the policy has no objection: then others decide."""
+    asked = _parsed(words)
+    if asked.command:
+        raise BadInput("--hook reads the command from standard input; leave it out.")
     try:
         call = json.load(sys.stdin)
         command = call["tool_input"].get("command")
@@ -142,16 +163,17 @@ def _hook(policy: str | None, session: str | None) -> int:
     except (ValueError, KeyError, TypeError, AttributeError):
         raise BadInput("--hook wants a JSON object with tool_input on standard input, as a hook gets it.") from None
     if not isinstance(command, str):
-        return 0  # not a tool that runs commands: nothing to say
-    with open_shell(session, policy) as shell:
-        found = shell.check(command, cwd=cwd if isinstance(cwd, str) and cwd else None)
-        answer = {
+        return None  # not a tool that runs commands
+    where = cwd if isinstance(cwd, str) and cwd else None
+    with open_shell(asked.session, asked.policy) as shell:
+        found, confined = shell.check(command, cwd=where), shell.context.is_confined(where or "")
+        if found.verdict == "allow" and not confined:
+            return None
+        return {
             "hookEventName": "PreToolUse",
-            "permissionDecision": found.verdict,
-            "permissionDecisionReason": _reason(found, shell),
+            "permissionDecision": "ask" if found.verdict == "allow" else found.verdict,
+            "permissionDecisionReason": _reason(found, shell) + (_NO_SANDBOX if confined else ""),
         }
-    write(json.dumps({"hookSpecificOutput": answer}, ensure_ascii=False) + "\n")
-    return 0
 
 
 def _reason(found: Judgement, shell: Shell) -> str:

@@ -13,6 +13,7 @@ from outlast.errors import OutlastError
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.light import fields, frozen
 from outlast.settings import default_home
+from outlast.types import BUBBLEWRAP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,8 +122,8 @@ def _sandbox() -> tuple[str, str]:
 
     found = {kind: able(kind) for kind in KINDS}
     said = [f"{kind}: {'' if one.works else 'does not work: '}{one.detail}" for kind, one in found.items()]
-    # --sandbox is refused where neither works; nothing else needs it.
-    return (GOOD if any(one.works for one in found.values()) else MINOR), "; ".join(said)
+    # --sandbox is refused where neither works; nothing else needs it. Landlock alone keeps less.
+    return (GOOD if found[BUBBLEWRAP].works else MINOR), "; ".join(said)
 
 
 def _limits() -> tuple[str, str]:

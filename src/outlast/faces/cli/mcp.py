@@ -33,6 +33,7 @@ def mcp_parser() -> Parser:
         metavar="S",
         help="the session (default: $OUTLAST_SESSION, else one for each client and directory)",
     )
+    made.takes_policy()
     made.add_argument("--read-only", action="store_true", help="only tools that neither run nor end anything")
     made.add_argument(
         "--yolo", action="store_true", help="do not ask the client's user about anything; what is denied stays so"
@@ -54,6 +55,7 @@ def mcp(words: Sequence[str]) -> int:
         session=chosen_session(asked.session, home),
         read_only=asked.read_only,
         yolo=asked.yolo,
+        policy=asked.policy or "",
     )
     _load()
     return stdio.serve(options) if where is None else http.serve(options, *where)

@@ -79,7 +79,7 @@ class Parser:
         return self
 
     def takes_policy(self) -> Parser:
-        known = "banned, programs, allowlist, ask, guarded, yolo"
+        known = "workspace, banned, programs, allowlist, ask, guarded, yolo"
         self.add_argument("--policy", metavar="NAME|FILE", help=f"what may run: {known}, or a file (docs/policies.md)")
         return self
 

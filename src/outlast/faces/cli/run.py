@@ -8,7 +8,7 @@ import sys
 
 from outlast import asking
 from outlast.asking import SKIP
-from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
+from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
 from outlast.faces.cli.options import (
@@ -25,6 +25,7 @@ from outlast.faces.cli.options import (
 from outlast.light import replaced, signal
 from outlast.storage.task_directory import Hold
 from outlast.storage.watch import Deadline
+from outlast.text import inline
 from outlast.types import STREAMS, Cursor, Stdin, Waited
 
 TYPE_CHECKING = False
@@ -114,14 +115,14 @@ def run(words: Sequence[str]) -> int:
         "pass_secrets": asked.passed,
         "notify": asked.notify,
         "silent_after": asked.silent_after,
-        "sandbox": asked.sandbox or bool(asked.writable) or asked.network or None,
+        "sandbox": asked.sandbox or bool(asked.writable) or asked.network or (False if asked.no_sandbox else None),
         **{name: getattr(asked, name) for name in ("memory", "processes", "cpu_time", "file_size")},
     }
     asking.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
         raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
     with open_shell(asked.session, asked.policy) as shell:
-        shell.context.settings = _as_a_person_says(shell.settings, asked)
+        shell.context.settings = _as_a_person_says(shell, asked)
         if asked.bg:
             return _background(shell, command, how, asked)
         return _Foreground(shell, asked).run(command, how)
@@ -187,9 +188,10 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _as_a_person_says(settings: Settings, asked: Namespace) -> Settings:
+def _as_a_person_says(shell: Shell, asked: Namespace) -> Settings:
     """Only here can a sandbox that the settings demand be widened or switched off: a call cannot."""
-    if not (asked.sandbox or asked.writable or asked.network or settings.sandbox):
+    settings = shell.settings
+    if not (asked.sandbox or asked.writable or asked.network or settings.sandbox or shell.context.is_confined()):
         return settings
     if asked.no_sandbox:
         if asked.sandbox or asked.writable or asked.network:
@@ -258,7 +260,7 @@ class _Foreground:
         except OSError as error:
             self._say_that_nobody_reads(error)
             raise
-        return self._report()
+        return self._report(command, how)
 
     def _await_begin(self, task: Task, timeout: float | None) -> float | None:
         """Wait until it runs, as long as a person waits: the default limit is for running. How long to wait then."""
@@ -313,7 +315,7 @@ class _Foreground:
         if not self._shell.executor.has_reached(self._task_id, "ended"):
             self._shell.control.end_now([self._task_id], self._shell.settings.kill_grace_s)
 
-    def _report(self) -> int:
+    def _report(self, command: str, how: dict[str, Any]) -> int:
         if self._asked.json:
             result = self._shell.read(self._task_id)
             write(render.as_json(result) + "\n")
@@ -324,7 +326,19 @@ class _Foreground:
         elif task.reason != "exit":
             sys.stderr.write(f"outlast: {task.task_id} {task.status}: {render.ending(task)}\n")
         sys.stderr.write(_missed(self._shell, task))
+        if task.status == "failed" and task.sandbox and (why := self._shell.read(self._task_id, tail=1).error):
+            sys.stderr.write(f"outlast: {inline(why, 300)}\n")
+            if self._shell.flows.goes_outside(how):
+                return self._again_outside(command, {**how, "sandbox": False, "evidence": why}, exit_code(task))
         return exit_code(task)
+
+    def _again_outside(self, command: str, how: dict[str, Any], code: int) -> int:
+        """Ask whether to run it again, without the sandbox that it failed in; the exit code, `code` after a no."""
+        try:
+            return self.run(command, how)
+        except Refused as refused:
+            sys.stderr.write(f"outlast: {refused.message}\n")
+            return code
 
 
 def _missed(shell: Shell, task: Task) -> str:

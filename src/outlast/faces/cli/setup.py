@@ -17,7 +17,7 @@ from outlast.faces.cli.options import Parser, parse, write
 from outlast.faces.cli.setup_clients import CLIENTS, SCOPES, Places
 from outlast.faces.cli.setup_json import Unreadable
 from outlast.light import frozen
-from outlast.settings import default_home
+from outlast.settings import default_home, load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 
 NOT_APPLIED = 1
 _YES = ("y", "yes")
+_WORKSPACE = """\
+With the policy workspace commands run without a question, in a sandbox: they write to the project,
+temporary files and caches only, and reach no network. You are asked about what has to run outside.
+"""
 
 
 def setup_parser() -> Parser:
@@ -188,14 +192,30 @@ def program() -> list[str]:
 
 
 def _policy_variable(job: Job) -> dict[str, str]:
-    policy = job.asked.policy
+    policy = job.asked.policy or _offered_policy(job)
     if policy is None:
         return {}
     from outlast.permissions import policies
-    from outlast.settings import load
 
     policies.load(policy, load(default_home(os.environ), os.environ))  # which refuses what is no policy
     return {"OUTLAST_POLICY": os.path.abspath(policy) if policies.is_file(policy) else policy}
+
+
+def _offered_policy(job: Job) -> str | None:
+    """The policy that a person is offered first; None if they do not want it, or it would change what they have."""
+    if job.asked.yes or job.asked.dry_run or not _is_terminal() or load(default_home(os.environ), os.environ).policy:
+        return None
+    edit = job.edit_of_entry(program(), {})
+    with _Naming(edit.file):
+        if edit.current(files.read(edit.file).text or "") is not None:
+            return None
+    from outlast.permissions import WORKSPACE
+    from outlast.sandbox.choice import KINDS, able
+
+    if not any(able(kind).works for kind in KINDS):
+        return None
+    write(_WORKSPACE)
+    return WORKSPACE.name if _agrees("Use the policy workspace?", otherwise=True) else None
 
 
 def _require_sdk() -> None:
@@ -302,7 +322,7 @@ def diff(step: Step) -> str:
     """What a step changes, as a unified diff without secrets and without anything that a terminal would obey."""
     from difflib import unified_diff
 
-    from outlast.faces.cli.approve import visible
+    from outlast.permissions.approval import visible
 
     path = step.before.path
     old, new = (_lines(text or "") for text in (step.before.text, step.text))
@@ -330,12 +350,14 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _agrees(question: str) -> bool:
-    write(f"{question} [y/N] ")
+def _agrees(question: str, otherwise: bool = False) -> bool:
+    """Whether a person says yes; `otherwise` is what an empty line means. The end of the input is a no."""
+    write(f"{question} [{'Y/n' if otherwise else 'y/N'}] ")
     typed = sys.stdin.readline()
     if not typed:
         write("\n")
-    return typed.strip().lower() in _YES
+    answer = typed.strip().lower()
+    return bool(typed) and (answer in _YES or (otherwise and not answer))
 
 
 class _Naming:

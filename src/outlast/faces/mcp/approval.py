@@ -14,8 +14,8 @@ from contextvars import ContextVar
 import mcp_types as wire
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from outlast.errors import OutlastError
-from outlast.faces.tools.words import harmless
+from outlast.errors import Refused
+from outlast.permissions.approval import show_description, show_line, show_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,11 +23,10 @@ if TYPE_CHECKING:
 
     from outlast.faces.mcp.clients import Context
 
-_SHOWN = 4000  # characters of a command; of a longer one both ends
 _ANSWERS = ("yes", "no", "always")
 
 
-class CannotAsk(OutlastError):
+class CannotAsk(Refused):
     """The policy wants a yes, and nobody can be asked, or nobody answered. Nothing ran."""
 
     code = "needs-approval"
@@ -36,12 +35,12 @@ class CannotAsk(OutlastError):
 class Question(Exception):  # it is no error: the call is answered with it
     """What the client has to ask its user before it calls again."""
 
-    def __init__(self, request: wire.ElicitRequest, key: str, answered: dict[str, str]) -> None:
+    def __init__(self, request: wire.ElicitRequest, key: str, answered: dict[str, str], outside: bool) -> None:
         super().__init__(key)
-        self._request, self._key, self._answered = request, key, answered
+        self._request, self._key, self._answered, self._outside = request, key, answered, outside
 
     def result(self) -> wire.InputRequiredResult:
-        state = json.dumps({"asked": self._key, "answered": self._answered})
+        state = json.dumps({"asked": self._key, "answered": self._answered, "outside": self._outside})
         return wire.InputRequiredResult(input_requests={self._key: self._request}, request_state=state)
 
 
@@ -50,8 +49,19 @@ class Call:
 
     def __init__(self, ctx: Context, params: wire.CallToolRequestParams, patience: float) -> None:
         self._ctx, self._params, self._patience = ctx, params, patience
+        self.is_answered = False  # with a task: then nobody waits for a question any more
+
+    @property
+    def goes_outside(self) -> bool:
+        """Whether it brings the answer to whether it may run outside: it has failed in its sandbox before."""
+        return bool(json.loads(self._params.request_state or "{}").get("outside"))
 
     async def ask(self, approval: Any) -> str:
+        if self.is_answered:
+            raise CannotAsk(
+                f"The policy {approval.policy} wants the user's yes for this, which can be asked for only while a call "
+                "waits, and this one has become a task; nothing was done."
+            )
         if not _can_elicit(self._ctx):
             raise CannotAsk(
                 f"The policy {approval.policy} wants the user's yes for this, and this client cannot ask "
@@ -79,7 +89,7 @@ class Call:
         if key not in answered and state.get("asked") == key and isinstance(given, wire.ElicitResult):
             answered[key] = _answer(given)
         if key not in answered:
-            raise Question(wire.ElicitRequest(params=form), key, answered)
+            raise Question(wire.ElicitRequest(params=form), key, answered, approval.category == "outside")
         return answered[key]
 
 
@@ -108,7 +118,9 @@ def _answer(result: wire.ElicitResult) -> str:
 
 
 def _digest(form: wire.ElicitRequestFormParams, approval: Any) -> str:
-    whole = json.dumps([form.message, approval.command, approval.cwd, list(approval.task_ids)])
+    # How it failed may be told in other words the next time.
+    message = form.message if approval.category != "outside" else approval.category
+    whole = json.dumps([message, approval.command, approval.cwd, list(approval.task_ids)])
     return hashlib.sha256(whole.encode(errors="surrogateescape")).hexdigest()[:32]
 
 
@@ -124,23 +136,22 @@ def question(approval: Any) -> wire.ElicitRequestFormParams:
 
 
 def _message(approval: Any) -> str:
+    """The command first, whole or with both ends, and only then what the model and its output say."""
+    command = "".join(f"\n    {line}" for line in show_lines(approval.command))
     if approval.category == "kill":
-        return f"End {', '.join(approval.task_ids)}?\n\n{_shown(approval.command)}"
-    why = "".join(f"\n- {harmless(part.command or 'the line')}: {harmless(part.why)}" for part in approval.parts)
-    what = f" ({harmless(approval.description)})" if approval.description else ""
-    said = f"Run this command in {harmless(approval.cwd)}{what}?\n\n{_shown(approval.command)}"
-    return f"{said}\n\nThe policy {approval.policy} asks because of:{why}" if why else said
-
-
-def _shown(command: str) -> str:
-    text = harmless(command)
-    if len(text) <= _SHOWN:
-        return text
-    half = _SHOWN // 2
-    return f"{text[:half]}\n[{len(text) - 2 * half} characters are not shown here]\n{text[-half:]}"
+        return f"End {', '.join(approval.task_ids)}?\n{command}"
+    outside = " outside the sandbox" if approval.category == "outside" else ""
+    said = f"Run this command{outside}?\n{command}\n\nIn {show_line(approval.cwd)}."
+    if approval.evidence:
+        said += f"\nIn the sandbox it failed: {show_line(approval.evidence)}"
+    if description := show_description(approval):
+        said += f"\n{description}"
+    why = "".join(f"\n- {show_line(part.command or 'the line')}: {show_line(part.why)}" for part in approval.parts)
+    return f"{said}\n\nThe policy {show_line(approval.policy)} asks because of:{why}" if why else said
 
 
 def _explained(approval: Any) -> str:
     if not approval.always:
         return "yes: this time"
-    return f"yes: this time; always: also in future, whatever matches {', '.join(approval.always)}"
+    rules = ", ".join(map(show_line, approval.always))
+    return f"yes: this time; always: also in future, whatever matches {rules}"

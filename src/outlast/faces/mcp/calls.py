@@ -20,6 +20,7 @@ from outlast.faces.mcp.replies import result_of, takes_both
 from outlast.faces.tools.arguments import IDS
 from outlast.faces.tools.messages import for_model
 from outlast.faces.tools.model import Reply
+from outlast.shell.flows import go_outside
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,11 +43,12 @@ class Ongoing:
     """One call under way."""
 
     def __init__(self, box: Toolbox, call: Call, params: wire.CallToolRequestParams) -> None:
-        self.noted = Attention()
+        self.noted, self.call = Attention(), call
         self.in_foreground = not _asks_for_background(params) and not _any(params, _STARTS_THERE)
         context = copy_context()
         context.run(attention.set, self.noted)
         context.run(current.set, call)
+        context.run(go_outside.set, call.goes_outside)
         given = with_task_ids(params.arguments or {})
         self.reply = asyncio.create_task(box.acall(params.name, given), context=context)
 
@@ -111,6 +113,7 @@ class Calls:
                 if reply is None and not (holds and ongoing.noted.launched):
                     reply = await ongoing.attended(ctx, desk, _SLACK_S)
                 if holds and ongoing.noted.launched and (reply is None or _goes_on(reply, params)):
+                    ongoing.call.is_answered = True
                     return await self._tasks.hold(desk, ongoing, params)
                 reply = reply or await _left(box, ongoing, bound)
                 return result_of(reply, _both(ctx, desk))

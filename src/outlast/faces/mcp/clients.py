@@ -138,7 +138,7 @@ class Clients:
         if not self.options.session and not self._shared:
             lease = Lease(os.path.join(self.options.home, "mcp", "sessions"), name, _LEAVING_S)
             name = lease.name
-        by = policy.chosen(self.profile, self.settings)
+        by = policy.chosen(self.profile, self.settings, self.options.policy or None)
         how: dict[str, Any] = {"mode": "yolo"} if self.options.yolo else {"ask": self._ask}
         shell = AsyncShell.open(self.options.home, name, by, defaults=self.profile.settings, **how)
         return Desk(shell, self.profile, by, self.options, lease)

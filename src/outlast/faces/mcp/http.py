@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
+import resource
 import socket
 import sys
 
@@ -19,6 +20,7 @@ from outlast.storage.layout import open_home
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -30,6 +32,9 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _EVERYWHERE = ("0.0.0.0", "::", "*")
 _SHORTEST_TOKEN = 16
 _LEAVE_S = 1  # for streams that are still open
+_SHOW_TOKEN_S = 10.0  # from the connection to the end of the headers: a slow network takes a second
+_MOST_STRANGERS = 256  # connections that have not shown the token: far more than clients that connect at once
+_CONNECTION = "outlast.connection"  # in the state of a request
 
 
 def address(text: str) -> tuple[str, int]:
@@ -78,14 +83,61 @@ def serve(options: Options, host: str, port: int) -> int:
         )
         config = uvicorn.Config(
             Guard(app, known, hosts(host, port)),
+            http=_bounded_protocol(),
+            ws="none",
             log_level="error",
             access_log=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=_LEAVE_S,
         )
         await uvicorn.Server(config).serve(sockets=[listening])
 
     asyncio.run(talk())
     return 0
+
+
+def _bounded_protocol() -> type[asyncio.Protocol]:
+    """The protocol of a connection that is closed unless it shows the token in time.
+
+    Only so many connections may wait to do so: a new one takes the place of the oldest. So no number of them keeps a
+    client with the token out, or takes the descriptors that its commands need.
+    """
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    most = min(_MOST_STRANGERS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+    strangers: dict[Bounded, None] = {}  # oldest first
+
+    class Bounded(H11Protocol):
+        def __init__(self, config: Any, server_state: Any, app_state: dict[str, Any], *more: Any, **how: Any) -> None:
+            super().__init__(config, server_state, {**app_state, _CONNECTION: self}, *more, **how)
+            self._deadline: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._deadline = self.loop.call_later(_SHOW_TOKEN_S, transport.abort)
+            strangers[self] = None
+            if len(strangers) > most:
+                oldest = next(iter(strangers))
+                oldest.admit()  # which frees its place at once; the loss of the connection comes later
+                oldest.transport.abort()
+
+        def admit(self) -> None:
+            """It is no stranger any more."""
+            strangers.pop(self, None)
+            if self._deadline is not None:
+                self._deadline.cancel()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self.admit()
+            super().connection_lost(exc)
+
+        def data_received(self, data: bytes) -> None:
+            try:
+                super().data_received(data)
+            except Exception:  # what a stranger sends must not fill the log
+                self.transport.abort()
+
+    return Bounded
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -110,18 +162,29 @@ class Guard:
         self._app, self._known, self._hosts = app, f"Bearer {known}".encode(), hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         status, said = self._judged(scope["headers"])
+        connection = scope.get("state", {}).get(_CONNECTION)
         if status == 200:
+            if connection is not None:
+                connection.admit()
             await self._app(scope, receive, send)
             return
-        headers = [(b"content-type", b"text/plain; charset=utf-8")]
+        # Closed: who has not shown the token does not keep a connection, nor send a body.
+        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
         if status == 401:
             headers.append((b"www-authenticate", b'Bearer realm="outlast"'))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": said.encode()})
+        try:
+            await send({"type": "http.response.start", "status": status, "headers": headers})
+            await send({"type": "http.response.body", "body": said.encode()})
+        except Exception:  # it was no HTTP, and was answered so: no line in the log for each of them
+            if connection is None:
+                raise
+            connection.transport.abort()
+            while (await receive())["type"] != "http.disconnect":
+                pass
 
     def _judged(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str]:
         # Whatever a header is given twice for, it counts as wrong: others may choose differently than we would.

@@ -19,6 +19,8 @@ class Options:
     read_only: bool = False
     yolo: bool = False
     """Whether nothing is asked; what is denied stays so."""
+    policy: str = ""
+    """Instead of the profile's own: a name or a file. What the user has set holds besides."""
 
 
 def chosen_session(asked: str | None, home: str) -> str:

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from outlast.settings import Settings
 
 _DENIED = {
+    "workspace": (
+        "Commands run in a sandbox: they write to the project, temporary files and caches, without a question. If one "
+        "fails because of it, the user is asked whether to run it again outside."
+    ),
     "guarded": "What would destroy the machine is denied (rm -rf /, mkfs, writing to disks).",
     "ask": "The user is asked about each command.",
     "yolo": "",
@@ -29,9 +33,11 @@ def chosen(profile: Profile, settings: Settings, asked: Any = None, *, consent: 
     """
     if asked is not None:
         return asked
-    from outlast.permissions import policies  # a host that chooses for itself does without
+    from outlast.permissions import WORKSPACE, policies  # a host that chooses for itself does without
 
-    found = policies.load(profile.policy, settings)
+    # In a sandbox there is no machine to destroy, so what `guarded` asks about need not be asked.
+    in_sandbox = profile.policy == "guarded" and settings.policy == WORKSPACE.name
+    found = policies.load(WORKSPACE.name if in_sandbox else profile.policy, settings)
     return replaced(found, asks=profile.asks) if profile.asks and not consent else found
 
 

@@ -25,7 +25,7 @@ from outlast.faces.tools.telling import Telling
 from outlast.light import replaced
 from outlast.settings import default_home, load
 from outlast.shell import Shell
-from outlast.text import inline
+from outlast.text import escape_invisible, inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -151,6 +151,7 @@ class Toolbox:
         except OutlastError as error:
             reply = self._complaint(name, error, given if isinstance(given, dict) else {})
         label = self.label(name, given) if isinstance(given, dict) else inline(name, _LABEL)
+        reply = replaced(reply, text=escape_invisible(reply.text))
         return await self.do(self._telling.told, name, label, reply, began)
 
     def events(self, **how: Any) -> Iterator[Event]:

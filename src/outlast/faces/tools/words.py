@@ -15,6 +15,7 @@ no output contains.
 from __future__ import annotations
 
 from outlast.selection import MARKS
+from outlast.text import escape, is_invisible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,18 +26,17 @@ _FENCE = "`"
 _SHORTEST_FENCE = 3
 # Whatever some reader takes for the end of a line; `Cleaner` leaves the last two.
 _LINE_ENDS = ("\r\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x85", "\u2028", "\u2029")
-_JOINERS = "\u200c\u200d"  # without them some scripts are misspelt
 
 
 def harmless(text: str) -> str:
-    """Without anything that a reader could not see, or would take for something else."""
+    """The text with everything written out that a reader could not see, or would take for something else."""
     if text.isascii() and text.isprintable():
         return text
     for end in _LINE_ENDS:
         text = text.replace(end, "\n")
-    for char in {char for char in text if not char.isprintable() and char not in "\n\t" + _JOINERS}:
-        if not char.isspace():
-            text = text.replace(char, "")
+    for char in set(text):
+        if is_invisible(char) or not (char.isprintable() or char.isspace()):
+            text = text.replace(char, escape(char))
     return text
 
 
