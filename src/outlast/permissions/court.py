@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from operator import attrgetter
 
 from outlast.permissions import builtins
@@ -38,7 +39,7 @@ _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
 _MOST_SUFFIXES = 64
 _NO_NAME = "the name of the program is not static"
-_DEEPEST_CALL = 8
+_MOST_BODIES = 8
 _MOST_TEXTS = 32  # bash is started for each
 _MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
 _SETS = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
@@ -69,6 +70,7 @@ class Court:
         self.flow = Flow(known)
         self.elsewhere = ""
         self.expanding: set[str] = set()  # aliases and functions
+        self.called: set[object] = set()
         self.parts: list[Part] = []
         self.texts: list[Text] = []
         self.depth = 0
@@ -121,7 +123,7 @@ class Court:
         if "command_not_found_handle" in known.bodies:
             self._suspect(Code(known.bodies["command_not_found_handle"], "bash", True), "command_not_found_handle")
         for name in known.variables if self.lenient else ():
-            if name in known.values:
+            if name in known.values and not name.startswith("OUTLAST_"):
                 self._steered(name, Word(known.values[name], 0, 0), "")
 
     def _afterwards(self) -> None:
@@ -180,39 +182,51 @@ class Court:
             self.ask("", f"a line for {shell} cannot be read")
         elif text.bashisms and base(shell) not in ("bash", "rbash"):
             self.doubt("", f"{shell} may read it in another way than bash", hides=False)
-        for function in text.functions:
-            self.flow.functions.setdefault(function.name, []).append((function, text))
         self._items(text)
 
-    def _items(self, text: Text, of: Function | None = None) -> None:
-        """Judge the commands of a text, or only those of a function in it."""
+    def _items(self, text: Text, only: list[Command | Problem | Loop] | None = None) -> None:
+        """Judge the commands of a text, or only some of them: those of a function."""
         outer, within = (self.depth, self.inside), self.flow.within
         items: list[Command | Problem | Loop] = [*text.commands, *text.problems, *text.loops]
         if len(items) > len(text.commands):
             items.sort(key=attrgetter("at"))
-        for item in items:
-            if of and not of.at <= item.at < of.end:
-                continue
+        due, open_ = sorted(text.functions, key=attrgetter("at"), reverse=True), list[Function]()
+        if only is None and due:
+            self._define(text, items)
+        for item in items if only is None else only:
             self.depth, self.inside = item.depth, item.inside
-            if text.functions:
-                self.flow.within = [*within, *(one.name for one in text.functions if one.at <= item.at < one.end)]
+            while due and due[-1].at <= item.at:
+                open_.append(due.pop())
+            if open_:
+                open_ = [one for one in open_ if item.at < one.end]
+                self.flow.within = [*within, *(one.name for one in open_)]
             if isinstance(item, Command):
-                self.flow.enter(item.depth, item.inside)
-                if item.words and self.flow.within:
-                    self.flow.call(item.words[0].text, item.inside, item.parallel)
-                if item.assignments and (item.depth or not _BEGINS.search(text.source[max(0, item.at - 9) : item.at])):
-                    self.flow.uncertain |= {
-                        one.name for one in item.assignments
-                    }  # only a run can tell if it is reached
+                self._follow(item, text.source)
                 self.command(item)
-            elif isinstance(item, Loop):
+            elif isinstance(item, Problem):
+                self._problem(item)
+            else:
                 self.flow.loop(item)
                 if item.name in self.known.attributes:
                     self.doubt("", f"the session has declared {item.name}", hides=True)
-            else:
-                self._problem(item)
         self.depth, self.inside = outer
         self.flow.within = within
+
+    def _follow(self, item: Command, source: str) -> None:
+        self.flow.enter(item.depth, item.inside)
+        if item.words and self.flow.within:
+            self.flow.call(item.words[0].text, item.inside, item.parallel)
+        if item.assignments and (item.depth or not _BEGINS.search(source[max(0, item.at - 9) : item.at])):
+            self.flow.uncertain |= {one.name for one in item.assignments}  # only a run can tell if it is reached
+
+    def _define(self, text: Text, items: list[Command | Problem | Loop]) -> None:
+        """Keep the bodies of functions, for what calls them; of each name a few that differ."""
+        places = [item.at for item in items]
+        for function in text.functions:
+            known = self.flow.functions.setdefault(function.name, {})
+            source = text.source[function.at : function.end]
+            if len(known) < _MOST_BODIES and source not in known:
+                known[source] = (text, items[bisect_left(places, function.at) : bisect_left(places, function.end)])
 
     def _problem(self, problem: Problem) -> None:
         self.flow.evaluates = self.flow.evaluates or problem.evaluates
@@ -375,12 +389,14 @@ class Court:
 
     def _call(self, name: str, words: list[Word]) -> None:
         """Judge the body of a function with its arguments: only what they add counts."""
-        if name in self.expanding or len(self.expanding) > _DEEPEST_CALL or not self._spend(100):
+        given = (name, *(word.text for word in words[1:]), self.flow.version)
+        if name in self.expanding or given in self.called or not self._spend(100):
             return
+        self.called.add(given)
         self._suffixes(words, 1)
         if name in self.known.bodies and name not in self.flow.functions:
             text = read(self.known.bodies[name], self.depth, "function")
-            self.flow.functions[name] = [(Function(name, 0, len(text.source)), text)]
+            self.flow.functions[name] = {"": (text, [*text.commands])}
             before = len(self.parts)
             self._items(text)  # what it does anyway was judged when it was defined, or is in a file
             usual = self.parts[before:]
@@ -388,15 +404,16 @@ class Court:
         else:
             usual = self.parts
         self.expanding.add(name)
+        version = self.flow.version
         saved = {one: self.flow.values.pop(one, []) for one in (*"123456789@*",)}
         self.flow.parameters(words[1:])
         before, known = len(self.parts), {(part.command, part.why) for part in usual}
-        for function, text in self.flow.functions[name]:
-            self._items(text, function)
+        for text, items in self.flow.functions[name].values():
+            self._items(text, items)
         news = [part for part in self.parts[before:] if part.verdict != "allow"]
         self.parts[before:] = [part for part in news if (part.command, part.why) not in known]
         self.flow.values.update(saved)
-        self.flow.version += 1
+        self.flow.version = version
         self.expanding.discard(name)
 
     def _outlast(self, words: list[Word], text: str) -> None:

@@ -11,9 +11,9 @@ from itertools import product
 
 from outlast.permissions.judge import Known
 from outlast.permissions.patterns import UNKNOWN
-from outlast.permissions.simple import Function
+from outlast.permissions.simple import Command
 from outlast.permissions.syntax import Text
-from outlast.permissions.words import Loop, Word, names
+from outlast.permissions.words import Loop, Problem, Word, names
 from outlast.permissions.wrapping import base
 
 Value = str | None
@@ -36,7 +36,7 @@ class Flow:
         self.values: dict[str, list[Value]] = {}
         self.fickle: set[str] = set()  # variables whose attributes change what they are given; "" for all
         self.uncertain: set[str] = set()  # variables that may be unset after all
-        self.functions: dict[str, list[tuple[Function, Text]]] = {}
+        self.functions: dict[str, dict[str, tuple[Text, list[Command | Problem | Loop]]]] = {}
         self.within: list[str] = []  # the functions in whose bodies we are
         self.calls: dict[str, list[str]] = {}  # which commands a function runs; twice if many, or beside itself
         self.parallel: set[str] = set()  # functions that run something beside something else
