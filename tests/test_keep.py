@@ -17,12 +17,16 @@ import pytest
 
 from outlast import Shell, Task
 from outlast.errors import AlreadyEnded, BadInput, DamagedTask, NewerTask, StartFailed, UnknownTask
-from outlast.frozen import fields, replaced
+from outlast.light import fields, replaced
 from outlast.linux import process
-from outlast.storage import layout, record, registry, status
+from outlast.storage import layout, record, removal
+from outlast.storage.registry import Registry
+from outlast.storage.task_directory import Hold
 from tests.conftest import eventually
 from tests.faults.support import end_both
 from tests.guard_files import write_guards
+
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
 
 HOUR_S = 3600
 
@@ -47,7 +51,7 @@ def age(task: Task, hours: float) -> None:
 
 
 def _is_unwatched(task: Task) -> bool:
-    return not status.has_guard(directory_of(task))
+    return not record.has_guard(directory_of(task))
 
 
 def forget_index(home: str) -> None:
@@ -306,8 +310,8 @@ def test_a_start_prunes_a_bounded_number(shell):
     closed(shell, *tasks)
     assert shell.executor.registry.prune(0, most=3) == 3
     assert shell.executor.registry.prune(0, most=3) == 2
-    assert 0 < registry.PRUNE_AT_ONCE <= 100
-    assert registry.Registry.prune.__defaults__ == (registry.PRUNE_AT_ONCE, None)
+    assert 0 < removal.AT_ONCE <= 100
+    assert Registry.prune.__defaults__ == (removal.AT_ONCE, None)
 
 
 def test_a_running_task_is_never_pruned(home, monkeypatch):
@@ -333,7 +337,7 @@ def abandoned(shell, home):
         directory = os.path.join(home, "tasks", "bash-10571057")
         shutil.copytree(directory_of(task), directory, copy_function=_copy)
         shell.kill(task.task_id)
-        guards = status.guards_of(directory)
+        guards = record.guards_of(directory)
         boot = changes.pop("boot", guards.command.boot)
         named = {name: replaced(getattr(guards, name), boot=boot) for name in ("supervisor", "keeper", "command")}
         write_guards(replaced(guards, **named, **changes), directory)
@@ -375,7 +379,7 @@ def test_pids_of_another_boot_mean_nothing(abandoned, home):
         directory = abandoned()
         other = replaced(me, boot="00000000-0000-0000-0000-000000000000")
         gone = replaced(other, pid=1 << 22)
-        guards = replaced(status.guards_of(directory), supervisor=gone, keeper=gone, command=other)
+        guards = replaced(record.guards_of(directory), supervisor=gone, keeper=gone, command=other)
         write_guards(guards, directory)
         with Shell.open(home=home) as shell:
             assert shell.show("bash-10571057").reason == "lost"
@@ -542,7 +546,8 @@ def test_a_task_that_somebody_still_has_to_report_is_not_removed(home):
     with Shell.open(home=home) as shell:
         task = shell.run("true")
         closed(shell, task)
-        with shell.executor.hold(task.task_id), shell.executor.hold(task.task_id):
+        directory = shell.executor.registry.home.task(task.task_id)
+        with Hold().take(directory), Hold().take(directory):
             assert shell.clean(all_finished=True) == 0
         assert shell.clean(all_finished=True) == 1
         seen = []

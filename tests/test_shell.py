@@ -12,10 +12,12 @@ import pytest
 
 from outlast import OutlastError, Shell, Task
 from outlast.errors import BadInput, StartFailed, UnknownTask
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.linux.process import stat_of
-from outlast.storage import status
+from outlast.storage import record
 from tests.conftest import eventually, processes_of
+
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
 
 NAMES = {
     *("task_id", "kind", "status", "reason", "exit_code", "signal", "command", "description", "session", "cwd"),
@@ -123,7 +125,7 @@ def test_watching_what_a_command_left_takes_no_time_of_the_machine(shell):
     results = [shell.run("sleep 60 & head -c 3000000 /dev/zero") for _ in range(8)]
 
     def ticks():
-        guards = [status.guards_of(directory_of(result)) for result in results]
+        guards = [record.guards_of(directory_of(result)) for result in results]
         stats = [stat_of(who.pid) for one in guards for who in (one.supervisor, one.keeper) if who]
         return sum(stat.cpu_ticks for stat in stats if stat)
 
@@ -658,8 +660,8 @@ def staged(home):
 
 def wait_prepared(shell):
     """Wait until a shell is prepared, and return the name of its directory."""
-    found = eventually(lambda: shell.executor._starter._prepared._shell)
-    return os.path.basename(found.staged)
+    found = eventually(lambda: shell.executor._prepared)
+    return os.path.basename(found[0].staged)
 
 
 def test_the_next_task_is_prepared_and_changes_nothing(shell):

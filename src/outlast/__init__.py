@@ -6,10 +6,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.aio import AsyncShell
     from outlast.errors import OutlastError
+    from outlast.notices.board import Event, Notice
     from outlast.permissions import Policy
     from outlast.permissions.approval import Approval
     from outlast.shell import Shell
-    from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, Slice, Stdin, Task, Waited
+    from outlast.types import Cursor, Receipt, Result, Sandbox, Slice, Stdin, Task, Waited
 
 __version__ = "0.1.0"
 __all__ = [
@@ -38,8 +39,8 @@ _HOMES = {
     "Shell": "outlast.shell",
     "OutlastError": "outlast.errors",
     "Cursor": "outlast.types",
-    "Event": "outlast.types",
-    "Notice": "outlast.types",
+    "Event": "outlast.notices.board",
+    "Notice": "outlast.notices.board",
     "Receipt": "outlast.types",
     "Result": "outlast.types",
     "Sandbox": "outlast.types",

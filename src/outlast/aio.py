@@ -18,6 +18,7 @@ from inspect import isawaitable
 from outlast.shell.flows import Flows, Wait
 from outlast.shell.loop_watch import Ring, Waiter
 from outlast.shell.shell import Shell
+from outlast.storage.task_directory import Hold
 from outlast.types import Slice
 
 TYPE_CHECKING = False
@@ -30,13 +31,13 @@ if TYPE_CHECKING:
     from outlast.aioagents import AsyncAgents
     from outlast.conditions import Condition
     from outlast.gate import Ask
+    from outlast.notices.board import Event, Notice
     from outlast.options import ConditionOptions, ListOptions, ReadOptions, StartOptions
     from outlast.permissions import Mode, Policy
     from outlast.permissions.approval import Approval
     from outlast.permissions.judge import Judgement
     from outlast.shell.flows import Flow, Work
-    from outlast.storage.locks import Hold
-    from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, Task, Waited
+    from outlast.types import Cursor, Receipt, Result, Sandbox, Task, Waited
 
     T = TypeVar("T")
 
@@ -310,7 +311,8 @@ class AsyncShell:
         key = (task_id, ends_only)
         if key not in self._rings:
             executor = self._shell.executor
-            self._rings[key] = Ring(executor.watch(task_id, ends_only), executor.hold(task_id))
+            directory = executor.registry.home.task(task_id)
+            self._rings[key] = Ring(executor.watch(task_id, ends_only), Hold().take(directory))
         ring = self._rings[key]
         ring.waiters += 1
         try:

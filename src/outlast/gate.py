@@ -11,7 +11,7 @@ import os
 
 from outlast import asking
 from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, named
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.permissions import OWN_RULES, Policy, decide, policies, policyfile, project_files, ruling
 from outlast.permissions.approval import Approval
 from outlast.permissions.judge import Judgement, Known

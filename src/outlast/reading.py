@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from outlast import head_tail, little
-from outlast.frozen import extended
+from outlast.light import extended
 from outlast.masking import MASK, OFF
 from outlast.pages import read_pages
 from outlast.selection import MARKS, Collected, Piece, check, gap, share_by_need, work_through

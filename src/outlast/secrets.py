@@ -6,7 +6,7 @@ value is masked wherever it would be shown.
 
 from __future__ import annotations
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.masking import Mask, is_place
 
 TYPE_CHECKING = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.errors import BadInput, named
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.masking import MASK
 from outlast.sieve import Sieve
 from outlast.stream_end import inside_secret, settled

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.frozen import fields, replaced
+from outlast.light import fields, replaced
 from outlast.masking import MASK, OFF, Mask
 from outlast.secrets import looks_secret, names_of_secrets, secret_values
 from outlast.storage.snapshot import value_of

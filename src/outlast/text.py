@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 BUDGET = 30_000  # characters that a model is shown of one output
 

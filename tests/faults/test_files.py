@@ -14,12 +14,14 @@ import pytest
 
 from outlast import OutlastError, Shell
 from outlast.errors import DamagedTask, StartFailed, StateRefused
-from outlast.storage import task_directory
+from outlast.storage import removal
 from outlast.storage.layout import FORMAT
 from outlast.types import Stdin
 from tests.conftest import eventually
 from tests.faults.support import closed, directory_of
 from tests.frozen_states import freeze
+
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
 
 FROZEN = sorted(path.parent for path in Path(freeze.__file__).parent.glob("format-*/golden.json"))
 NOBODY = 65533
@@ -207,7 +209,7 @@ def test_a_link_in_staging_is_swept_and_not_followed(home, elsewhere, monkeypatc
     Shell.open(home=home).close()
     link = os.path.join(home, "staging", "bash-00000000.11111111")
     os.symlink(elsewhere, link)
-    monkeypatch.setattr(task_directory, "_STALE_S", -1.0)
+    monkeypatch.setattr(removal, "_STALE_S", -1.0)
     with Shell.open(home=home) as shell:
         shell.clean()
         assert not os.path.lexists(link)

@@ -15,7 +15,7 @@ import pytest
 
 from outlast import Shell
 from outlast.linux import process, process_tree
-from outlast.storage import record, status
+from outlast.storage import record
 from outlast.types import Identity, Stdin, Task
 from tests.conftest import Cli, eventually, processes_of
 from tests.faults.support import (
@@ -35,6 +35,8 @@ from tests.faults.support import (
     stop_guards,
 )
 from tests.frozen_states import freeze
+
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
 
 GUARDS = ("supervisor", "keeper")
 COUNT = 250  # what a counting command prints while its guards die
@@ -173,14 +175,14 @@ def kill_at_random(shell: Shell, chance: random.Random, both: bool) -> int:
     names = list(GUARDS) if both else [chance.choice(GUARDS)]
     task = shell.start(counting(how, count), split=chance.random() < 0.5)
     kills = 0
-    while not shell.executor.has_ended(task.task_id):
+    while not shell.executor.has_reached(task.task_id, "ended"):
         name = chance.choice(names)
         before = guard(task, name)
         time.sleep(chance.uniform(0, 0.03))  # an instant to be killed at; nothing waits for anything
         if not process.send(before, signal.SIGKILL):
             continue
         kills += 1
-        eventually(lambda: shell.executor.is_closed(task.task_id) or is_replaced(task, name, before))  # noqa: B023
+        eventually(lambda: shell.executor.has_reached(task.task_id, "closed") or is_replaced(task, name, before))  # noqa: B023
     check_counted(closed(shell, task), how, count, may_be_lost=both and not codes_outlive_their_parents())
     return kills
 
@@ -216,7 +218,7 @@ def start_tree(shell: Shell, limit: float | None = None) -> Task:
         lambda: (
             [
                 stat.name
-                for stat in process_tree.look(guards_of(task), status.is_foreign_guard, process.Table).members.values()
+                for stat in process_tree.look(guards_of(task), record.is_foreign_guard, process.Table).members.values()
             ].count("sleep")
             == 4
         )

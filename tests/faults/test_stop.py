@@ -29,6 +29,8 @@ from tests.faults.support import (
     stop_guards,
 )
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 GUARDS = ("supervisor", "keeper")
 KILL_S = 1.0  # a stopped task that does not refuse to end is gone within this time
 
@@ -45,7 +47,7 @@ def go_on(who: Identity) -> None:
 def stop_task(task: Task) -> None:
     """Stop a command and what it started, as `kill -STOP` of its group does."""
     stop(guards_of(task).command)
-    process.send_group(guards_of(task).command, signal.SIGSTOP)
+    process.send(guards_of(task).command, signal.SIGSTOP, to_group=True)
 
 
 @pytest.fixture
@@ -242,7 +244,7 @@ def stop_at_random(shell: Shell, chance: random.Random) -> None:
     """One task, of which now this and now that process stops for a moment; it is seen as running until it ends."""
     count = chance.randrange(100, 3000)
     task = shell.start(f"for n in $(seq 1 {count}); do echo $n; done; exit {count % 200}")
-    while not shell.executor.has_ended(task.task_id):
+    while not shell.executor.has_reached(task.task_id, "ended"):
         who = getattr(guards_of(task), chance.choice(("supervisor", "keeper", "command")))
         if not process.send(who, signal.SIGSTOP):
             continue

@@ -19,11 +19,10 @@ from tests.conftest import eventually
 from tests.notices.chaos import contradictions
 
 ROOT = Path(__file__).parent.parent.parent
-SEED = int(os.environ.get("OUTLAST_SEED", time.time_ns() % 100_000))
+SEED = int(os.environ["OUTLAST_SEED"])
 
 
 def disturbed(home: str, tasks: int, subscribers: int, kills: int, patience: float) -> None:
-    print(f"OUTLAST_SEED={SEED}")
     ran = subprocess.run(
         [sys.executable, "-m", "tests.notices.chaos", home, *map(str, (tasks, subscribers, kills, SEED))],
         cwd=ROOT,
@@ -169,13 +168,13 @@ def test_a_foreground_command_whose_host_died_is_told_of(home: str) -> None:
 
 def test_a_lost_task_is_told_of_at_once(shell: Shell) -> None:
     from outlast.linux import process
-    from outlast.storage import status
+    from outlast.storage import record
     from tests.faults.support import directory_of
 
     task = shell.start("sleep 60")
     with shell.subscribe("me") as subscription:
         assert subscription.take() == []
-        guards = status.guards_of(directory_of(task))
+        guards = record.guards_of(directory_of(task))
         assert guards.keeper is not None
         for who in (guards.supervisor, guards.keeper):
             process.send(who, 19)  # both stopped, so that neither replaces the other

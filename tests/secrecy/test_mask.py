@@ -15,6 +15,8 @@ from outlast.masking import LOOK_BACK, MASK, OFF, Mask, searched_for
 from outlast.tokenformats import LITERALS, LONGEST
 from tests.secrecy import HEX, TOKENS, key_block, letters, told
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 VALUES = ("correct-horse9", "aaaaaaaa1", "swordfish-swordfish", "pässwörd-1234")
 MASKING = Mask(VALUES)
 

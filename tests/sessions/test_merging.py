@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from outlast import AsyncShell, Shell
 from outlast.types import Task
 from tests.conftest import Cli, end_all, eventually
+from tests.faults.support import namespace, python
 
 
 @pytest.fixture
@@ -177,15 +179,15 @@ def test_a_caller_that_is_killed_has_not_stopped_waiting(cli: Cli, named: Shell,
 
 
 def test_the_successor_of_a_supervisor_keeps_the_state(named: Shell, home: str, tmp_path: Path) -> None:
-    from outlast.storage import status
+    from outlast.storage import record
 
     named.run("a=1")
     thread = beside(named, f"{gate(tmp_path / 'g')}; a=2")[0]
     task = eventually(lambda: named.list(status="running"))[0]
     directory = os.path.join(home, "tasks", task.task_id)
-    first = status.guards_of(directory).supervisor
+    first = record.guards_of(directory).supervisor
     os.kill(first.pid, signal.SIGKILL)
-    eventually(lambda: status.guards_of(directory).supervisor != first)
+    eventually(lambda: record.guards_of(directory).supervisor != first)
     (tmp_path / "g").write_text("\n")
     thread.join(30)
     assert named.run("echo $a").output == "2\n"
@@ -227,6 +229,15 @@ def test_the_state_of_a_process_that_is_gone_is_swept(home: str, cli: Cli) -> No
     with Shell.open(home=home) as shell:
         shell.run("true")
         assert left not in os.listdir(sessions)
+
+
+def test_another_container_does_not_sweep_the_state_of_a_living_process(home: str) -> None:
+    """Two containers share a state directory; in the other one our pid is a stranger, or nobody."""
+    code = "from outlast import Shell\nwith Shell.open(home=sys.argv[1]) as shell: shell.run('true')"
+    with Shell.open(home=home) as shell:
+        shell.run("a=1; cd /usr")
+        subprocess.run([*namespace(), *python(code, home)], timeout=60, check=True)
+        assert shell.run("echo $a; pwd").output == "1\n/usr\n"
 
 
 def test_the_command_line_without_a_session_remembers_nothing(cli: Cli, home: str) -> None:

@@ -47,6 +47,15 @@ ROWS: dict[str, tuple[list[str], str]] = {
     "associative": (["declare -A m=([a b]=c)", 'echo "${m[a b]}"'], "c\n"),
     "integer": (["declare -i n=2", "n+=3; echo $n"], "5\n"),
     "readonly": (["readonly r=1", "r=2; echo no", "echo $r"], "1\n"),
+    "an attribute after the value": (["a=b-; declare -i a; b=Ab; declare -u b", "a=$a", "echo $a $b"], "b- Ab\n"),
+    "arithmetic is not evaluated again": (
+        ["a='x[$(echo ran >&2)]'; declare -i a", "true", "echo $a"],
+        "x[$(echo ran >&2)]\n",
+    ),
+    "descriptors that bash closes": (
+        ["shopt -s varredir_close; a=1", "a+=1", "echo $a; shopt varredir_close"],
+        "11\nvarredir_close \ton\n",
+    ),
     "unset stays unset": (["unset HOME", "echo ${HOME-none}"], "none\n"),
     "a usual variable stays unset": (["unset TERM", "echo ${TERM-none}"], "none\n"),
     "function with a here-document": (["f() { cat <<E\n$1 'x\nE\n}", "f 1"], "1 'x\n"),
@@ -125,6 +134,7 @@ ROWS: dict[str, tuple[list[str], str]] = {
     "BASH_ENV is a variable": (["export BASH_ENV=/dev/null", "echo $BASH_ENV"], "/dev/null\n"),
     "a value that looks like a border": (["f() { cat <<E\n#x variables\nE\n}; a=$'\\n#x end'", "f"], "#x variables\n"),
     "nothing of ours reaches a program": (["a=1; set -a", "env | grep -c __outlast; true"], "0\n"),
+    "not exported any more": (["export -n SHLVL; unset OLDPWD; cd /", "env | grep -c -e SHLVL -e OLDPWD; true"], "0\n"),
     "SHLVL": (["echo $SHLVL > /dev/null; a=$SHLVL", "[[ $SHLVL == $a ]] && echo same"], "same\n"),
     "getopts": (["set -- -a -b; getopts ab o", "getopts ab o; echo $o"], "b\n"),
     "a name that begins with BASH": (["BASHED=1", "echo $BASHED"], "1\n"),

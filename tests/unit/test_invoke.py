@@ -9,9 +9,10 @@ from typing import NamedTuple
 import pytest
 
 from outlast.executors.local import shell_argv
-from outlast.frozen import frozen
-from outlast.storage import status
-from outlast.storage.status import PIPES
+from outlast.executors.local.executor import create_pipes_file
+from outlast.light import frozen
+from outlast.storage import record
+from outlast.storage.record import PIPES
 
 BASH = "/bin/bash"
 
@@ -34,11 +35,11 @@ class Machine(NamedTuple):
         os.mkdir(directory)
         with open(os.path.join(directory, "command"), "wb") as file:
             file.write(os.fsencode(command))
-        shell_argv.create_pipes_file(command, directory)
+        create_pipes_file(command, directory)
         ran = self._run(shell_argv.build_bash(directory, ""), env)
         several = "|" in command or "!" in command
         stages = (
-            status.parse_pipe_status(ran.returncode, self._written() if several else None)
+            record.parse_pipe_status(ran.returncode, self._written() if several else None)
             if ran.returncode >= 0
             else None
         )
@@ -273,4 +274,4 @@ def test_a_long_text_with_a_long_pipeline_runs(machine):
     ],
 )
 def test_what_the_shell_wrote_is_believed_only_if_it_makes_sense(command, code, written, expected):
-    assert status.parse_pipe_status(code, written if "|" in command else None) == expected
+    assert record.parse_pipe_status(code, written if "|" in command else None) == expected

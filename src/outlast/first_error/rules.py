@@ -8,7 +8,7 @@ from collections.abc import Callable
 from outlast.first_error import python, takers
 from outlast.first_error.takers import CRASH, MESSAGE, REPORT, Found, Taker, make_span_taker, with_title
 from outlast.first_error.words import LINES_AFTER, is_message, take_message
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 
 @frozen

@@ -29,8 +29,6 @@ bool open_record(void) {
     if (found.st_size == PAGE) return true;
     memset(page, ' ', sizeof page);
     for (size_t i = 0; i < sizeof SLOTS / sizeof *SLOTS; i++) page[SLOTS[i].start + SLOTS[i].size - 1] = '\n';
-    int reserved = posix_fallocate(guard.record, 0, sizeof page);
-    if (reserved && reserved != EOPNOTSUPP) return errno = reserved, false;
     ssize_t written = pwrite(guard.record, page, sizeof page, 0);
     if (written == sizeof page) return true;
     if (written >= 0) errno = ENOSPC;
@@ -72,24 +70,12 @@ void write_code(int status, int64_t cpu_us) {
     else write_slot(CODE, "{\"exit\":%d,\"cpu\":%s}", WEXITSTATUS(status), cpu);
 }
 
-/* As much of `text` as fits, as the inside of a JSON string. Non-ASCII bytes become lone surrogates, as Python's
- * `surrogateescape` decodes them. */
-static void escape(const char *text, char *into, size_t size) {
-    size_t at = 0;
-    for (; *text && at + 7 < size; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\') at += (size_t)snprintf(into + at, size - at, "\\%c", c);
-        else if (c >= ' ' && c < 0x7f) into[at++] = (char)c;
-        else at += (size_t)snprintf(into + at, size - at, "\\u%04x", c < 0x80 ? c : 0xdc00u + c);
-    }
-    into[at] = 0;
-}
-
 void write_spawn_failure(void) {
-    char what[80], text[106];
-    snprintf(what, sizeof what, "%s: %.60s", strerror(guard.page->spawn_errno), guard.page->spawn_what);
-    escape(what, text, sizeof text);
-    write_slot(CODE, "{\"spawn\":\"%s\"}", text);
+    char why[80];
+    snprintf(why, sizeof why, "%s: %.60s", strerror(guard.page->spawn_errno), guard.page->spawn_what);
+    for (char *at = why; *at; at++)
+        if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\') *at = '?'; /* so that it is JSON as it is */
+    write_slot(CODE, "{\"spawn\":\"%s\"}", why);
 }
 
 /* --- the bells: the supervisor holds the write end of one of two named pipes. Waiters hold both read ends. To ring, the
@@ -123,10 +109,10 @@ void release_bell(void) { close_fd(&bell); }
 
 /* Wake the processes that wait for any task: they hold the bells of one directory open. */
 void ring_directory(void) {
-    char path[4096];
     for (int i = 0; guard.launch->bells && i < 2; i++) {
-        int n = snprintf(path, sizeof path, "%s/%s", guard.launch->bells, BELLS[i]);
-        int fd = n < (int)sizeof path ? open(path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC) : -1;
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s/%s", guard.launch->bells, BELLS[i]);
+        int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
         close_fd(&fd);
     }
 }
@@ -136,8 +122,7 @@ void send_to_caller(const char *format, ...) {
     char text[512];
     va_list values;
     va_start(values, format);
-    int n = vsnprintf(text, sizeof text, format, values);
+    vsnprintf(text, sizeof text, format, values);
     va_end(values);
-    size_t size = n < 0 ? 0 : (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
-    if (guard.caller >= 0 && send(guard.caller, text, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
+    if (guard.caller >= 0 && send(guard.caller, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
 }

@@ -19,17 +19,18 @@ from outlast.permissions.candidates import (
 from outlast.permissions.flow import Flow
 from outlast.permissions.interpreters import may_read_program, reads_program
 from outlast.permissions.judge import Doubtful, Known, Part, Rules, Verdict
-from outlast.permissions.options import offences, spelled
+from outlast.permissions.options import is_known, offences, spelled
 from outlast.permissions.patterns import UNKNOWN, Index
+from outlast.permissions.places import may_write
 from outlast.permissions.quoting import quoted
 from outlast.permissions.scan import DEEPEST
 from outlast.permissions.secondopinion import Asked, disagreement
 from outlast.permissions.shells import SHELLS
 from outlast.permissions.simple import RESERVED, Assignment, Command, Function, Redirection, plain_words
 from outlast.permissions.syntax import Text, read
-from outlast.permissions.variables import is_harmless, is_run, steers, steers_shell
+from outlast.permissions.variables import is_harmless, is_run, keeps_note, steers, steers_shell
 from outlast.permissions.words import Loop, Problem, Word, names
-from outlast.permissions.wrappers import LOOSE, is_wrapper, unwrap
+from outlast.permissions.wrappers import is_wrapper, loose_start, unwrap
 from outlast.permissions.wrapping import Code, Run, Wrapped, base, is_static
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -37,6 +38,8 @@ _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@%^= -]*")
 _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 _READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
+_WRITES = frozenset([">", ">>", ">|", "&>", "&>>"])
+_MOVES = re.compile(r"\b(?:cd|pushd|popd)\b|-C\b|--chdir")
 _MOST_SUFFIXES = 64
 _NO_NAME = "the name of the program is not static"
 _MOST_BODIES = 8
@@ -76,6 +79,7 @@ class Court:
         self.depth = 0
         self.inside = ""
         self.budget = _MOST_WORK
+        self.moves = False  # whether the line may change its directory
         # What was said of a command or a text, by how it is written and where it stands.
         self.seen: dict[object, list[Part]] = {}
         self.noted: dict[tuple[str, bool, int, str], list[Part]] = {}  # and of problems
@@ -104,6 +108,7 @@ class Court:
             self.ask("", f"it has a control character, number {ord(match[0])}")
         if "\0" in line:
             line = line.replace("\0", "\ufffd")
+        self.moves = bool(self.rules.write) and _MOVES.search(line) is not None
         if self.known.traps or self.known.texts or self.known.variables or self.known.bodies:
             self._session(line)
         self.text(line, shell)
@@ -296,7 +301,8 @@ class Court:
     def assignment(self, assignment: Assignment, text: str) -> None:
         name, values = assignment.name, assignment.values
         attributes = self.known.attributes.get(name, "")
-        if not self.lenient and not (is_harmless(name) and assignment.static and not attributes):
+        fine = not attributes and ((is_harmless(name) and assignment.static) or (not text and keeps_note(name)))
+        if not self.lenient and not fine:
             self.ask(text or f"{name}=…", f"it sets {name}")
         self.flow.evaluates = self.flow.evaluates or bool(attributes)
         target = self.known.values.get(name, "") if "n" in attributes else name
@@ -330,8 +336,13 @@ class Court:
         if writes and self.rules.hazard:
             for path in self.flow.texts(target):
                 self._hazard((">", expected(target) if path is None else path), text or f"> {target.source}")
-        if not self.lenient and (why := _redirection_doubt(redirection)):
+        allowed = operator in _WRITES and may_write(target.value, self._write())
+        if not (self.lenient or allowed) and (why := _redirection_doubt(redirection)):
             self.ask(text, why)
+
+    def _write(self) -> tuple[str, ...]:
+        """The files that may be written. They are seen from here, so a line that goes elsewhere may write none."""
+        return () if self.moves else self.rules.write
 
     def simple(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
         """One simple command without its assignments and redirections, and all that it runs."""
@@ -451,8 +462,8 @@ class Court:
             self.elsewhere, self.flow.where = base(name), ""
         if wrapped:
             self._inner(words, wrapped, bodies, fed)
-        elif base(name) in LOOSE:
-            self._suffixes(words, 1)
+        elif (start := loose_start(words)) is not None:
+            self._suffixes(words, start)
             for body in bodies:
                 self._suspect(Code(body, "sh", True), base(name))
         if self.elsewhere != outer:
@@ -559,7 +570,7 @@ class Court:
             self.ask(text, redefined)
         elif wrapped and wrapped.transparent and not wrapped.doubt:
             self.say("allow", text, "what it runs is judged by itself")
-        elif words[0].text in ("[", "test", "wait") or builtins.is_neutral(words):
+        elif words[0].text in ("[", "test", "wait") or builtins.is_neutral(words) or _exports(words):
             self.say("allow", text, "it needs no rule")
         else:
             self._by_rule(words, text)
@@ -614,17 +625,27 @@ class Court:
             self.ask(text, "it could turn out to be denied")
             return
         fitting = self.allow.matching(canonical(words))
+        if not fitting and text == "nproc":
+            self.say("allow", text, "it needs no rule")
+            return
         if not fitting:
             listed = "it is not on the list of programs" if self.rules.any_arguments else "no rule allows it"
             why = "no rule forbids it" if self.lenient else listed
             self.say(self.rules.otherwise, text, why)
             return
-        against = [] if self.lenient or self.rules.any_arguments else offences(words)
+        against = [] if self.lenient or self.rules.any_arguments else offences(words, self._write())
         for pattern in fitting:
             if not against or all(spelled(pattern, one, words) for one in against):
-                self.say("allow", text, f"allowed by {pattern.text}", pattern.text)
+                trusts = not (self.lenient or self.rules.any_arguments or pattern.exact or is_known(words[0].text))
+                why = f", which trusts {words[0].text} with any arguments: nothing is known about it" if trusts else ""
+                self.say("allow", text, f"allowed by {pattern.text}{why}", pattern.text)
                 return
         self.ask(text, against[0][2])
+
+
+def _exports(words: list[Word]) -> bool:
+    """Whether it only sets variables that any line may set: `export NODE_ENV=test`."""
+    return words[0].text == "export" and len(words) > 1 and all("=" in word.lead for word in words[1:])
 
 
 def _redirection_doubt(redirection: Redirection) -> str:

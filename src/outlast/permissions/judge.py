@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class Rules:
     deny: tuple[str, ...] = ()
     otherwise: Verdict = "ask"
     any_arguments: bool = False  # an allowed program may be given any arguments; what it then runs counts if denied
+    write: tuple[str, ...] = ()  # files that may be written: globs, seen from the directory of the command
     hazard: Callable[[tuple[str | None, ...], str, bool], str | None] | None = None
 
 

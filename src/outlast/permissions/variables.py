@@ -36,6 +36,18 @@ _RUN = re.compile(
 _OF_SHELL = re.compile(r"PS[0-4]|PROMPT.*|IFS|CDPATH|BASH.*|GLOBIGNORE|POSIXLY_CORRECT|SHELLOPTS|HOME|OLDPWD|PWD")
 
 
+# A line may keep in these, for itself, what a command printed.
+_NOTES = re.compile(
+    r"(?:[A-Z][A-Z0-9]*_)?(?:VERSION|TAG|SHA|COMMIT|BRANCH|REV|REVISION|HASH|COUNT|DATE|TIMESTAMP|RESULT|STATUS)",
+    re.IGNORECASE,
+)
+
+
+def keeps_note(name: str) -> bool:
+    """Whether a line may set it to anything, if it does not hand it on."""
+    return _NOTES.fullmatch(name) is not None and not steers(name)
+
+
 def is_harmless(name: str) -> bool:
     """Whether a command may set it without a rule."""
     return _HARMLESS.fullmatch(name) is not None

@@ -16,13 +16,14 @@ from functools import partial
 
 from outlast import asking
 from outlast.agents import types
+from outlast.agents.types import Agent, Stopped
 from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, OutlastError, UnknownTask, named
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.shell.context import translate_errors
 from outlast.shell.control import describe_end
 from outlast.storage import agentfile
 from outlast.text import inline, shown
-from outlast.types import AGENT, BRIDGE, REGISTERED, Agent, Stdin, Stopped
+from outlast.types import AGENT, BRIDGE, REGISTERED, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Agents:
         running = [one for one in task_ids if not self._has_ended(one)]
         try:
             rule = f"its shell was closed, in process {os.getpid()}"
-            self._shell.executor.signal(running, self._shell.settings.kill_grace_s, "kill", rule)
+            self._shell.executor.kill(running, self._shell.settings.kill_grace_s, "kill", rule)
         except OutlastError:
             pass  # it was quicker
 
@@ -173,7 +174,7 @@ class Agents:
 
     def _has_ended(self, task_id: str) -> bool:
         try:
-            return self._shell.executor.has_ended(task_id)
+            return self._shell.executor.has_reached(task_id, "ended")
         except OutlastError:
             return True  # and was removed
 

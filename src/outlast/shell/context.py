@@ -82,7 +82,7 @@ class Context:
         # The session whose state commands begin with. An unnamed shell gets one of its own with its first `run`.
         self.named = session is not None or self.session != Settings().session
         self.state = self.session if self.named else ""
-        self._state_lock, self._owner = threading.Lock(), os.getpid()
+        self._state_lock, self._state_fd, self._owner = threading.Lock(), -1, os.getpid()
         if self._policy not in (None, YOLO, YOLO.name):
             self.gate()  # a policy that does not exist is an error at once
         self.scope = None if operator else self.session  # whose tasks can be reached; None: all
@@ -100,13 +100,16 @@ class Context:
             except OSError:
                 pass  # the next shell that begins a state sweeps
             self.state = ""
+        if self._state_fd >= 0:
+            os.close(self._state_fd)
+            self._state_fd = -1
 
     def begin_own_state(self) -> None:
         """Give an unnamed shell a session of its own."""
         with self._state_lock:
             if not self.state:
                 self.sessions.sweep()
-                self.state = self.sessions.new_private_name()
+                self.state, self._state_fd = self.sessions.create_private()
 
     # --- policy ------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ import os
 from outlast import asking, secrets, session_admin, showing
 from outlast.errors import AlreadyEnded, BadInput, StillRunning
 from outlast.shell.context import translate_errors
-from outlast.watch import Deadline, until
+from outlast.storage.queue import Queue
+from outlast.storage.watch import Deadline, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Control:
     def end_now(self, task_ids: Sequence[str], grace: float | None) -> list[Receipt]:
         """End tasks without asking for approval: it was given, or a person at the keyboard ends them."""
         rule = f"kill by process {os.getpid()} of user {os.getuid()}"
-        receipts = self._executor.signal(task_ids, float("inf") if grace is None else grace, "kill", rule)
+        receipts = self._executor.kill(task_ids, float("inf") if grace is None else grace, "kill", rule)
         return [self.context.redact(receipt) for receipt in receipts]
 
     def end_for_limit(self, task_id: str) -> Receipt:
@@ -48,7 +49,7 @@ class Control:
         self.context.check_reachable(task_id)
         limit = self.context.settings.foreground_limit_s
         rule = f"default limit of {limit:g} s in the foreground"
-        return self._executor.signal([task_id], self.context.settings.kill_grace_s, "limit", rule)[0]
+        return self._executor.kill([task_id], self.context.settings.kill_grace_s, "limit", rule)[0]
 
     @translate_errors
     def release(self, task_id: str) -> None:
@@ -76,7 +77,6 @@ class Control:
             else older_than_hours
         )
         registry = self._executor.registry
-        registry.sweep()
         # Looked at first: only what was seen to be over is known to be over.
         for task in registry.tasks(self.context.scope):
             if task.finished and not task.closed and not task.children:
@@ -85,7 +85,7 @@ class Control:
             sum(registry.remove(task_id) for task_id in list(registry.damaged())) if self.context.scope is None else 0
         )
         removed = damaged + registry.prune(hours * 3600, most=-1, session=self.context.scope)
-        self._executor.forget_names()
+        Queue(registry.home.path).forget_names()
         self._executor.advance()
         return removed
 
@@ -116,7 +116,7 @@ class Control:
     def _await_closed(self, task_id: str) -> None:
         """Wait for the guards of a task that ended a moment ago to exit."""
         with self._executor.watch(task_id) as watch:
-            until(watch, lambda: self._executor.is_closed(task_id), Deadline(_CLOSE_WAIT_S))
+            until(watch, lambda: self._executor.has_reached(task_id, "closed"), Deadline(_CLOSE_WAIT_S))
         self._executor.status(task_id)
 
 

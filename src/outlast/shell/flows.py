@@ -11,11 +11,11 @@ from functools import partial
 
 from outlast import asking, conditions
 from outlast.errors import BadInput
-from outlast.frozen import extended
+from outlast.light import extended
 from outlast.settings import development_commands
-from outlast.storage.locks import Hold
+from outlast.storage.task_directory import Hold
+from outlast.storage.watch import Deadline
 from outlast.types import STREAMS, Slice, Waited
-from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, Protocol, TypeVar, Unpack
 
     from outlast.conditions import Condition, UnderWay
+    from outlast.executors.base import Phase
     from outlast.options import ConditionOptions, StartOptions
     from outlast.shell.context import Context
     from outlast.shell.control import Control
@@ -164,7 +165,7 @@ class Flows:
             return (yield from self.wait_end(task_id, patience.seconds))
         else:
             yield from self._wait_condition(task_id, leave, Deadline(patience.seconds))
-        return self._executor.has_ended(task_id)
+        return self._executor.has_reached(task_id, "ended")
 
     def _wait_begun(self, task_id: str, patience: Patience, wait: float | None) -> Flow[Patience]:
         """Wait for a queued command to begin. The default limit counts from then on."""
@@ -232,30 +233,28 @@ class Flows:
         return self.context.redact(extended(Waited, task, met=met, matched=matched))
 
     def wait_end(self, task_id: str, timeout: float | None) -> Flow[bool]:
-        return self._wait_until(task_id, self._executor.has_ended, timeout, ends_only=True)
+        return self._wait_until(task_id, "ended", timeout, ends_only=True)
 
     def wait_begun(self, task_id: str, timeout: float | None) -> Flow[bool]:
-        return self._wait_until(task_id, self._executor.has_begun, timeout, ends_only=False)
+        return self._wait_until(task_id, "begun", timeout, ends_only=False)
 
-    def _wait_until(
-        self, task_id: str, is_done: Callable[[str], bool], timeout: float | None, ends_only: bool
-    ) -> Flow[bool]:
+    def _wait_until(self, task_id: str, phase: Phase, timeout: float | None, ends_only: bool) -> Flow[bool]:
         deadline = Deadline(timeout)
         with self._open_watch(task_id, ends_only) as watch:
             while True:
                 if watch.arm():
                     yield from self._advance_if_pending(task_id)
-                    if is_done(task_id):
+                    if self._executor.has_reached(task_id, phase):
                         return True
                 in_time = yield Wait(watch, deadline.left())
-                if is_done(task_id):
+                if self._executor.has_reached(task_id, phase):
                     return True  # before arming again: mostly this is the end
                 if not in_time:
                     return False
 
     def _advance_if_pending(self, task_id: str) -> Flow[None]:
         """Start queued tasks if this one is among them. Starting a task may block, so it is work."""
-        if not self._executor.has_begun(task_id):
+        if not self._executor.has_reached(task_id, "begun"):
             yield Work(self._executor.advance)
 
     def _wait_condition(self, task_id: str, condition: Condition, deadline: Deadline) -> Flow[bool]:
@@ -272,12 +271,12 @@ class Flows:
 
     def _look(self, condition: Condition, task_id: str, left: float | None) -> tuple[bool, bool]:
         """Whether a condition is true now, and whether it cannot come true any more."""
-        is_over = self._executor.is_over if condition.to_end_of == "task" else self._executor.has_ended
-        over = is_over(task_id)  # before the condition looks: all output is there by then
+        phase: Phase = "over" if condition.to_end_of == "task" else "ended"
+        over = self._executor.has_reached(task_id, phase)  # before the condition looks: all output is there by then
         try:
             return condition.look(over, left), over
         except OSError as error:
-            raise self._executor.trouble(task_id, error) from None
+            raise self._executor.explain(task_id, error) from None
 
     # --- follow ------------------------------------------------------------------------------
 
@@ -297,7 +296,7 @@ class Flows:
         start = asking.cursor(cursor)
         at = {stream: start.at(stream) for stream in (STREAMS if task.split else STREAMS[:1])}
         live = yield Work(partial(self._reader.live, task, at, raw))
-        is_over = self._executor.is_closed if to_end_of == "output" else self._executor.has_ended
+        phase: Phase = "closed" if to_end_of == "output" else "ended"
         deadline = Deadline(timeout)
         if leave:
             yield Work(partial(self._reader.show_output_to, leave, task.task_id))
@@ -305,7 +304,7 @@ class Flows:
             while True:
                 watch.arm()
                 yield from self._advance_if_pending(task.task_id)
-                over = is_over(task.task_id)
+                over = self._executor.has_reached(task.task_id, phase)
                 left = leave is not None and leave.look(over)
                 for pieces in (live.take(self._reader.fresh(task.task_id, at)), live.finish() if over else ()):
                     for piece in pieces:

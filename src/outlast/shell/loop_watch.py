@@ -8,8 +8,8 @@ from outlast.errors import OutlastError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.storage.locks import Hold
-    from outlast.watch import Watch
+    from outlast.storage.task_directory import Hold
+    from outlast.storage.watch import Watch
 
 
 class Waiter:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from outlast.errors import BadInput
 from outlast.shell.context import translate_errors
-from outlast.watch import Deadline
+from outlast.storage.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from outlast.notices.board import Board
+    from outlast.notices.board import Board, Event, Notice
     from outlast.notices.following import Following
     from outlast.notices.subscription import Calling, Subscription
     from outlast.shell.context import Context
     from outlast.shell.reader import Reader
-    from outlast.types import Event, Notice
 
 _BRIEF = "brief"
 

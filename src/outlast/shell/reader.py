@@ -7,7 +7,7 @@ from itertools import islice
 
 from outlast import asking, conditions, reading, showing
 from outlast.errors import BadInput, named
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.masking import OFF
 from outlast.selection import Selection
 from outlast.shell.context import translate_errors
@@ -108,7 +108,7 @@ class Reader:
             return self._new(task, selection, budget, reader or f"session {self.context.session}")
         except OSError as error:
             self.find(task_id)  # which says so if it was removed
-            raise self._executor.trouble(task.task_id, error) from None
+            raise self._executor.explain(task.task_id, error) from None
 
     def _new(self, task: Task, selection: Selection, budget: int, reader: str) -> Result:
         """What `reader` has not read yet; nobody else reads as the same reader meanwhile."""
@@ -119,7 +119,7 @@ class Reader:
 
     def _selected(self, task: Task, selection: Selection, budget: int) -> Result:
         def source(stream: str) -> Source:
-            return self._executor.registry.source(task.task_id, stream)
+            return self._executor.source(task.task_id, stream)
 
         return reading.read(task, selection, source, budget, self.context.mask_for(task))
 
@@ -139,7 +139,7 @@ class Reader:
                 task, source, place, self.context.settings.shown_chars, self.context.mask_for(task)
             )
         except FileNotFoundError as error:
-            raise self._executor.trouble(task.task_id, error) from None  # removed since it was last looked at
+            raise self._executor.explain(task.task_id, error) from None  # removed since it was last looked at
 
     def show_output_to(self, condition: Condition, task_id: str) -> None:
         """Give a condition the streams that it looks at."""
@@ -189,7 +189,7 @@ class Reader:
                     at[stream] = piece.next
                     yield piece
         except OSError as error:
-            raise self._executor.trouble(task_id, error) from None
+            raise self._executor.explain(task_id, error) from None
 
     # --- list --------------------------------------------------------------------------------
 
@@ -262,13 +262,13 @@ class Reader:
         finder = FirstError()
         try:
             for stream in STREAMS if task.split else STREAMS[:1]:
-                source = self._executor.registry.source(task.task_id, stream)
+                source = self._executor.source(task.task_id, stream)
                 for text in reading.texts(source, self.context.mask_for(task)):
                     finder.feed(text)
                     if finder.is_final:
                         break
         except OSError as error:
-            raise self._executor.trouble(task.task_id, error) from None
+            raise self._executor.explain(task.task_id, error) from None
         return finder.finish()
 
     @translate_errors

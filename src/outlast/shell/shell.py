@@ -7,7 +7,7 @@ import sys
 
 from outlast import asking
 from outlast.errors import BadInput, Unsupported
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.permissions import YOLO
 from outlast.settings import default_home
 from outlast.shell.context import Context, translate_errors
@@ -16,6 +16,7 @@ from outlast.shell.flows import Flows, drive, stream
 from outlast.shell.notices import Notices
 from outlast.shell.reader import Reader
 from outlast.shell.starter import Starter
+from outlast.storage.task_directory import Hold
 from outlast.types import NO_SHELL
 
 TYPE_CHECKING = False
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
     from outlast.first_error import Excerpt
     from outlast.gate import Ask
     from outlast.masking import Mask
+    from outlast.notices.board import Event, Notice
     from outlast.notices.subscription import Calling, Subscription
     from outlast.options import ConditionOptions, ListOptions, ReadOptions, StartOptions
     from outlast.permissions import Mode, Policy
     from outlast.permissions.judge import Judgement
     from outlast.settings import Settings
     from outlast.shell.agents import Agents
-    from outlast.storage.locks import Hold
     from outlast.storage.sessions import Sessions
-    from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, SessionState, Slice, Task, Usual, Waited
-    from outlast.watch import Watch
+    from outlast.storage.watch import Watch
+    from outlast.types import Cursor, Receipt, Result, Sandbox, SessionState, Slice, Task, Usual, Waited
 
 
 class Shell:
@@ -304,7 +305,7 @@ class Shell:
         return self.executor.watch(task_id, ends_only)
 
     def _hold(self, task_id: str, ends_only: bool) -> Hold:
-        return self.executor.hold(task_id)
+        return Hold().take(self.executor.registry.home.task(task_id))
 
     # --- act ---------------------------------------------------------------------------------
 

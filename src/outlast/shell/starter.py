@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from outlast.options import CommandOptions
     from outlast.shell.context import Context
-    from outlast.storage.locks import Hold
+    from outlast.storage.task_directory import Hold
     from outlast.types import Grant, Launch, Request, Sandbox, Task
 
 _TRIES = 100  # a session may change so often while one command of it is prepared
@@ -77,7 +77,7 @@ class Starter:
         for _ in range(_TRIES):
             grant, launch = self._grant(request, keeps)
             try:
-                task, new = context.executor.start_or_find(launch, hold)
+                task, new = context.executor.start(launch, hold)
             except SessionMoved:
                 continue  # the command was judged and prepared in a state that is gone
             if launch.keeps:
@@ -151,6 +151,6 @@ class Starter:
         try:
             if self.context.sessions.read(launch.state, patience=0).mark != launch.snapshot:
                 launch = self._build_launch(grant, launch.keeps)
-            self.context.executor.prepare_shell(launch)
+            self.context.executor.prepare(launch)
         except (OSError, ValueError, OutlastError):
             pass  # then the next command starts its own shell

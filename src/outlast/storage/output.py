@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.linux.files import open_regular
 from outlast.storage import record
 from outlast.types import Slice
@@ -213,9 +213,6 @@ def _find_newline_from_end(data: bytes, n: int) -> int:
     return offset
 
 
-# --- the order of two streams ------------------------------------------------------------
-
-
 def read_order(directory: str, ends: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the streams in turn, each up to its offset at that moment, until both are at their `ends`."""
     try:
@@ -234,24 +231,19 @@ def read_order(directory: str, ends: Mapping[str, int]) -> list[tuple[str, int]]
     return [*found, (other, ends[other]), (last, ends[last])]
 
 
-# --- counting lines ----------------------------------------------------------------------
-
-
-def count_lines(
-    directory: str, limit: int, split: bool, known: dict[str, tuple[int, int]]
-) -> dict[str, tuple[int, int]]:
-    """Count the lines in each output file, as (bytes counted, lines), going on from what is `known`."""
+def count_lines(directory: str, limit: int, split: bool, known: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Count the lines in each output file, as [bytes counted, lines], going on from what is `known`."""
     counted = {}
     bound = bound_of(limit, split)
     for stream in FILES:
         for extent in list_extents(directory, stream, bound.head):
             file = os.path.basename(extent.path)
             upto, lines = known.get(file, (0, 0))
-            counted[file] = (extent.size, lines + _count_newlines(extent.path, upto, extent.size))
+            counted[file] = [extent.size, lines + _count_newlines(extent.path, upto, extent.size)]
     return counted
 
 
-def sum_lines(counted: dict[str, tuple[int, int]]) -> tuple[int, int]:
+def sum_lines(counted: dict[str, list[int]]) -> tuple[int, int]:
     """Return the lines of stdout and of stderr in what `count_lines` counted."""
     stderr = sum(lines for file, (_, lines) in counted.items() if file.partition(".")[0] == FILES["stderr"])
     return sum(lines for _, lines in counted.values()) - stderr, stderr

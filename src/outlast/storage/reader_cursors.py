@@ -9,13 +9,11 @@ from __future__ import annotations
 import os
 
 from outlast.errors import ReaderBusy
-from outlast.linux.files import open_regular
-from outlast.storage.locks import FileLock
+from outlast.linux.files import FileLock, open_regular
 from outlast.types import START, Cursor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 LOCK_TIMEOUT_S = 10.0  # how long one process waits for another one that reads as the same reader
@@ -62,9 +60,9 @@ class ReaderCursor:
             return  # the disk is full. Only a new reader needs space; it gets the same output once more.
         self.cursor = cursor
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._lock is not None:
-            self._lock.__exit__(kind, error, at)
+            self._lock.__exit__()
             self._lock, self._fd = None, -1
 
 
@@ -93,18 +91,10 @@ def _parse(line: bytes) -> Cursor:
 
 def claim_once(directory: str, reader: str) -> bool:
     """Return True for the first caller only; on a full disk for each: a sentence twice is better than never."""
-    try:
-        fd = _open_or_create(_path(directory, reader))
-    except OSError:
-        return True
-    with FileLock(fd):
-        if os.fstat(fd).st_size:
-            return False
-        try:
-            os.write(fd, b"1 0".ljust(_LINE - 1) + b"\n")
-        except OSError:
-            pass
-        return True
+    with ReaderCursor(directory, reader) as place:
+        is_first = place.cursor == START
+        place.save(Cursor(1, 0))
+    return is_first
 
 
 def _open_or_create(path: str) -> int:

@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 from binascii import crc32
 
-from outlast.frozen import frozen
-from outlast.light import json
+from outlast.light import frozen, json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ UMASK, DIRECTORY, POSITIONAL, DIRS = (OTHER, b"umask"), (OTHER, b"directory"), (
 
 _HEAD = b"#outlast-session "
 _IN_SCRIPT = (VARIABLE, FUNCTION, ALIAS)  # the other kinds are small and stand in the header
+_CONVERTING = frozenset(b"iluc")  # attributes by which bash changes each value that is assigned: `declare -i`
 # Variables that bash computes itself, or that belong to one command only.
 _SKIPPED_VARIABLES = frozenset(
     b"BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_COMPAT "
@@ -42,6 +42,7 @@ SET_BY_BASH = frozenset(
     b"COLUMNS HOSTNAME HOSTTYPE IFS LINES MACHTYPE MAILCHECK OLDPWD OPTERR OPTIND OSTYPE PATH PS4 SHELL SHLVL "
     b"TERM".split()
 )
+_EXPORTED_BY_BASH = (b"OLDPWD", b"SHLVL")
 _OPTIONS_OF_BASH = (b"braceexpand", b"hashall", b"interactive-comments")  # set in every new bash
 _SKIPPED_FUNCTIONS = (b"builtin", b"unset")  # the code of session.bash could not work with them
 # These would make the session unusable, or only mean something on a terminal.
@@ -154,7 +155,9 @@ def compose(
     """Return the snapshot file that restores `state`."""
     mark = os.urandom(8).hex()
     small = sorted(
-        (kind, os.fsdecode(name), os.fsdecode(value)) for (kind, name), value in state.items() if kind not in _IN_SCRIPT
+        (kind, os.fsdecode(name), os.fsdecode(value))
+        for (kind, name), value in state.items()
+        if kind not in _IN_SCRIPT or _is_converted(kind, value)
     )
     # Only what the caller gave: a library that a command names must not be loaded into the next bash.
     loader = exported_variables({key: state[key] for key in _LOADER_VARIABLES if key in state})
@@ -183,13 +186,18 @@ def _select_undeclarable(environ: Mapping[str, str], first: bool) -> dict[str, s
 def _compose_script(state: State, mark: bytes, first: bool) -> bytes:
     separator = b"#" + mark + b" "
     items = sorted((key, value) for key, value in state.items() if key[0] in _IN_SCRIPT)
+    converted = [value for (kind, _), value in items if _is_converted(kind, value)]
     posix = state.get((VARIABLE, b"POSIXLY_CORRECT"))
+    elsewhere = {posix, *converted}
     lines = [b"__outlast_mark=" + mark, b"__outlast_shopts=(${BASHOPTS//:/ })", b"builtin shopt -s extglob"]
     if not first:
-        absent = [name for name in sorted(SET_BY_BASH) if (VARIABLE, name) not in state]
-        lines.append(b"builtin unset -v " + b" ".join(absent) if absent else b":")
+        # A new bash exports OLDPWD and SHLVL, and `declare -- SHLVL="2"` would not take that back.
+        absent = [name for name in sorted(SET_BY_BASH) if (VARIABLE, name) not in state or name in _EXPORTED_BY_BASH]
+        lines.append(b"builtin unset -v " + b" ".join(absent))
     lines.append(separator + b"variables")
-    lines += [value for (kind, _), value in items if kind == VARIABLE and value is not posix]
+    lines += [value for (kind, _), value in items if kind == VARIABLE and value not in elsewhere]
+    lines.append(separator + b"converted")
+    lines += [line for value in converted for line in _declare_in_two_steps(value)]
     lines.append(separator + b"aliases")
     lines += [value for (kind, _), value in items if kind == ALIAS]
     for (kind, name), value in items:
@@ -202,6 +210,21 @@ def _compose_script(state: State, mark: bytes, first: bool) -> bytes:
         lines += [separator + b"variable", b"\\" + posix]
     lines += [separator + b"rest", b"__outlast_complete=1", b"__outlast_new=%d" % first, separator + b"end", b""]
     return b"\n".join(lines)
+
+
+def _is_converted(kind: str, line: bytes) -> bool:
+    return kind == VARIABLE and b"=" in line and not flags_of(line).isdisjoint(_CONVERTING)
+
+
+def _declare_in_two_steps(line: bytes) -> tuple[bytes, bytes]:
+    """Return how to restore a variable that got its attribute after its value: bash must not convert it again.
+
+    `a=b-; declare -i a` leaves a value that `declare -i a="b-"` would refuse, which ends the shell.
+    """
+    _, flags, rest = line.split(b" ", 2)
+    return b"declare -" + (flags.translate(None, b"-riluc") or b"-") + b" " + rest, (
+        b"declare " + flags + b" " + rest.partition(b"=")[0]
+    )
 
 
 def _compose_code(state: State, first: bool) -> Iterator[bytes]:

@@ -11,13 +11,21 @@ from outlast.asking import SKIP
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
-from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, tell_id_on_stderr, whole, write
-from outlast.frozen import replaced
-from outlast.light import signal
-from outlast.linux import process
-from outlast.storage.locks import Hold
+from outlast.faces.cli.options import (
+    Parser,
+    check_stdout,
+    open_shell,
+    parse,
+    seconds,
+    size,
+    tell_id_on_stderr,
+    whole,
+    write,
+)
+from outlast.light import replaced, signal
+from outlast.storage.task_directory import Hold
+from outlast.storage.watch import Deadline
 from outlast.types import STREAMS, Cursor, Stdin, Waited
-from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +95,7 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     # The words stand in our own argument list; a `pkill -f` in the command must not find them there.
-    process.rename_self("outlast", "outlast run")
+    _rename_self("outlast", "outlast run")
     asked = parse(parser(), words)
     command = command_of(asked.command)
     if asked.stdin == "-" and asked.command[-1:] == ["-"]:
@@ -122,6 +130,7 @@ def run(words: Sequence[str]) -> int:
 def _background(shell: Shell, command: str, how: dict[str, Any], asked: Namespace) -> int:
     task = shell.start(command, startup_wait=asked.startup_wait, ready=asked.ready, **how)
     try:
+        check_stdout()
         return _tell_of(shell, task, asked)
     except OSError as error:
         return tell_id_on_stderr(task, error)
@@ -270,7 +279,7 @@ class _Foreground:
 
     def _is_running(self) -> bool:
         executor = self._shell.executor
-        return executor.has_begun(self._task_id) and not executor.has_ended(self._task_id)
+        return executor.has_reached(self._task_id, "begun") and not executor.has_reached(self._task_id, "ended")
 
     def _copy(self, piece: Slice) -> None:
         if not self._asked.json:
@@ -301,7 +310,7 @@ class _Foreground:
 
     def _end(self) -> None:
         # Whoever pressed Ctrl-C twice need not be asked.
-        if not self._shell.executor.has_ended(self._task_id):
+        if not self._shell.executor.has_reached(self._task_id, "ended"):
             self._shell.control.end_now([self._task_id], self._shell.settings.kill_grace_s)
 
     def _report(self) -> int:
@@ -343,3 +352,18 @@ def exit_code(task: Task) -> int:
     if task.exit_code is not None:
         return task.exit_code
     return 128 + task.signal if task.signal else 125
+
+
+def _rename_self(name: str, title: str) -> None:
+    """Show `name` and `title` to ps and pkill instead of our interpreter and its arguments."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            part = file.read().rpartition(b")")[2].split()
+        start, end = int(part[45]), int(part[46])
+        with open("/proc/self/comm", "wb", 0) as file:
+            file.write(name[:15].encode())
+        with open("/proc/self/mem", "r+b", 0) as file:
+            file.seek(start)
+            file.write(title.encode()[: end - start - 1].ljust(end - start, b"\0"))
+    except (OSError, IndexError, ValueError):
+        pass  # only looks: hardened kernels forbid it

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from outlast.asking import session_name
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.settings import Settings, load
 
 
