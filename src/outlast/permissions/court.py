@@ -394,6 +394,8 @@ class Court:
                 value = Word(word.text[found.end() :], word.at, word.end)
                 value.unknown, value.refs, value.splits = word.unknown, word.refs, word.splits
                 listed = word.unknown and not (value.text or word.refs)  # `declare -a x=(…)`
+                if "keyword" in self.known.options:  # `set -k`: it is an assignment wherever it stands
+                    self.assignment(Assignment(found[1], value.static, [value]), text)
                 if not listed:
                     self._steered(found[1], value, text)
                 if self.lenient and name in builtins.DECLARING and not listed:
