@@ -172,8 +172,8 @@ class Cage:
         assert (self.state / "now").read_text() == "end\n", "the cage did not run to its end"
         found: dict[int, list[str]] = {}
         for hit in (self.state / "hits").read_text().splitlines():
-            number, _, what = hit.partition(" ")
-            found.setdefault(int(number), []).append(what)
+            place, _, what = hit.partition(" ")
+            found.setdefault(int(place), []).append(what)
         return found
 
 

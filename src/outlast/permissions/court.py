@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from operator import attrgetter
 
 from outlast.permissions import builtins
@@ -41,10 +42,10 @@ _WRITES = frozenset([">", ">>", ">|", "&>", "&>>"])
 _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b|-C\b|--chdir")
 _MOST_SUFFIXES = 64
 _NO_NAME = "the name of the program is not static"
-_DEEPEST_CALL = 8
+_MOST_BODIES = 8
 _MOST_TEXTS = 32  # bash is started for each
 _MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
-_SETS = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
+_SETS = re.compile(r"(?:-o)?([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _TOKEN = re.compile(r"[^\s;&|()<>'\"`$\\]+")
 # What they run runs elsewhere: on another machine, or in a container.
 _CONTAINERS = names("docker podman nerdctl kubectl oc lxc docker-compose")
@@ -72,6 +73,7 @@ class Court:
         self.flow = Flow(known)
         self.elsewhere = ""
         self.expanding: set[str] = set()  # aliases and functions
+        self.called: set[object] = set()
         self.parts: list[Part] = []
         self.texts: list[Text] = []
         self.depth = 0
@@ -126,7 +128,7 @@ class Court:
         if "command_not_found_handle" in known.bodies:
             self._suspect(Code(known.bodies["command_not_found_handle"], "bash", True), "command_not_found_handle")
         for name in known.variables if self.lenient else ():
-            if name in known.values:
+            if name in known.values and not name.startswith("OUTLAST_"):
                 self._steered(name, Word(known.values[name], 0, 0), "")
 
     def _afterwards(self) -> None:
@@ -138,11 +140,12 @@ class Court:
         if (flow.evaluates and flow.decodes) or (flow.traces and flow.sets_unknown):
             self.ask("", "a value that is evaluated is not known")
         for file, command in flow.ran:
-            for content in flow.written.get(file, []):
-                if content is None:
-                    self.ask(command, "it runs what it has just written")
-                else:
-                    self.enclosed(Code(content, "bash", True), file)
+            contents = flow.written.get(file, [])
+            known = [one for one in contents if one is not None]
+            for content in dict.fromkeys([*known, "".join(known)]):
+                self.enclosed(Code(content, "bash", True), file)
+            if len(known) < len(contents):
+                self.ask(command, "it runs what it has just written")
         if self.rules.hazard and flow.is_bomb():
             self.say("deny", "", "it starts itself again and again until the machine stands still")
 
@@ -185,39 +188,51 @@ class Court:
             self.ask("", f"a line for {shell} cannot be read")
         elif text.bashisms and base(shell) not in ("bash", "rbash"):
             self.doubt("", f"{shell} may read it in another way than bash", hides=False)
-        for function in text.functions:
-            self.flow.functions.setdefault(function.name, []).append((function, text))
         self._items(text)
 
-    def _items(self, text: Text, of: Function | None = None) -> None:
-        """Judge the commands of a text, or only those of a function in it."""
+    def _items(self, text: Text, only: list[Command | Problem | Loop] | None = None) -> None:
+        """Judge the commands of a text, or only some of them: those of a function."""
         outer, within = (self.depth, self.inside), self.flow.within
         items: list[Command | Problem | Loop] = [*text.commands, *text.problems, *text.loops]
         if len(items) > len(text.commands):
             items.sort(key=attrgetter("at"))
-        for item in items:
-            if of and not of.at <= item.at < of.end:
-                continue
+        due, open_ = sorted(text.functions, key=attrgetter("at"), reverse=True), list[Function]()
+        if only is None and due:
+            self._define(text, items)
+        for item in items if only is None else only:
             self.depth, self.inside = item.depth, item.inside
-            if text.functions:
-                self.flow.within = [*within, *(one.name for one in text.functions if one.at <= item.at < one.end)]
+            while due and due[-1].at <= item.at:
+                open_.append(due.pop())
+            if open_:
+                open_ = [one for one in open_ if item.at < one.end]
+                self.flow.within = [*within, *(one.name for one in open_)]
             if isinstance(item, Command):
-                self.flow.enter(item.depth, item.inside)
-                if item.words and self.flow.within:
-                    self.flow.call(item.words[0].text, item.inside, item.parallel)
-                if item.assignments and (item.depth or not _BEGINS.search(text.source[max(0, item.at - 9) : item.at])):
-                    self.flow.uncertain |= {
-                        one.name for one in item.assignments
-                    }  # only a run can tell if it is reached
+                self._follow(item, text.source)
                 self.command(item)
-            elif isinstance(item, Loop):
+            elif isinstance(item, Problem):
+                self._problem(item)
+            else:
                 self.flow.loop(item)
                 if item.name in self.known.attributes:
                     self.doubt("", f"the session has declared {item.name}", hides=True)
-            else:
-                self._problem(item)
         self.depth, self.inside = outer
         self.flow.within = within
+
+    def _follow(self, item: Command, source: str) -> None:
+        self.flow.enter(item.depth, item.inside)
+        if item.words and self.flow.within:
+            self.flow.call(item.words[0].text, item.inside, item.parallel)
+        if item.assignments and (item.depth or not _BEGINS.search(source[max(0, item.at - 9) : item.at])):
+            self.flow.uncertain |= {one.name for one in item.assignments}  # only a run can tell if it is reached
+
+    def _define(self, text: Text, items: list[Command | Problem | Loop]) -> None:
+        """Keep the bodies of functions, for what calls them; of each name a few that differ."""
+        places = [item.at for item in items]
+        for function in text.functions:
+            known = self.flow.functions.setdefault(function.name, {})
+            source = text.source[function.at : function.end]
+            if len(known) < _MOST_BODIES and source not in known:
+                known[source] = (text, items[bisect_left(places, function.at) : bisect_left(places, function.end)])
 
     def _problem(self, problem: Problem) -> None:
         self.flow.evaluates = self.flow.evaluates or problem.evaluates
@@ -257,13 +272,17 @@ class Court:
         if command.source and (said := self.seen.get(written)):
             self.parts += said
             return
-        before = len(self.parts)
+        before, redirections = len(self.parts), command.redirections
         text = shown(command.words)
         if command.words:
             self._each(command, text)
+        if command.bodies and not any(
+            one.operator[:3] in ("<<", "<<-") and not one.target.quoted for one in redirections
+        ):
+            self.flow.bind("<<", [*command.bodies])  # what it holds may come back as the value of a variable
         for one in command.assignments:
             self.assignment(one, text)
-        for redirection in command.redirections:
+        for redirection in redirections:
             self.redirection(redirection, text)
             if self.lenient and redirection.operator not in _READS:
                 self.flow.write(redirection.target.text, command.words, command.bodies)
@@ -375,10 +394,14 @@ class Court:
                 value = Word(word.text[found.end() :], word.at, word.end)
                 value.unknown, value.refs, value.splits = word.unknown, word.refs, word.splits
                 listed = word.unknown and not (value.text or word.refs)  # `declare -a x=(…)`
+                if "keyword" in self.known.options:  # `set -k`: it is an assignment wherever it stands
+                    self.assignment(Assignment(found[1], value.static, [value]), text)
                 if not listed:
                     self._steered(found[1], value, text)
                 if self.lenient and name in builtins.DECLARING and not listed:
                     self.flow.assign(found[1], [value])
+            elif name in builtins.DECLARING and word.text.startswith("OUTLAST_"):
+                self._steered(word.text, None, text)
             elif name in builtins.DECLARING and (found := re.match("-[A-Za-z]*[nlucI]", word.text)):
                 self.flow.fickle |= {"" if "n" in found[0] else one.text.partition("=")[0] for one in words[1:]}
         if base(name) == "outlast" or any(word.text == "outlast" for word in words[1:]):
@@ -386,12 +409,14 @@ class Court:
 
     def _call(self, name: str, words: list[Word]) -> None:
         """Judge the body of a function with its arguments: only what they add counts."""
-        if name in self.expanding or len(self.expanding) > _DEEPEST_CALL or not self._spend(100):
+        given = (name, *(word.text for word in words[1:]), self.flow.version)
+        if name in self.expanding or given in self.called or not self._spend(100):
             return
+        self.called.add(given)
         self._suffixes(words, 1)
         if name in self.known.bodies and name not in self.flow.functions:
             text = read(self.known.bodies[name], self.depth, "function")
-            self.flow.functions[name] = [(Function(name, 0, len(text.source)), text)]
+            self.flow.functions[name] = {"": (text, [*text.commands])}
             before = len(self.parts)
             self._items(text)  # what it does anyway was judged when it was defined, or is in a file
             usual = self.parts[before:]
@@ -399,15 +424,16 @@ class Court:
         else:
             usual = self.parts
         self.expanding.add(name)
+        version = self.flow.version
         saved = {one: self.flow.values.pop(one, []) for one in (*"123456789@*",)}
         self.flow.parameters(words[1:])
         before, known = len(self.parts), {(part.command, part.why) for part in usual}
-        for function, text in self.flow.functions[name]:
-            self._items(text, function)
+        for text, items in self.flow.functions[name].values():
+            self._items(text, items)
         news = [part for part in self.parts[before:] if part.verdict != "allow"]
         self.parts[before:] = [part for part in news if (part.command, part.why) not in known]
         self.flow.values.update(saved)
-        self.flow.version += 1
+        self.flow.version = version
         self.expanding.discard(name)
 
     def _outlast(self, words: list[Word], text: str) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from itertools import product
 
+from outlast.permissions.builtins import is_computed
 from outlast.permissions.judge import Known
 from outlast.permissions.patterns import UNKNOWN
-from outlast.permissions.simple import Function
+from outlast.permissions.simple import Command
 from outlast.permissions.syntax import Text
-from outlast.permissions.words import Loop, Word, names
+from outlast.permissions.words import Loop, Problem, Word, names
 from outlast.permissions.wrapping import base
 
 Value = str | None
@@ -21,6 +22,7 @@ Value = str | None
 _DANGEROUS = re.compile(r"\$\(|`|\$\Z")
 _DECODERS = names("base64 base32 basenc xxd od openssl uudecode rev tr hexdump")
 _ESCAPED = re.compile(r"\\[^nt\\]")
+_COPIERS = names("cp mv ln install dd link rsync")
 _SUBSHELLS = frozenset(["( )", "$( )", "` `", "<( )", ">( )"])
 _LOOPS = frozenset(["for", "while", "until"])
 _MOST = 32  # values of one word
@@ -36,7 +38,7 @@ class Flow:
         self.values: dict[str, list[Value]] = {}
         self.fickle: set[str] = set()  # variables whose attributes change what they are given; "" for all
         self.uncertain: set[str] = set()  # variables that may be unset after all
-        self.functions: dict[str, list[tuple[Function, Text]]] = {}
+        self.functions: dict[str, dict[str, tuple[Text, list[Command | Problem | Loop]]]] = {}
         self.within: list[str] = []  # the functions in whose bodies we are
         self.calls: dict[str, list[str]] = {}  # which commands a function runs; twice if many, or beside itself
         self.parallel: set[str] = set()  # functions that run something beside something else
@@ -172,9 +174,9 @@ class Flow:
         elif name == "set":
             self.traces = self.traces or any(re.match(r"-[A-Za-z]*x|xtrace", word.text) for word in rest)
             self.parameters([word for word in rest if word.text != "--"])
-        elif name in ("mkfifo", "mknod", "tee"):
+        elif name in ("mkfifo", "mknod", "tee") or (name in _COPIERS and (fed or any(map(is_computed, rest)))):
             for word in rest:
-                self.written.setdefault(base(word.text), []).append(None if fed or name != "tee" else "")
+                self.written.setdefault(base(word.text.removeprefix("of=")), []).append(None)
         else:
             self._notice_input(name, rest, bodies)
 
@@ -207,7 +209,7 @@ class Flow:
         content: Value = None
         if name in ("cat", "") and not texts:
             content = "\n".join(bodies)
-        elif name in ("echo", "printf") and None not in texts and not self.decodes:
+        elif name in ("echo", "printf") and None not in texts and not self.decodes and "%" not in str(texts[:1]):
             content = " ".join([one for one in texts if one is not None]).replace("\\n", "\n")
         self.written.setdefault(base(target), []).append(content)
 

@@ -72,7 +72,7 @@ class Place:
         return path in _RAW or (path.startswith("/dev/") and not _HARMLESS_DEVICES.fullmatch(path))
 
 
-def hazard(home: str) -> Callable[[tuple[str | None, ...], str, bool], str | None]:
+def hazard(home: str) -> Callable[..., str | None]:
     """What to ask of each simple command, where `home` is the user's home directory."""
     homes = frozenset({_normal(home)} if home not in ("", "/") else ())
 
