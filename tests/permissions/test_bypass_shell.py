@@ -82,6 +82,12 @@ def test_what_the_session_does_for_every_line_is_judged_with_it(home: str) -> No
         assert shell.check("if ls; then ls; fi").verdict == "ask"
 
 
+def test_with_set_k_a_word_is_an_assignment_wherever_it_stands() -> None:
+    strict = POLICIES["strict"]
+    assert rule("ls LD_PRELOAD=./x.so", strict).judgement.verdict == "allow"
+    assert rule("ls LD_PRELOAD=./x.so", strict, Known(options=frozenset(["keyword"]))).judgement.verdict == "ask"
+
+
 def test_everyday_lines_are_hardly_ever_asked_about() -> None:
     """At most 3 of 150."""
     for place in (Known(), Known(directory=PROJECT, values={"HOME": HOME, "PWD": PROJECT})):

@@ -155,7 +155,8 @@ def _names(words: list[Word], grammar: Grammar, skip: int = 0) -> Doubt | None:
     named += [option.value for option in parsed.options if option.name in "a" and isinstance(option.value, Word)]
     for word in named:
         if "[" in word.text:
-            return "a subscript is evaluated as arithmetic", word.text, EVALUATES
+            kind = HIDES if is_run(word.text.partition("[")[0]) else EVALUATES
+            return "a subscript is evaluated as arithmetic", word.text, kind
         if not word.static:
             return "what it sets is not known", "", NAMES
         if steers(word.text):
@@ -204,7 +205,7 @@ def _printf(words: list[Word]) -> Doubt | None:
         attached = words[1].text[2:]
         word = words[1] if attached or len(words) < 3 else words[2]
         name = attached or word.text
-        kind = HIDES if is_run(name) else EVALUATES if "[" in name else "" if word.static else NAMES
+        kind = HIDES if is_run(name.partition("[")[0]) else EVALUATES if "[" in name else "" if word.static else NAMES
         return "it sets a variable", name, kind
     return None
 

@@ -45,7 +45,7 @@ _NO_NAME = "the name of the program is not static"
 _MOST_BODIES = 8
 _MOST_TEXTS = 32  # bash is started for each
 _MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
-_SETS = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
+_SETS = re.compile(r"(?:-o)?([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _TOKEN = re.compile(r"[^\s;&|()<>'\"`$\\]+")
 # What they run runs elsewhere: on another machine, or in a container.
 _CONTAINERS = names("docker podman nerdctl kubectl oc lxc docker-compose")
@@ -140,11 +140,12 @@ class Court:
         if (flow.evaluates and flow.decodes) or (flow.traces and flow.sets_unknown):
             self.ask("", "a value that is evaluated is not known")
         for file, command in flow.ran:
-            for content in flow.written.get(file, []):
-                if content is None:
-                    self.ask(command, "it runs what it has just written")
-                else:
-                    self.enclosed(Code(content, "bash", True), file)
+            contents = flow.written.get(file, [])
+            known = [one for one in contents if one is not None]
+            for content in dict.fromkeys([*known, "".join(known)]):
+                self.enclosed(Code(content, "bash", True), file)
+            if len(known) < len(contents):
+                self.ask(command, "it runs what it has just written")
         if self.rules.hazard and flow.is_bomb():
             self.say("deny", "", "it starts itself again and again until the machine stands still")
 
@@ -271,13 +272,17 @@ class Court:
         if command.source and (said := self.seen.get(written)):
             self.parts += said
             return
-        before = len(self.parts)
+        before, redirections = len(self.parts), command.redirections
         text = shown(command.words)
         if command.words:
             self._each(command, text)
+        if command.bodies and not any(
+            one.operator[:3] in ("<<", "<<-") and not one.target.quoted for one in redirections
+        ):
+            self.flow.bind("<<", [*command.bodies])  # what it holds may come back as the value of a variable
         for one in command.assignments:
             self.assignment(one, text)
-        for redirection in command.redirections:
+        for redirection in redirections:
             self.redirection(redirection, text)
             if self.lenient and redirection.operator not in _READS:
                 self.flow.write(redirection.target.text, command.words, command.bodies)
@@ -389,10 +394,14 @@ class Court:
                 value = Word(word.text[found.end() :], word.at, word.end)
                 value.unknown, value.refs, value.splits = word.unknown, word.refs, word.splits
                 listed = word.unknown and not (value.text or word.refs)  # `declare -a x=(…)`
+                if "keyword" in self.known.options:  # `set -k`: it is an assignment wherever it stands
+                    self.assignment(Assignment(found[1], value.static, [value]), text)
                 if not listed:
                     self._steered(found[1], value, text)
                 if self.lenient and name in builtins.DECLARING and not listed:
                     self.flow.assign(found[1], [value])
+            elif name in builtins.DECLARING and word.text.startswith("OUTLAST_"):
+                self._steered(word.text, None, text)
             elif name in builtins.DECLARING and (found := re.match("-[A-Za-z]*[nlucI]", word.text)):
                 self.flow.fickle |= {"" if "n" in found[0] else one.text.partition("=")[0] for one in words[1:]}
         if base(name) == "outlast" or any(word.text == "outlast" for word in words[1:]):

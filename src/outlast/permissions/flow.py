@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from itertools import product
 
+from outlast.permissions.builtins import is_computed
 from outlast.permissions.judge import Known
 from outlast.permissions.patterns import UNKNOWN
 from outlast.permissions.simple import Command
@@ -21,6 +22,7 @@ Value = str | None
 _DANGEROUS = re.compile(r"\$\(|`|\$\Z")
 _DECODERS = names("base64 base32 basenc xxd od openssl uudecode rev tr hexdump")
 _ESCAPED = re.compile(r"\\[^nt\\]")
+_COPIERS = names("cp mv ln install dd link rsync")
 _SUBSHELLS = frozenset(["( )", "$( )", "` `", "<( )", ">( )"])
 _LOOPS = frozenset(["for", "while", "until"])
 _MOST = 32  # values of one word
@@ -172,9 +174,9 @@ class Flow:
         elif name == "set":
             self.traces = self.traces or any(re.match(r"-[A-Za-z]*x|xtrace", word.text) for word in rest)
             self.parameters([word for word in rest if word.text != "--"])
-        elif name in ("mkfifo", "mknod", "tee"):
+        elif name in ("mkfifo", "mknod", "tee") or (name in _COPIERS and (fed or any(map(is_computed, rest)))):
             for word in rest:
-                self.written.setdefault(base(word.text), []).append(None if fed or name != "tee" else "")
+                self.written.setdefault(base(word.text.removeprefix("of=")), []).append(None)
         else:
             self._notice_input(name, rest, bodies)
 
@@ -207,7 +209,7 @@ class Flow:
         content: Value = None
         if name in ("cat", "") and not texts:
             content = "\n".join(bodies)
-        elif name in ("echo", "printf") and None not in texts and not self.decodes:
+        elif name in ("echo", "printf") and None not in texts and not self.decodes and "%" not in str(texts[:1]):
             content = " ".join([one for one in texts if one is not None]).replace("\\n", "\n")
         self.written.setdefault(base(target), []).append(content)
 
