@@ -15,10 +15,6 @@ from outlast.permissions.words import Word
 
 Offence = tuple[int, str, str]  # the word, the option as it is written ("" if no rule can spell it), why
 ANY_OPTION = "it may be any option"
-KINDS = frozenset(["read", "target", "output", "run", "package", "remote", "command", "none"])
-KEYS = frozenset(
-    ["also", "options", "common", "flags", "values", "operands", "match", "verbs", "behind", "stops", "dash", "free"]
-)
 _ENTRY = re.compile(r'^"?([^"=\n#]+?)"? = \{ (?:also = (?:"""([^"]*)"""|"([^"]*)"))?', re.MULTILINE)
 _LETTER = re.compile(r"(.)(::|[:>!]?)")
 _LONG = re.compile(r"(.+?)(=\?|[=>!]?)")
@@ -40,22 +36,6 @@ _WHY = {
 
 class Entry:
     """What one program, or one of its subcommands, may be given."""
-
-    __slots__ = (
-        "behind",
-        "dash",
-        "flags",
-        "free",
-        "key",
-        "kinds",
-        "match",
-        "options",
-        "plain",
-        "stops",
-        "subs",
-        "values",
-        "verbs",
-    )
 
     def __init__(self, key: str, said: dict[str, object], common: str, subs: bool) -> None:
         def pattern(name: str) -> re.Pattern[str] | None:

@@ -30,7 +30,7 @@ from outlast.permissions.simple import RESERVED, Assignment, Command, Function, 
 from outlast.permissions.syntax import Text, read
 from outlast.permissions.variables import is_harmless, is_run, keeps_note, steers, steers_shell
 from outlast.permissions.words import Loop, Problem, Word, names
-from outlast.permissions.wrappers import is_wrapper, loose_start, unwrap
+from outlast.permissions.wrappers import LOOSE, is_wrapper, loose_start, unwrap
 from outlast.permissions.wrapping import Code, Run, Wrapped, base, is_static
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -471,8 +471,9 @@ class Court:
             self.elsewhere, self.flow.where = base(name), ""
         if wrapped:
             self._inner(words, wrapped, bodies, fed)
-        elif (start := loose_start(words)) is not None:
-            self._suffixes(words, start)
+        elif base(name) in LOOSE:
+            if (start := loose_start(words)) is not None:
+                self._suffixes(words, start)
             for body in bodies:
                 self._suspect(Code(body, "sh", True), base(name))
         if self.elsewhere != outer:

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
+from outlast.permissions.catalog import all_names
 from outlast.permissions.getopt import Grammar, may_be_option, parse
 from outlast.permissions.words import Word, names
 
 _EDITORS = names("""
     vim vi view nvim ex gvim vimdiff rvim rview nano pico micro hx helix kak joe ne emacs emacsclient xemacs ed red
-""")
-_INTERPRETERS = _EDITORS | names("""
-    python pypy node nodejs perl ruby jruby php lua luajit deno bun tsx Rscript R julia tclsh wish ghc runghc
-    runhaskell osascript swift scala erl elixir iex groovy guile sbcl clisp racket octave gnuplot ipython ipython3 irb
-    pry jjs jshell java kotlin kotlinc crystal nim dart ocaml coffee ts-node raku dc m4 bpython ptpython bc maxima gp
-    sage spark-shell pyspark scheme chicken csi gsi janet fennel sqlplus mongosh mongo redis-cli ansible
-    ansible-playbook cscript
 """)
 # Editors and calculators that read commands from their standard input, whatever file they are given.
 _READS_COMMANDS = names("ed red ex vi vim view nvim rvim rview dc gnuplot mongosh mongo sqlplus")
@@ -34,15 +28,22 @@ def module_of(words: list[Word]) -> int | None:
 
 def may_read_program(name: str) -> bool:
     """Whether there is anything that makes a program take commands from its standard input."""
-    return name in _READS_STATEMENTS or name in _INTERPRETERS or name.rstrip("0123456789.") in _INTERPRETERS
+    return name in _READS_STATEMENTS or _interpreter(name) != ""
+
+
+def _interpreter(name: str) -> str:
+    """The name without its version, if it is that of an interpreter or an editor."""
+    known = all_names()
+    short = name if name in known else name.rstrip("0123456789.")
+    return short if short == "bun" or known.get(short) in ("perl", "python", "node") else ""
 
 
 def reads_program(words: list[Word], name: str, fed: bool) -> bool:
     """Whether an interpreter takes its program from the standard input."""
     if fed and name in _READS_STATEMENTS:
         return True
-    short = name if name in _INTERPRETERS else name.rstrip("0123456789.")
-    if short not in _INTERPRETERS:
+    short = _interpreter(name)
+    if not short or short in (".", "source"):
         return False
     if (short in _READS_COMMANDS and fed) or short in ("ed", "red", "dc"):
         return True

@@ -145,15 +145,18 @@ _SU = Grammar(
 )
 
 
+def _texts(words: list[Word], grammar: Grammar, *names: str) -> tuple[list[Inner], str, list[str]]:
+    """The texts that options give to a shell, a doubt, and all options."""
+    parsed = parse(words, 1, grammar)
+    texts: list[Inner] = [joined([as_word(one.value, words)], "sh") for one in parsed.options if one.name in names]
+    return texts, doubt_of(words, parsed, None) if parsed.strange else "", [one.name for one in parsed.options]
+
+
 def _su(words: list[Word]) -> Wrapped:
-    parsed = parse(words, 1, _SU)
-    texts = [option for option in parsed.options if option.name in ("c", "command", "session-command")]
-    doubt = doubt_of(words, parsed, None) if parsed.strange else ""
-    if any(option.name in ("s", "shell") for option in parsed.options):
+    texts, doubt, given = _texts(words, _SU, "c", "command", "session-command")
+    if "s" in given or "shell" in given:
         doubt = doubt or "it chooses a shell"
-    if not texts:
-        return Wrapped([], doubt=doubt or "it starts a shell", suffixes=1)
-    return Wrapped([joined([as_word(option.value, words)], "sh") for option in texts], doubt=doubt)
+    return Wrapped(texts, doubt=doubt) if texts else Wrapped([], doubt=doubt or "it starts a shell", suffixes=1)
 
 
 _RUNUSER = Grammar("u:g:G:", "user= group= supp-group=")
@@ -187,12 +190,8 @@ _SCRIPT = Grammar(
 
 
 def _script(words: list[Word]) -> Wrapped:
-    parsed = parse(words, 1, _SCRIPT)
-    texts = [option for option in parsed.options if option.name in ("c", "command")]
-    if not texts:
-        return Wrapped([], doubt="it starts a shell", suffixes=1)
-    doubt = doubt_of(words, parsed, None) if parsed.strange else ""
-    return Wrapped([joined([as_word(option.value, words)], "sh") for option in texts], doubt=doubt)
+    texts, doubt, _ = _texts(words, _SCRIPT, "c", "command")
+    return Wrapped(texts, doubt=doubt) if texts else Wrapped([], doubt="it starts a shell", suffixes=1)
 
 
 _FLOCK = Grammar(

@@ -16,11 +16,10 @@ from outlast.permissions.wrapping import Run, Wrapped, base, doubt_of, opaque
 
 
 def _grammars(table: str) -> dict[str, tuple[Grammar, int]]:
-    """From lines of a name, how many operands stand before the command, the short options (or -) and the long ones."""
+    """From lines of names, how many operands stand before the command, the short options (or -) and the long ones."""
     found: dict[str, tuple[Grammar, int]] = {}
-    for line in table.strip().splitlines():
-        name, operands, short, *long = line.split()
-        found[name] = (Grammar(short.strip("-"), " ".join(long)), int(operands))
+    for line in re.findall(r"(\S.*?) (\d) (\S+)(.*)", table):
+        found |= dict.fromkeys(line[0].split(), (Grammar(line[2].strip("-"), line[3]), int(line[1])))
     return found
 
 
@@ -29,11 +28,10 @@ TRANSPARENT = _grammars("""
     timeout 1 k:s:vfp kill-after= signal= verbose foreground preserve-status
     nice 0 n: adjustment=
     ionice 0 c:n:t class= classdata= ignore
-    nohup 0 -
+    nohup builtin 0 -
     stdbuf 0 i:o:e: input= output= error=
     setsid 0 cfw ctty fork wait
     command 0 pvV
-    builtin 0 -
 """)
 _OPAQUE = _grammars("""
     doas 0 C:u:n
@@ -51,19 +49,13 @@ _OPAQUE = _grammars("""
     chrt 1 abfimorRvT:P:D: all-tasks batch fifo idle other rr reset-on-fork
     choom 0 n: adjust=
     exec 0 cla:
-    busybox 0 -
-    toybox 0 -
-    gosu 1 -
-    su-exec 1 -
+    busybox toybox catchsegv torsocks dbus-run-session 0 -
+    gosu su-exec 1 -
     fakeroot 0 ul:s:i:b: lib= faked= unknown-is-real
     chronic 0 ve
     ifne 0 n
     unbuffer 0 p
-    catchsegv 0 -
-    proxychains 0 q
-    proxychains4 0 q
-    torsocks 0 -
-    dbus-run-session 0 -
+    proxychains proxychains4 0 q
     caffeinate 0 disumt:w:
     sudo 0 ABbEHnPSkNC:D:g:h:p:R:r:t:T:U:u: askpass background preserve-env=? set-home non-interactive \
     preserve-groups stdin reset-timestamp close-from= chdir= group= host= prompt= chroot= role= type= \
@@ -81,29 +73,15 @@ _DIRECT = names("""
 """)
 # They run what follows one of these words, or simply what follows. Where it begins is not read with certainty.
 _TRIGGERS = """
-    outlast uv poetry pipenv pdm hatch rye conda mamba micromamba op doppler pipx: run
-    docker podman nerdctl: run exec create
-    docker-compose: run exec
-    kubectl: exec run debug
-    oc: exec run rsh
-    lxc bundle direnv: exec
-    jobs: -x
-    mix: cmd run
-    pnpm: exec dlx
-    yarn: exec dlx node
-    bun: x
-    ip: netns exec
-    vagrant: ssh
-    nix: run shell develop
-    cmake: -E
-    perf: record stat trace
-    rr: record
-    machinectl: shell
+    outlast uv poetry pipenv pdm hatch rye conda mamba micromamba op doppler pipx: run; lxc bundle direnv: exec
+    docker podman nerdctl: run exec create; docker-compose: run exec; kubectl: exec run debug; oc: exec run rsh
+    mix: cmd run; pnpm: exec dlx; yarn: exec dlx node; bun: x; ip: netns exec; vagrant: ssh; nix: run shell develop
+    cmake: -E; perf: record stat trace; rr: record; machinectl: shell; jobs: -x
 """
 LOOSE: dict[str, frozenset[str]] = dict.fromkeys(_DIRECT, frozenset[str]()) | {
-    name: names(line.partition(":")[2])
-    for line in _TRIGGERS.strip().splitlines()
-    for name in line.partition(":")[0].split()
+    name: names(some.partition(":")[2])
+    for some in re.split("[;\n]", _TRIGGERS.strip())
+    for name in some.partition(":")[0].split()
 }
 
 
