@@ -148,8 +148,9 @@ def test_a_process_that_forks_all_the_time_is_ended(guard_program: str, tmp_path
 
 
 def test_orphans_are_reaped_as_they_end(launcher: Launcher) -> None:
-    task = launcher.start("for i in {1..50}; do (setsid true &) ; done; read line", ("stdin", "open"))
+    task = launcher.start("for i in {1..50}; do (setsid true &) ; done; echo forked; read line", ("stdin", "open"))
     task.expect("started")
+    wait_until(lambda: task.output() == b"forked\n", "all are forked")
     supervisor = task.pid("supervisor")
 
     def zombies() -> list[str]:

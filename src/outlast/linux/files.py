@@ -39,8 +39,13 @@ def read_file(path: str, most: int = sys.maxsize) -> bytes:
 
 def create_file(path: str, data: bytes = b"") -> None:
     """Create a private file with this data; FileExistsError if there is one."""
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-        file.write(data)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+    except BaseException:
+        os.unlink(path)  # the disk is full: half of a file must not stay
+        raise
 
 
 def remove_file(path: str) -> None:

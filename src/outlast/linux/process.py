@@ -51,7 +51,7 @@ class Stat:
 def stat_of(pid: int) -> Stat | None:
     """Return what the kernel says of `pid` now; None if there is no such process."""
     # The name stands in brackets and may itself contain blanks and brackets.
-    head, _, tail = _read(f"/proc/{pid}/stat").rpartition(b")")
+    head, _, tail = _read(f"/proc/{pid}/stat", is_long=False).rpartition(b")")
     if not tail:
         return None
     part = tail.split()
@@ -60,17 +60,17 @@ def stat_of(pid: int) -> Stat | None:
     return Stat(pid, name, part[0].decode(), parent, session, tick, sum(map(int, part[11:15])), threads)
 
 
-def _read(path: str) -> bytes:
-    """Return a file about a process; nothing if the process is gone."""
+def _read(path: str, is_long: bool = True) -> bytes:
+    """Return a file about a process, or the one line that it has; nothing if the process is gone."""
     # Not a file object: to end a tree is to read a hundred of these.
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError):
         return b""
     try:
-        data = b""
-        while more := os.read(fd, _PROC_BYTES):  # the kernel may give less than there is
-            data += more
+        data = more = os.read(fd, _PROC_BYTES)
+        while is_long and more:  # the kernel may give less than there is
+            data += (more := os.read(fd, _PROC_BYTES))
         return data
     except ProcessLookupError:
         return b""
