@@ -70,16 +70,22 @@ def find_caches(setting: str) -> Iterator[str]:
 def find_protected(writable: Iterable[str], home: str, package: str) -> list[str]:
     """What in writable places must not change."""
     places = list(writable)
-    found = [os.path.realpath(f"{home}/{name}") for name in _START_UP]
+    found = [*_existing(home, _START_UP)]
     found += (package, os.path.realpath(sys.prefix))  # Outlast itself, which runs outside
     for place in places:
         for name in _AGENTS:
             # If it is not there, an agent that you use would take it from whatever the command puts there.
             if os.path.isdir(f"{home}/{name}") and os.path.lexists(f"{place}/.git"):
                 _make(f"{place}/{name}")
-        found += (os.path.realpath(f"{place}/{name}") for name in _IN_PROJECTS)
+        found += _existing(place, _IN_PROJECTS)
         found += _in_repository(f"{place}/.git", place)
     return list(dict.fromkeys(path for path in found if is_within(path, places) and os.path.exists(path)))
+
+
+def _existing(directory: str, names: Iterable[str]) -> Iterator[str]:
+    """Where those of the names lead to that are there; first a look, because most are not."""
+    paths = (f"{directory}/{name}" for name in names)
+    return (os.path.realpath(path) for path in paths if os.path.lexists(path))
 
 
 def _make(path: str) -> None:
