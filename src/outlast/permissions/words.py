@@ -61,17 +61,13 @@ class Word:
 class Problem:
     """Something that cannot be analysed. `hides`: a denied program could be behind it; `evaluates`: values are code."""
 
-    __slots__ = ("at", "depth", "evaluates", "hides", "inside", "why")
-
     def __init__(self, why: str, at: int, depth: int, inside: str, hides: bool, evaluates: bool = False) -> None:
-        self.why, self.at, self.depth, self.inside, self.hides = why, at, depth, inside, hides
-        self.evaluates = evaluates
+        self.why, self.at, self.depth, self.inside = why, at, depth, inside
+        self.hides, self.evaluates = hides, evaluates
 
 
 class Loop:
     """A name that gets the value of each of these words: of `for NAME in WORDS`, or of `${NAME:=WORD}`."""
-
-    __slots__ = ("at", "depth", "inside", "name", "values")
 
     def __init__(self, at: int, depth: int, inside: str, name: str, values: list[Word]) -> None:
         self.at, self.depth, self.inside, self.name, self.values = at, depth, inside, name, values
@@ -79,8 +75,6 @@ class Loop:
 
 class Pieces:
     """A word in the making."""
-
-    __slots__ = ("braces", "glob", "lead", "parts", "quoted", "refs", "splits", "unknown")
 
     def __init__(self) -> None:
         self.parts: list[str] = []
