@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Callable
 from operator import attrgetter
 
-from outlast.permissions import builtins
-from outlast.permissions.candidates import (
-    canonical,
-    is_plain_name,
-    shown,
-)
+from outlast.permissions.candidates import canonical, is_plain_name, shown
 from outlast.permissions.expansions import DEEPEST
 from outlast.permissions.patterns import UNKNOWN
 from outlast.permissions.shells import SHELLS
-from outlast.permissions.simple import RESERVED, Assignment, Command, Function, plain_words
+from outlast.permissions.simple import DECLARING, RESERVED, Assignment, Command, Function, plain_words
 from outlast.permissions.syntax import Text, read
-from outlast.permissions.variables import is_harmless, is_run, keeps_note, steers
 from outlast.permissions.verdicts import CONTAINERS, READS, Verdicts
 from outlast.permissions.words import Loop, Problem, Word, names
 from outlast.permissions.wrappers import LOOSE, loose_start, unwrap
@@ -50,8 +45,7 @@ class Court(Verdicts):
         """Judge a whole line."""
         if match := _CONTROL.search(line):
             self.ask("", f"it has a control character, number {ord(match[0])}")
-        if "\0" in line:
-            line = line.replace("\0", "\ufffd")
+        line = line.replace("\0", "\ufffd")
         self.moves = bool(self.rules.write) and _MOVES.search(line) is not None
         if self.known.traps or self.known.texts or self.known.variables or self.known.bodies:
             self._session(line)
@@ -73,7 +67,7 @@ class Court(Verdicts):
             self.suspect(Code(known.bodies["command_not_found_handle"], "bash", True), "command_not_found_handle")
         for name in known.variables if self.lenient else ():
             if name in known.values and not name.startswith("OUTLAST_"):
-                self._steered(name, Word(known.values[name], 0, 0), "")
+                self.steered(name, Word(known.values[name], 0, 0), "")
 
     def _afterwards(self) -> None:
         """What only the whole line shows."""
@@ -156,12 +150,7 @@ class Court(Verdicts):
     def _problem(self, problem: Problem) -> None:
         self.flow.evaluates = self.flow.evaluates or problem.evaluates
         written = (problem.why, problem.hides, self.depth, self.inside)
-        if written not in self.noted:
-            before = len(self.parts)
-            self.doubt("", problem.why, hides=problem.hides)
-            self.noted[written] = self.parts[before:]
-        else:
-            self.parts += self.noted[written]
+        self._once(written, lambda: self.doubt("", problem.why, hides=problem.hides))
 
     def enclosed(self, code: Code, label: str) -> None:
         """A text inside an argument."""
@@ -170,17 +159,22 @@ class Court(Verdicts):
         if self.depth > DEEPEST:
             self.ask("", f"it is nested deeper than {DEEPEST}")
         else:
-            self._enclosed(code, (code.text, code.shell, code.known, self.depth, label, self.flow.version))
+            written = (code.text, code.shell, code.known, self.depth, label, self.flow.version)
+            self._once(written, lambda: self._code(code))
         self.depth, self.inside = outer
 
-    def _enclosed(self, code: Code, written: object) -> None:
+    def _code(self, code: Code) -> None:
+        if not code.known:
+            self.doubt("", "the text that it runs is not known", hides=True)
+        self.text(code.text.replace(UNKNOWN, "$_"), code.shell)
+
+    def _once(self, written: object, look: Callable[[], None]) -> None:
+        """Judge what is written like this, or say again what was said of it before."""
         if said := self.seen.get(written):
             self.parts += said
             return
         before = len(self.parts)
-        if not code.known:
-            self.doubt("", "the text that it runs is not known", hides=True)
-        self.text(code.text.replace(UNKNOWN, "$_"), code.shell)
+        look()
         self.seen[written] = self.parts[before:]
 
     # --- simple commands ---------------------------------------------------------------------------
@@ -221,36 +215,6 @@ class Court(Verdicts):
             self.simple(variant, text, command.bodies, command.fed)
             if turn:
                 self.parts[before:] = [part for part in self.parts[before:] if part.verdict != "allow"]
-
-    def assignment(self, assignment: Assignment, text: str) -> None:
-        name, values = assignment.name, assignment.values
-        attributes = self.known.attributes.get(name, "")
-        fine = not attributes and ((is_harmless(name) and assignment.static) or (not text and keeps_note(name)))
-        if not self.lenient and not fine:
-            self.ask(text or f"{name}=…", f"it sets {name}")
-        self.flow.evaluates = self.flow.evaluates or bool(attributes)
-        target = self.known.values.get(name, "") if "n" in attributes else name
-        for word in values if len(values) == 1 else [None, *values]:
-            self._steered(target, word, text)
-        if self.lenient:
-            self.flow.assign(name, values, assignment.adds)
-
-    def _steered(self, name: str, value: Word | None, text: str) -> None:
-        """Something sets a variable: what its value runs is judged, and asked about if it is not known."""
-        if name.startswith("OUTLAST_"):
-            self.ask(text, "it changes which policy judges a nested command")
-        if not steers(name):
-            return
-        known = value.value if value is not None else None
-        if known is None:
-            if is_run(name):
-                self.doubt(text, f"it sets {name}, whose value is run", hides=True)
-            return
-        if known and (name.startswith("BASH_") or (name == "ENV" and re.search("[/$`]", known))):
-            self.doubt(text, f"it sets {name}, which names a file that is run", hides=is_run(name) or name == "ENV")
-        for code in dict.fromkeys((known.lstrip("|!- "), known.replace("'", "").partition("=")[2])):
-            if code:
-                self.suspect(Code(code, "bash", True), name)  # it may name a command: PROMPT_COMMAND, PAGER
 
     def simple(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
         """One simple command without its assignments and redirections, and all that it runs."""
@@ -300,12 +264,12 @@ class Court(Verdicts):
                 if "keyword" in self.known.options:  # `set -k`: it is an assignment wherever it stands
                     self.assignment(Assignment(found[1], value.static, [value]), text)
                 if not listed:
-                    self._steered(found[1], value, text)
-                if self.lenient and name in builtins.DECLARING and not listed:
+                    self.steered(found[1], value, text)
+                if self.lenient and name in DECLARING and not listed:
                     self.flow.assign(found[1], [value])
-            elif name in builtins.DECLARING and word.text.startswith("OUTLAST_"):
-                self._steered(word.text, None, text)
-            elif name in builtins.DECLARING and (found := re.match("-[A-Za-z]*[nlucI]", word.text)):
+            elif name in DECLARING and word.text.startswith("OUTLAST_"):
+                self.steered(word.text, None, text)
+            elif name in DECLARING and (found := re.match("-[A-Za-z]*[nlucI]", word.text)):
                 self.flow.fickle |= {"" if "n" in found[0] else one.text.partition("=")[0] for one in words[1:]}
         if base(name) == "outlast" or any(word.text == "outlast" for word in words[1:]):
             self._outlast(words, text)

@@ -10,25 +10,15 @@ from __future__ import annotations
 import re
 from operator import attrgetter
 
-from outlast.permissions.simple import (
-    CLOSING,
-    EMPTY_PARENTHESES,
-    NUMBER,
-    NUMERIC,
-    RESERVED,
-    Command,
-    Function,
-    SimpleReader,
-)
+from outlast.permissions.simple import CLOSING, EMPTY_PARENTHESES, RESERVED, Command, Function, SimpleReader
 from outlast.permissions.variables import is_run, steers
-from outlast.permissions.words import Loop, Problem, Unreadable, Word
+from outlast.permissions.words import NUMBER, NUMERIC, Loop, Problem, Unreadable, Word
 
 _RESERVED_AT = re.compile(r"(?:\[\[|[!{}]|[a-z]+)(?=[ \t\n;&|()<>]|\Z)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COPROC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*[ \t]+(?=[{(]|(?:if|while|until|for|case|select|\[\[)\b)")
 _LONGEST_CONDITION = 1000  # words between [[ and ]]: over more of them tree-sitter takes long
 _MAY_BE_RESERVED = frozenset("abcdefghijklmnopqrstuvwxyz!{}[(")  # what begins a compound command, or closes one
-_BETWEEN = frozenset(" \t\n\\#")
 _ENDS_COMPOUND = frozenset(["", "\n", ")", ";", "|"])
 _NO_SEPARATOR = frozenset(["", "\n", ")"])
 
@@ -86,10 +76,8 @@ class Reader(SimpleReader):
                 self._rest_of_pipeline(stages)
                 self._separator(begun)
                 continue
-            char = text[self.at : self.at + 1]
-            if char in _BETWEEN:
-                self.lines()
-                char = text[self.at : self.at + 1]
+            self.lines()
+            char = self.peek()
             if not char or char == ")":
                 return char
             if char == ";" and text.startswith((";;", ";&"), self.at):
@@ -112,10 +100,8 @@ class Reader(SimpleReader):
 
     def _separator(self, begun: int) -> None:
         text = self.text
-        char = text[self.at : self.at + 1]
-        if char in _BETWEEN:
-            self.blanks()
-            char = text[self.at : self.at + 1]
+        self.blanks()
+        char = self.peek()
         if char in _NO_SEPARATOR or (char == ";" and text.startswith((";;", ";&"), self.at)):
             return
         if char not in ";&|":
@@ -155,8 +141,7 @@ class Reader(SimpleReader):
 
     def _rest_of_pipeline(self, stages: int = 0) -> None:
         while True:
-            if self.text[self.at : self.at + 1] in _BETWEEN:
-                self.blanks()
+            self.blanks()
             if not self.text.startswith("|", self.at) or self.text.startswith("||", self.at):
                 return
             if self.text.startswith("|&", self.at):
@@ -203,8 +188,7 @@ class Reader(SimpleReader):
         self.at += len(word)
         self.enter({"{": "{ }", "[[": "[[ ]]"}.get(word, word))
         compound(self, fed)
-        if keyword:
-            # tree-sitter takes `time` for a program, and what follows for its arguments.
+        if keyword:  # tree-sitter takes `time` for a program, and what follows for its arguments
             self.fuzzy.append((self.base + start, self.base + self.at))
         self.depth, self.inside = outer
         if word not in ("coproc", "function"):
@@ -214,10 +198,9 @@ class Reader(SimpleReader):
         if self.text[self.at : self.at + 1] in _ENDS_COMPOUND:
             return
         command = Command(self.base + self.at, self.depth, self.inside, fed)
-        while True:
+        self.blanks()
+        while self.redirection(command):
             self.blanks()
-            if not self.redirection(command):
-                break
         if command.redirections:
             self.found.append(command)
 
@@ -310,16 +293,15 @@ class Reader(SimpleReader):
         self.word()
         self.lines()
         self.take("in")
-        while True:
-            self.lines()
-            if self.reserved() == "esac":
-                break
+        self.lines()
+        while self.reserved() != "esac":
             self._patterns()
             closer = self.statements()
             if closer == ";;":
                 self.at += 3 if self.peek(3) == ";;&" else 2
             elif closer != "esac":
                 raise Unreadable("case is not closed")
+            self.lines()
         self.take("esac")
 
     def _patterns(self) -> None:
@@ -341,7 +323,7 @@ class Reader(SimpleReader):
         loose = False
         while True:
             self.lines()
-            if self.reserved() == "]]" or re.match(r"\]\](?=[ \t\n;&|()<>]|\Z)", self.text[self.at : self.at + 3]):
+            if re.match(r"\]\](?=[ \t\n;&|()<>]|\Z)", self.text[self.at : self.at + 3]):
                 self.at += 2
                 break
             if not self.peek():

@@ -22,9 +22,9 @@ from outlast.permissions.patterns import UNKNOWN, Index
 from outlast.permissions.places import may_write
 from outlast.permissions.quoting import quoted
 from outlast.permissions.secondopinion import Asked, disagreement
-from outlast.permissions.simple import Redirection
+from outlast.permissions.simple import Assignment, Redirection
 from outlast.permissions.syntax import Text
-from outlast.permissions.variables import is_run, steers, steers_shell
+from outlast.permissions.variables import is_harmless, is_run, keeps_note, steers, steers_shell
 from outlast.permissions.words import Word, names
 from outlast.permissions.wrappers import is_wrapper
 from outlast.permissions.wrapping import Code, Wrapped, base, is_static
@@ -46,10 +46,8 @@ class Verdicts:
     suspect: Callable[[Code, str], None]  # judges a text that may be run; `court` supplies it
 
     def __init__(self, rules: Rules, known: Known) -> None:
-        self.rules = rules
-        self.known = known
-        self.allow = Index(rules.allow)
-        self.deny = Index(rules.deny)
+        self.rules, self.known = rules, known
+        self.allow, self.deny = Index(rules.allow), Index(rules.deny)
         self.lenient = rules.otherwise == "allow"
         self.steering = sorted(one for one in known.variables if steers(one))
         self.flow = Flow(known)
@@ -58,13 +56,11 @@ class Verdicts:
         self.called: set[object] = set()
         self.parts: list[Part] = []
         self.texts: list[Text] = []
-        self.depth = 0
-        self.inside = ""
+        self.depth, self.inside = 0, ""
         self.budget = _MOST_WORK
         self.moves = False  # whether the line may change its directory
         # What was said of a command or a text, by how it is written and where it stands.
         self.seen: dict[object, list[Part]] = {}
-        self.noted: dict[tuple[str, bool, int, str], list[Part]] = {}  # and of problems
         self.suspected: dict[object, list[Part]] = {}
         self.ordinary: dict[str, bool] = {}
         self.deniable: dict[str, bool] = {}
@@ -106,6 +102,36 @@ class Verdicts:
                     return
         finally:
             asked.close()
+
+    def assignment(self, assignment: Assignment, text: str) -> None:
+        name, values = assignment.name, assignment.values
+        attributes = self.known.attributes.get(name, "")
+        fine = not attributes and ((is_harmless(name) and assignment.static) or (not text and keeps_note(name)))
+        if not self.lenient and not fine:
+            self.ask(text or f"{name}=…", f"it sets {name}")
+        self.flow.evaluates = self.flow.evaluates or bool(attributes)
+        target = self.known.values.get(name, "") if "n" in attributes else name
+        for word in values if len(values) == 1 else [None, *values]:
+            self.steered(target, word, text)
+        if self.lenient:
+            self.flow.assign(name, values, assignment.adds)
+
+    def steered(self, name: str, value: Word | None, text: str) -> None:
+        """Something sets a variable: what its value runs is judged, and asked about if it is not known."""
+        if name.startswith("OUTLAST_"):
+            self.ask(text, "it changes which policy judges a nested command")
+        if not steers(name):
+            return
+        known = value.value if value is not None else None
+        if known is None:
+            if is_run(name):
+                self.doubt(text, f"it sets {name}, whose value is run", hides=True)
+            return
+        if known and (name.startswith("BASH_") or (name == "ENV" and re.search("[/$`]", known))):
+            self.doubt(text, f"it sets {name}, which names a file that is run", hides=is_run(name) or name == "ENV")
+        for code in dict.fromkeys((known.lstrip("|!- "), known.replace("'", "").partition("=")[2])):
+            if code:
+                self.suspect(Code(code, "bash", True), name)  # it may name a command: PROMPT_COMMAND, PAGER
 
     def redirection(self, redirection: Redirection, text: str) -> None:
         target, operator = redirection.target, redirection.operator
@@ -179,7 +205,7 @@ class Verdicts:
             self.ask(text, redefined)
         elif wrapped and wrapped.transparent and not wrapped.doubt:
             self.say("allow", text, "what it runs is judged by itself")
-        elif words[0].text in ("[", "test", "wait") or builtins.is_neutral(words) or _exports(words):
+        elif words[0].text in builtins.NEUTRAL or _exports(words):
             self.say("allow", text, "it needs no rule")
         else:
             self._by_rule(words, text)
@@ -236,11 +262,11 @@ class Verdicts:
         fitting = self.allow.matching(canonical(words))
         if not fitting and text == "nproc":
             self.say("allow", text, "it needs no rule")
-            return
-        if not fitting:
+        elif not fitting:
             listed = "it is not on the list of programs" if self.rules.any_arguments else "no rule allows it"
             why = "no rule forbids it" if self.lenient else listed
             self.say(self.rules.otherwise, text, why)
+        if not fitting:
             return
         against = [] if self.lenient or self.rules.any_arguments else offences(words, self._write())
         for pattern in fitting:
@@ -266,13 +292,9 @@ def _redirection_doubt(redirection: Redirection) -> str:
         return ""
     if not target.static and not (target.lead == "~" and not target.unknown and not target.splits):
         process = target.lead == "/dev/fd/" and target.text == UNKNOWN
-        return "" if process and operator == "<" else _process_or_unknown(process, operator)
+        return "" if process and operator in ("<", ">", ">>") else "the target of a redirection is not static"
     if _NETWORK.match(target.text):
         return "it opens a network connection"
     if operator == "<" or (operator in ("<&", ">&") and re.fullmatch(r"[0-9]+-?|-", target.text)):
         return ""
     return "" if target.text in _NEUTRAL_TARGETS and operator != "<>" else f"it writes {target.text}"
-
-
-def _process_or_unknown(process: bool, operator: str) -> str:
-    return "" if process and operator in (">", ">>") else "the target of a redirection is not static"

@@ -118,8 +118,7 @@ class WordReader(Expansions):
         seen = pieces.braces
         if char == "{":
             pieces.braces = max(seen, 1)
-            if pieces.lead is None:
-                pieces.lead = "".join(pieces.parts)
+            pieces.settle()
         elif seen and (char == "," or (char == "." and self.peek() == ".")):
             pieces.braces = 2
         elif char == "}" and seen == 2:

@@ -15,6 +15,8 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+NUMERIC = names("-eq -ne -lt -le -gt -ge")  # between two numbers, in tests and conditions
+NUMBER = re.compile(r"[-+]?[0-9]+")
 # A variable and what it may be besides its value (`${X:-/}`); "" if only that is known (`$(echo /)`); None: anything.
 Ref = tuple[str, tuple[str, ...]] | None
 
@@ -84,18 +86,18 @@ class Pieces:
         self.braces = 0  # how much of a brace expansion was seen: { then , then }
 
     def add_unknown(self, quoted: bool, ref: Ref = None) -> None:
-        self._settle()
+        self.settle()
         self.parts.append(UNKNOWN)
         self.refs.append(ref)
         self.unknown = True
         self.splits = self.splits or not quoted
 
     def add_glob(self, text: str) -> None:
-        self._settle()
+        self.settle()
         self.parts.append(text)
         self.glob = self.splits = True
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         if self.lead is None:
             self.lead = "".join(self.parts)
 
