@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.aio import AsyncShell
+    from outlast.async_shell import AsyncShell
     from outlast.errors import OutlastError
     from outlast.permissions import Policy
     from outlast.permissions.approval import Approval
@@ -34,7 +34,7 @@ __all__ = [
 _HOMES = {
     "Approval": "outlast.permissions.approval",
     "Policy": "outlast.permissions",
-    "AsyncShell": "outlast.aio",
+    "AsyncShell": "outlast.async_shell",
     "Shell": "outlast.shell",
     "OutlastError": "outlast.errors",
     "Cursor": "outlast.types",

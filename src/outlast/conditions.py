@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import time
 
-from outlast import asking
+from outlast import validation
 from outlast.activity import BUSY, DISK, INPUT, SLEEPING
 from outlast.errors import BadInput, BadPattern, named
-from outlast.sieve import Sieve
-from outlast.text import Cleaner
+from outlast.output.cleaner import Cleaner
+from outlast.output.line_filter import LineFilter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def chosen(
     if cursor is not None and until is None:
         raise BadInput("A cursor says from where `until` looks; leave it out, or give a pattern.")
     if until is not None:
-        return Line(until, asking.cursor(cursor))
+        return Line(until, validation.cursor(cursor))
     if port is not None:
         return Port(port)
     if url is not None:
@@ -100,11 +100,11 @@ class Line(Condition):
         self._streams: list[_Matching] = []
         self._prompt = ""  # the unfinished line that matches
         self._prompt_since = 0.0
-        Sieve(pattern, None)  # a wrong pattern is told before anything is started
+        LineFilter(pattern, None)  # a wrong pattern is told before anything is started
 
     def begin(self, streams: Mapping[str, Source]) -> None:
         self._streams = [
-            _Matching(source, self._start.at(name), Sieve(self._pattern, None)) for name, source in streams.items()
+            _Matching(source, self._start.at(name), LineFilter(self._pattern, None)) for name, source in streams.items()
         ]
 
     def look(self, over: bool, left: float | None = None) -> bool:
@@ -128,7 +128,7 @@ class Line(Condition):
 class _Matching:
     """One stream, read once from its start on."""
 
-    def __init__(self, source: Source, place: int, sieve: Sieve) -> None:
+    def __init__(self, source: Source, place: int, sieve: LineFilter) -> None:
         self._source, self._place, self._sieve = source, place, sieve
         self._cleaner = Cleaner()
 
@@ -157,7 +157,7 @@ class Quiet(Condition):
     by_output = True
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = asking.seconds("quiet", seconds, least=0.001)
+        self._seconds = validation.seconds("quiet", seconds, least=0.001)
         if self._seconds is None:
             raise BadInput("The quiet must be a number of seconds that passes; leave it out to wait for the end.")
         self._sources: tuple[Source, ...] = ()

@@ -19,7 +19,7 @@ else:
 
 
 class CommandOptions(TypedDict, total=False):
-    """How a command runs. `asking.request` checks the values and refuses other names."""
+    """How a command runs. `validation.request` checks the values and refuses other names."""
 
     cwd: str | os.PathLike[str] | None
     env: Mapping[str, str] | None

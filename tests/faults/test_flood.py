@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from outlast import Shell
-from outlast.text import BUDGET
+from outlast.output.head_tail import BUDGET
 from outlast.types import Task
 from tests.conftest import eventually
 from tests.faults.support import closed, dice, python

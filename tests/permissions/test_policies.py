@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlast import Policy, Shell
-from outlast.asking import request
 from outlast.errors import BadInput, NeedsApproval, Refused
 from outlast.permissions import policies, policyfile, ruling
 from outlast.permissions.approval import Layer
@@ -21,6 +20,7 @@ from outlast.permissions.policies import READY, in_force, load
 from outlast.permissions.policyfile import BadPolicy
 from outlast.permissions.ruling import rule
 from outlast.settings import Settings
+from outlast.validation import request
 
 BANNED = (
     "alias curl curlie wget axel aria2c nc ncat telnet ftp lynx w3m links http https httpie xh http-prompt "

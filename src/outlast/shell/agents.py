@@ -14,14 +14,15 @@ import os
 import stat
 from functools import partial
 
-from outlast import asking
+from outlast import validation
 from outlast.agents import types
 from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, OutlastError, UnknownTask, named
 from outlast.frozen import fields
+from outlast.output.cleaner import inline
+from outlast.output.reader import clean
 from outlast.shell.context import translate_errors
 from outlast.shell.control import describe_end
 from outlast.storage import agentfile
-from outlast.text import inline, shown
 from outlast.types import AGENT, BRIDGE, REGISTERED, Agent, Stdin, Stopped
 
 TYPE_CHECKING = False
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from outlast.agents.host import Hosting, Run
     from outlast.agents.types import Type
-    from outlast.masking import Mask
+    from outlast.output.redaction import Mask
     from outlast.shell.shell import Shell
     from outlast.types import Task
 
@@ -85,11 +86,11 @@ class Agents:
         `register("quick", "claude -p --model haiku …")`: the command line is run; its `format` is guessed if not given.
         `register("worker-7", "review", "/tmp/worker-7.log")`: the agent worker-7, of type review, which prints there.
         """
-        asking.agent_name(name)
+        validation.agent_name(name)
         if output_file is not None:
             if not isinstance(what, str):
                 raise BadInput("An agent that somebody else started has the name of a type, not a function.")
-            return self._register_other(name, asking.agent_name(what), os.path.abspath(os.fspath(output_file)))
+            return self._register_other(name, validation.agent_name(what), os.path.abspath(os.fspath(output_file)))
         if isinstance(what, str):
             self._templates[name] = types.made(name, what, format)
         elif callable(what):
@@ -168,7 +169,7 @@ class Agents:
     def _bridge(self, command: str, agent: Mapping[str, str], **how: Any) -> tuple[Task, bool]:
         """A task for an agent that runs elsewhere; its `command` is only shown."""
         # No sandbox: what runs is ours, and has to reach the host.
-        request = asking.request(command, session=self._shell.session, shell=BRIDGE, agent=agent, **how)
+        request = validation.request(command, session=self._shell.session, shell=BRIDGE, agent=agent, **how)
         return self._shell.starter.launch_request(request)
 
     def _has_ended(self, task_id: str) -> bool:
@@ -305,4 +306,4 @@ def _text_of(path: str, budget: int) -> str:
         if found.st_size > 2 * _READ_BYTES:
             file.seek(-_READ_BYTES, os.SEEK_END)
         data += file.read(_READ_BYTES)
-    return shown(data, budget, path).text or NO_OUTPUT
+    return clean(data, budget, path).text or NO_OUTPUT

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import threading
 
-from outlast import asking, showing
+from outlast import validation
 from outlast.errors import BadInput, OutlastError, SystemRefused, named
 from outlast.executors.local import LocalExecutor
 from outlast.light import sqlite3
+from outlast.output.redaction import Redactor
 from outlast.permissions import MODES, YOLO, Policy, has_a_say
 from outlast.settings import Settings, load
 from outlast.storage.sessions import Sessions
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from outlast.executors.base import Executor
     from outlast.gate import Ask, Gate
-    from outlast.masking import Mask
+    from outlast.output.redaction import Mask
     from outlast.permissions import Mode
     from outlast.types import Sandbox, Task
 
@@ -45,7 +46,7 @@ def translate_errors(method: Method) -> Method:
         except sqlite3.Error as error:
             raise SystemRefused(f"The index of the state directory cannot be used: {error}; try again.") from None
         except OutlastError as error:
-            showing.error(error, args[0].context.mask)
+            args[0].context.redactor.redact_error(error)
             raise
 
     translated.__name__, translated.__doc__ = method.__name__, method.__doc__
@@ -73,7 +74,7 @@ class Context:
         self.sandbox = sandbox  # of every command that names no other
         self.cwd = os.path.abspath(os.path.expanduser(os.fspath(cwd))) if cwd is not None else ""
         self.settings = load(home, os.environ, defaults)
-        self.session = asking.session_name(session or self.settings.session)
+        self.session = validation.session_name(session or self.settings.session)
         if mode not in MODES:
             raise BadInput(f"There is no mode {named(mode)}; known are {', '.join(MODES)}.")
         self._ask, self._mode = ask, mode
@@ -88,7 +89,7 @@ class Context:
         self.scope = None if operator else self.session  # whose tasks can be reached; None: all
         self.executor: Executor = LocalExecutor(home, self.settings)
         self.sessions = Sessions(self.executor.registry.home.sessions)
-        self.redactor = showing.Showing(self.settings)
+        self.redactor = Redactor(self.settings, self.sessions.peek)
         self.trace: Callable[[], Mapping[str, str]] | None = None  # variables that add a command to the caller's trace
 
     def close(self) -> None:
@@ -119,7 +120,9 @@ class Context:
     def _make_gate(self, cwd: str) -> Gate | None:
         if cwd and (usual := self.gate()) is not None:
             return usual
-        here = os.path.abspath(os.path.join(self.cwd, os.path.expanduser(cwd))) if cwd else self.cwd or asking.here()
+        here = (
+            os.path.abspath(os.path.join(self.cwd, os.path.expanduser(cwd))) if cwd else self.cwd or validation.here()
+        )
         allows_all = self._policy in (None, YOLO, YOLO.name)
         if allows_all and not has_a_say(self.home, self.settings.policy, here):
             return None
@@ -137,21 +140,10 @@ class Context:
 
     def mask_for(self, task: Task) -> Mask:
         """The mask for a task's output: also knows what the commands of its session have set."""
-        for name in {task.session, self.state} - {""}:
-            if not self.redactor.knows(name):
-                self.redactor.knows_nothing_of(name)
-                self.learn_secrets(name)
-        return self.mask
-
-    def learn_secrets(self, session: str) -> None:
-        """Mask what the session's commands have set, too."""
-        try:
-            self.redactor.learn_state(session, self.sessions.peek(session))
-        except (OSError, ValueError):
-            pass  # it has no state
+        return self.redactor.mask_for(task.session, self.state)
 
     def redact(self, task: Seen) -> Seen:
-        return showing.task(task, self.mask)
+        return self.redactor.redact(task)
 
     # --- scope -------------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 
-from outlast import asking, secrets, session_admin, showing
+from outlast import session_admin, validation
 from outlast.errors import AlreadyEnded, BadInput, StillRunning
+from outlast.output.redaction import split_variables
 from outlast.shell.context import translate_errors
 from outlast.watch import Deadline, until
 
@@ -27,7 +28,7 @@ class Control:
 
     @translate_errors
     def kill_all(self, task_ids: Sequence[str], grace: float | None) -> list[Receipt]:
-        patience = self.context.settings.kill_grace_s if grace is None else asking.seconds("grace", grace)
+        patience = self.context.settings.kill_grace_s if grace is None else validation.seconds("grace", grace)
         found = list(dict.fromkeys(self.context.find(task_id) for task_id in task_ids))
         for task_id in found:
             task = self._executor.status(task_id)
@@ -59,7 +60,7 @@ class Control:
     @translate_errors
     def send(self, task_id: str, text: str | bytes = "", *, eof: bool = False) -> None:
         """Feed the input of a task that was started with it kept open; `eof` ends it."""
-        self._executor.write(self.context.find(task_id), asking.input_bytes(text), eof)
+        self._executor.write(self.context.find(task_id), validation.input_bytes(text), eof)
 
     # --- keep --------------------------------------------------------------------------------
 
@@ -136,13 +137,13 @@ class SessionControl:
         """What a session (by default this one) remembers; secrets are masked."""
         reached = self._reached(name)
         found = session_admin.show(self._sessions, reached, self.context.scope)
-        self.context.redactor.learn_state(reached, self._sessions.read(reached))  # with what its last command has set
-        return showing.session(found, self.context.mask)
+        self.context.redactor.learn_state(reached)  # with what its last command has set
+        return self.context.redactor.redact_session(found)
 
     @translate_errors
     def reset(self, name: str | None = None) -> None:
         """Let a session begin anew, with this process' variables and directory."""
-        environ = secrets.apart(dict(os.environ), self.context.settings).open
+        environ = split_variables(dict(os.environ), self.context.settings).open
         session_admin.reset(self._sessions, self._reached(name), environ, self.context.scope)
 
     @translate_errors
@@ -160,7 +161,7 @@ class SessionControl:
         """The session that is meant; refused if it is another one than the caller's own."""
         if name is None:
             return self.context.state or self.context.session
-        session_admin.check_reach(asking.session_name(name), self.context.scope)
+        session_admin.check_reach(validation.session_name(name), self.context.scope)
         return name
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from outlast import asking, conditions
+from outlast import conditions, validation
 from outlast.errors import BadInput
 from outlast.frozen import extended
 from outlast.settings import development_commands
@@ -88,7 +88,7 @@ class Flows:
 
     def start(self, command: str, hold: Hold | None = None, **options: Unpack[StartOptions]) -> Flow[Task]:
         seconds, ready = options.pop("startup_wait", None), options.pop("ready", None)
-        wait = asking.seconds("startup wait", seconds)
+        wait = validation.seconds("startup wait", seconds)
         condition = conditions.chosen(until=ready)
         task, _ = yield Work(partial(self._launch, command, hold=hold, **options))
         if seconds is None and condition is None:
@@ -176,7 +176,7 @@ class Flows:
 
     def patience(self, wait: float | None, limit: float | None) -> Patience:
         """How long a foreground call waits, and whether it then ends the task."""
-        wait = asking.seconds("wait", wait)
+        wait = validation.seconds("wait", wait)
         longest = self.context.settings.max_wait_s
         if limit is not None:
             return Patience(min(longest if wait is None else wait, longest), then_end=False)
@@ -198,7 +198,7 @@ class Flows:
     # --- wait --------------------------------------------------------------------------------
 
     def wait(self, task_id: str, timeout: float | None, new: bool, **options: Unpack[ConditionOptions]) -> Flow[Waited]:
-        patience = asking.seconds("timeout", timeout)
+        patience = validation.seconds("timeout", timeout)
         if new and options.get("cursor") is None:
             options["cursor"] = yield Work(partial(self._reader.reader_position, task_id))
         condition = conditions.chosen(**options)
@@ -208,7 +208,7 @@ class Flows:
     def send_and_wait(
         self, task_id: str, text: str | bytes, timeout: float, eof: bool, until: str | None
     ) -> Flow[Waited]:
-        patience = asking.seconds("timeout", timeout)
+        patience = validation.seconds("timeout", timeout)
         found = yield Work(partial(self._reader.find, task_id))
         # Made before the input is sent: only what is printed afterwards counts.
         condition = yield Work(partial(self._reader.reaction, found, until))
@@ -294,9 +294,9 @@ class Flows:
     ) -> Flow[None]:
         """Yield the task's output as it comes, or hand it to `on_output`."""
         task = yield Work(partial(self._reader.status, task_id))
-        start = asking.cursor(cursor)
+        start = validation.cursor(cursor)
         at = {stream: start.at(stream) for stream in (STREAMS if task.split else STREAMS[:1])}
-        live = yield Work(partial(self._reader.live, task, at, raw))
+        live, first = yield Work(partial(self._reader.open_live, task, at, raw))
         is_over = self._executor.is_closed if to_end_of == "output" else self._executor.has_ended
         deadline = Deadline(timeout)
         if leave:
@@ -307,12 +307,14 @@ class Flows:
                 yield from self._advance_if_pending(task.task_id)
                 over = is_over(task.task_id)
                 left = leave is not None and leave.look(over)
-                for pieces in (live.take(self._reader.fresh(task.task_id, at)), live.finish() if over else ()):
+                fresh = live.take(self._reader.fresh(task.task_id, at))
+                for pieces in (first, fresh, live.finish() if over else ()):
                     for piece in pieces:
                         if on_output is None:
                             yield piece
                         else:
                             on_output(piece)
+                first = []
                 if over or left or deadline.over:
                     return
                 yield Wait(watch, shorter(deadline.left(), leave.patience() if leave else None))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from outlast import asking, conditions, reading, showing
+from outlast import conditions, validation
 from outlast.errors import BadInput, named
 from outlast.frozen import replaced
-from outlast.masking import OFF
-from outlast.selection import Selection
+from outlast.output import reader as output_reader
+from outlast.output.redaction import OFF
+from outlast.output.text_stream import LiveRedactor, Selection, mask_start, read_text
 from outlast.shell.context import translate_errors
 from outlast.storage import reader_cursors
-from outlast.stream_end import inside_secret
 from outlast.types import STREAMS, Cursor
 
 TYPE_CHECKING = False
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from outlast.conditions import Condition
-    from outlast.first_error import Excerpt
+    from outlast.output.first_error import Excerpt
     from outlast.shell.context import Context
     from outlast.storage.output import Source
     from outlast.types import Result, Slice, Task, Usual
 
 
 _PAGE = 100  # tasks that are looked up at once
-_NOTHING = (None, None, None, None)
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
 
@@ -74,17 +73,13 @@ class Reader:
         output of a split task is both streams, whole, in the order they came, not one after the other. `page`: if more
         is there than fits, it shows what comes first, not both ends, and `cursor` is where the next page begins.
         """
-        if (tail, lines, stream, max_chars) == _NOTHING and not (new or filter or exclude or interleaved or page):
-            little = self._little(task_id, cursor)
-            if little is not None:
-                return little
         # Of what is over only the output is looked at; if it is gone with its task, that is noticed there.
         over = self._executor.registry.get_cached(task_id, self.context.scope)
-        task = self._redactor.shown(over or self._executor.status(self.find(task_id)))
+        task = self._redactor.redact_cached(over or self._executor.status(self.find(task_id)))
         if new and (cursor is not None or tail is not None or lines is not None):
             raise BadInput("What is new starts where the last read ended; leave out cursor, tail and lines.")
         selection = Selection(
-            cursor=asking.cursor(cursor) if cursor is not None else None,
+            cursor=validation.cursor(cursor) if cursor is not None else None,
             tail=tail,
             lines=lines,
             stream=stream,
@@ -114,32 +109,14 @@ class Reader:
         """What `reader` has not read yet; nobody else reads as the same reader meanwhile."""
         with reader_cursors.ReaderCursor(os.path.dirname(task.output_file), reader) as place:
             result = self._selected(task, replaced(selection, cursor=place.cursor), budget)
-            place.save(asking.cursor(result.cursor))
+            place.save(validation.cursor(result.cursor))
         return result
 
     def _selected(self, task: Task, selection: Selection, budget: int) -> Result:
         def source(stream: str) -> Source:
             return self._executor.registry.source(task.task_id, stream)
 
-        return reading.read(task, selection, source, budget, self.context.mask_for(task))
-
-    def _little(self, task_id: str, cursor: str | Cursor | None) -> Result | None:
-        """What is left of a task that is over, if it is little."""
-        registry = self._executor.registry
-        over = registry.get_cached(task_id, self.context.scope)
-        if over is None or over.split:
-            return None
-        place = _place(cursor)
-        if place is None:
-            return None
-        task = self._redactor.shown(over)
-        try:
-            source = registry.source(task.task_id, "stdout")
-            return reading.little_of(
-                task, source, place, self.context.settings.shown_chars, self.context.mask_for(task)
-            )
-        except FileNotFoundError as error:
-            raise self._executor.trouble(task.task_id, error) from None  # removed since it was last looked at
+        return output_reader.read(task, selection, source, budget, self.context.mask_for(task))
 
     def show_output_to(self, condition: Condition, task_id: str) -> None:
         """Give a condition the streams that it looks at."""
@@ -169,15 +146,16 @@ class Reader:
         streams = STREAMS if self._executor.status(task_id).split else STREAMS[:1]
         return Cursor(**{stream: self._executor.source(task_id, stream).end() for stream in streams})
 
-    def live(self, task: Task, at: dict[str, int], raw: bool = False) -> showing.Live:
-        """How slices are shown that begin at these places; a place inside of a secret moves to its end."""
-        live = showing.Live(OFF if raw else self.context.mask_for(task))
-        for stream, place in at.items():
+    def open_live(self, task: Task, at: dict[str, int], raw: bool = False) -> tuple[LiveRedactor, list[Slice]]:
+        """How slices are redacted that begin at these offsets; one inside of a secret moves behind it: the slices."""
+        live = LiveRedactor(OFF if raw else self.context.mask_for(task))
+        first = []
+        for stream, offset in at.items():
             source = self._executor.source(task.task_id, stream)
-            if place and (secret := inside_secret(source, place, source.end(), live.mask)):
-                live.begin_inside(stream, place, place + secret)
-                at[stream] += secret
-        return live
+            if masked := mask_start(source, offset, source.end(), live.mask):
+                first.append(masked)
+                at[stream] = masked.next
+        return live, first
 
     def fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
         """What there is to read now, moving `at` along; bounded, so that a flood cannot hide the end. Not masked."""
@@ -221,7 +199,8 @@ class Reader:
         tasks = self._listed(self.context.scope or session, most, ended_after)
         if wanted is not None or kind is not None:
             tasks = (task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind))
-        return self._redactor.listed(tasks if most is None or ended_after is not None else islice(tasks, most))
+        chosen = tasks if most is None or ended_after is not None else islice(tasks, most)
+        return [self._redactor.redact_cached(task) for task in chosen]
 
     def _listed(self, session: str | None, most: int | None, ended_after: float | None) -> Iterator[Task]:
         registry = self._executor.registry
@@ -256,14 +235,14 @@ class Reader:
     @translate_errors
     def first_error(self, task_id: str) -> Excerpt | None:
         """The first error in what a task printed, with the lines that explain it; None if nothing looks like one."""
-        from outlast.first_error import FirstError
+        from outlast.output.first_error import FirstError
 
         task = self._executor.status(self.find(task_id))
         finder = FirstError()
         try:
             for stream in STREAMS if task.split else STREAMS[:1]:
                 source = self._executor.registry.source(task.task_id, stream)
-                for text in reading.texts(source, self.context.mask_for(task)):
+                for text in read_text(source, self.context.mask_for(task)):
                     finder.feed(text)
                     if finder.is_final:
                         break
@@ -276,12 +255,3 @@ class Reader:
         """How many lines of stdout and of stderr are kept."""
         self.context.check_reachable(task.task_id)
         return self._executor.registry.line_counts(task)
-
-
-def _place(cursor: str | Cursor | None) -> int | None:
-    """Where in its one output, if this is a plain number."""
-    try:
-        place = int(cursor) if isinstance(cursor, str) else -1 if cursor else 0
-    except ValueError:
-        return None
-    return place if place >= 0 and (cursor is None or str(place) == cursor) else None

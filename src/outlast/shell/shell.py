@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from outlast import asking
+from outlast import validation
 from outlast.errors import BadInput, Unsupported
 from outlast.frozen import replaced
 from outlast.permissions import YOLO
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from outlast.conditions import Condition
     from outlast.executors.base import Executor
-    from outlast.first_error import Excerpt
     from outlast.gate import Ask
-    from outlast.masking import Mask
     from outlast.notices.subscription import Calling, Subscription
     from outlast.options import ConditionOptions, ListOptions, ReadOptions, StartOptions
+    from outlast.output.first_error import Excerpt
+    from outlast.output.redaction import Mask
     from outlast.permissions import Mode, Policy
     from outlast.permissions.judge import Judgement
     from outlast.settings import Settings
@@ -145,11 +145,13 @@ class Shell:
 
         how: dict[str, Any] = {"session": self.session, "cwd": cwd, "env": env, "shell": shell}
         try:
-            request = asking.request(command, **how)
+            request = validation.request(command, **how)
         except BadInput:
             if not command.strip() or shell == NO_SHELL:
                 raise
-            request = replaced(asking.request("true", **how), command=command)  # it cannot run, and is judged anyway
+            request = replaced(
+                validation.request("true", **how), command=command
+            )  # it cannot run, and is judged anyway
         gate = self.context.gate(request.cwd)
         return unjudged() if gate is None else gate.judged(request)
 

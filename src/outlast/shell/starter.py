@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 
-from outlast import asking
+from outlast import validation
 from outlast.errors import (
     AmbiguousTask,
     BadInput,
@@ -64,7 +64,7 @@ class Starter:
         """
         options["after"] = self._find_all(options.get("after", ()))
         confined = self._sandbox(sandbox, options.get("cwd"))
-        request = asking.request(
+        request = validation.request(
             command, session=self.context.session, background=background, agent=agent, sandbox=confined, **options
         )
         return self.launch_request(request, keeps, hold)
@@ -103,10 +103,10 @@ class Starter:
                 context.begin_own_state()
             scope = SessionScope(context.sessions, context.state, keeps) if context.state and not fresh else None
             environ = {**os.environ, **(context.trace() if context.trace else {})}
-            launch = self._builder.build(grant, environ, scope, context.redactor.notice(environ))
-            if launch.state and not context.redactor.knows(launch.state, launch.snapshot):
+            launch = self._builder.build(grant, environ, scope, context.redactor.learn_environ(environ))
+            if launch.state:
                 # If the session has another snapshot by now, the start fails with `SessionMoved`.
-                context.learn_secrets(launch.state)
+                context.redactor.learn_state(launch.state, launch.snapshot)
             return launch
         except OSError as error:
             where = os.path.dirname(context.sessions.path)

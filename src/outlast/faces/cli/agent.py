@@ -9,7 +9,7 @@ from outlast.errors import BadInput, named
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, tell_id_on_stderr, write
 from outlast.frozen import fields
-from outlast.text import inline
+from outlast.output.cleaner import inline
 from outlast.types import Agent
 
 TYPE_CHECKING = False

@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 
-from outlast.text import inline
+from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

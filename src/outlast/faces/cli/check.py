@@ -9,7 +9,7 @@ import sys
 from outlast.errors import BadInput, named
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.faces.table import columns
-from outlast.text import inline
+from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from outlast import asking
+from outlast import validation
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
 from outlast.watch import Deadline
@@ -105,7 +105,7 @@ def wait_parser() -> Parser:
 
 def wait(words: Sequence[str]) -> int:
     asked = parse(wait_parser(), words)
-    deadline = Deadline(asking.seconds("timeout", asked.timeout))
+    deadline = Deadline(validation.seconds("timeout", asked.timeout))
     what = {name: getattr(asked, name) for name in ("until", "port", "url", "quiet")}
     condition = any(value is not None for value in what.values())
     codes = []

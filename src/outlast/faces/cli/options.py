@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from outlast.asking import session_name
 from outlast.faces.cli.quick import REST, quickly
+from outlast.validation import session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

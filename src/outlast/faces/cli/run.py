@@ -6,8 +6,7 @@ import os
 import stat
 import sys
 
-from outlast import asking
-from outlast.asking import SKIP
+from outlast import validation
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
@@ -17,6 +16,7 @@ from outlast.light import signal
 from outlast.linux import process
 from outlast.storage.locks import Hold
 from outlast.types import STREAMS, Cursor, Stdin, Waited
+from outlast.validation import SKIP
 from outlast.watch import Deadline
 
 TYPE_CHECKING = False
@@ -109,7 +109,7 @@ def run(words: Sequence[str]) -> int:
         "sandbox": asked.sandbox or bool(asked.writable) or asked.network or None,
         **{name: getattr(asked, name) for name in ("memory", "processes", "cpu_time", "file_size")},
     }
-    asking.seconds("wait", asked.wait)  # wrong is wrong, also in the background
+    validation.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
         raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
     with open_shell(asked.session, asked.policy) as shell:
@@ -254,7 +254,7 @@ class _Foreground:
     def _await_begin(self, task: Task, timeout: float | None) -> float | None:
         """Wait until it runs, as long as a person waits: the default limit is for running. How long to wait then."""
         sys.stderr.write(f"outlast: {task.task_id} {render.waits(task)}.\n")
-        patience = Deadline(asking.seconds("wait", self._asked.wait))
+        patience = Deadline(validation.seconds("wait", self._asked.wait))
         self._shell.await_begin(task.task_id, patience.left())
         return timeout if self._asked.wait is None else patience.left()
 

@@ -7,7 +7,7 @@ import json
 from outlast.errors import BadInput
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.frozen import fields
-from outlast.text import inline
+from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from contextvars import copy_context
 import mcp_types as wire
 from mcp.shared.exceptions import MCPError
 
-from outlast.aio import Attention, attention
+from outlast.async_shell import Attention, attention
 from outlast.errors import OutlastError
 from outlast.faces.mcp.approval import Call, Question, current
 from outlast.faces.mcp.clients import client_name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.aio import AsyncShell
+from outlast.async_shell import AsyncShell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

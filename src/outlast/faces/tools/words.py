@@ -14,7 +14,7 @@ no output contains.
 
 from __future__ import annotations
 
-from outlast.selection import MARKS
+from outlast.output.text_stream import MARKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

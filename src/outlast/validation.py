@@ -67,11 +67,11 @@ def request(
 
 def _notify(patterns: str | Sequence[str], silent_after: float | None) -> dict[str, object]:
     """What somebody is to be told of while it runs."""
-    from outlast.sieve import Sieve  # and the engine: a pattern that is none is an error now
+    from outlast.output.line_filter import LineFilter  # and the engine: a pattern that is none is an error now
 
     several = [patterns] if isinstance(patterns, str) else list(patterns)
     for pattern in several:
-        Sieve(_text("pattern to notify of", pattern), None)
+        LineFilter(_text("pattern to notify of", pattern), None)
     silent = seconds("silence", silent_after, least=0.001)
     return {"patterns": several, **({"silent": silent} if silent is not None else {})}
 

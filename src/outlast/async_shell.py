@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar, Unpack
 
-    from outlast.aioagents import AsyncAgents
+    from outlast.async_agents import AsyncAgents
     from outlast.conditions import Condition
     from outlast.gate import Ask
     from outlast.options import ConditionOptions, ListOptions, ReadOptions, StartOptions
@@ -110,7 +110,7 @@ class AsyncShell:
     @property
     def agent(self) -> AsyncAgents:
         """As `Shell.agent`."""
-        from outlast.aioagents import AsyncAgents  # most shells run none
+        from outlast.async_agents import AsyncAgents  # most shells run none
 
         return AsyncAgents(self._shell.agent, self._asking, _note)
 
