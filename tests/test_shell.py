@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from outlast import OutlastError, Shell, Task
+from outlast import OutlastError, Shell, Stdin, Task, Waited
 from outlast.errors import BadInput, StartFailed, UnknownTask
 from outlast.frozen import fields
 from outlast.linux.process import stat_of
@@ -727,8 +727,40 @@ def test_a_fork_of_the_host_has_no_part_in_its_prepared_shell(home):
         assert any(name.startswith(task.task_id) for task in shell.list())
 
 
-@pytest.mark.parametrize("verb", ["run", "start"])
-def test_a_misspelt_option_is_named(shell, verb):
-    with pytest.raises(TypeError, match=r"no option 'limt'; it has .*limit"):
-        getattr(shell, verb)("true", limt=3)
+@pytest.mark.parametrize(
+    ("verb", "wrong", "hint"),
+    [
+        ("run", "limt", "did you mean 'limit'?"),
+        ("run", "on_outptu", "did you mean 'on_output'?"),
+        ("start", "startup_wai", "did you mean 'startup_wait'?"),
+        ("read", "tial", "did you mean 'tail'?"),
+        ("wait", "untli", "did you mean 'until'?"),
+        ("list", "xyzzy", "it has ended_after, kind, most, session, status."),
+    ],
+)
+def test_a_misspelt_option_names_the_method_and_the_nearest_one(shell, verb, wrong, hint):
+    given = [] if verb == "list" else ["true"]
+    with pytest.raises(TypeError) as caught:
+        getattr(shell, verb)(*given, **{wrong: 3})
+    assert str(caught.value) == f"Shell.{verb}() has no option {wrong!r}; {hint}"
     assert shell.list() == []
+
+
+def test_a_task_stands_for_its_id(shell):
+    task = shell.run("echo one", name="first")
+    later = shell.start("cat", after=[task], stdin=Stdin(open=True))
+    assert shell.read(task).output == "one\n"
+    assert shell.show(task).task_id == task.task_id
+    shell.send(later, "two\n")
+    assert shell.wait(later, timeout=30, until="two").met
+    assert [piece.data for piece in shell.follow(task)] == [b"one\n"]
+    assert shell.kill(later).task_id == later.task_id
+    assert shell.remove(later).task_id == later.task_id
+
+
+def test_a_start_has_one_type_however_it_waits(shell):
+    plain, ready = shell.start("sleep 30"), shell.start("echo up; exec sleep 30", ready="up")
+    assert type(plain) is type(ready) is Waited
+    assert (plain.met, plain.matched) == (False, None)
+    assert (ready.met, ready.matched) == (True, "up")
+    shell.kill_all([plain, ready])

@@ -56,7 +56,7 @@ class Condition:
         return None
 
 
-def chosen(
+def choose(
     *,
     until: str | None = None,
     port: int | str | None = None,
@@ -64,7 +64,7 @@ def chosen(
     quiet: float | None = None,
     cursor: str | Cursor | None = None,
 ) -> Condition | None:
-    """The one condition that was asked for, if any."""
+    """Return the one condition that was asked for, if any."""
     given = {"until": until, "port": port, "url": url, "quiet": quiet}
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:

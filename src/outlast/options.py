@@ -5,10 +5,13 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
-    from typing import TypedDict
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import Literal, TypedDict
 
-    from outlast.types import Cursor, Sandbox, Stdin
+    from outlast.types import Cursor, Sandbox, StatusName, Stdin, Task
+
+    TaskId = str | Task  # a task, its id, or a part of its id that no other task has
+    Stream = Literal["stdout", "stderr"]
 else:
 
     class TypedDict:
@@ -19,7 +22,7 @@ else:
 
 
 class CommandOptions(TypedDict, total=False):
-    """How a command runs. `validation.request` checks the values and refuses other names."""
+    """How a command runs. `validation.request` checks the values."""
 
     cwd: str | os.PathLike[str] | None
     env: Mapping[str, str] | None
@@ -29,8 +32,8 @@ class CommandOptions(TypedDict, total=False):
     limit: float | None  # seconds until the command is ended
     description: str
     name: str | None  # a second start of the same command with this name finds the first task
-    after: Sequence[str]  # tasks that have to complete first
-    after_failed: str  # "skip" or "run": what happens if one of them fails
+    after: Sequence[TaskId]  # tasks that have to complete first
+    after_failed: Literal["skip", "run"]  # what happens if one of them fails
     pass_secrets: Sequence[str]  # names of secret variables that the command gets
     memory: int | None  # bytes
     processes: int | None
@@ -50,14 +53,14 @@ class StartOptions(CommandOptions, total=False):
 
 
 class ReadOptions(TypedDict, total=False):
-    """Which part of the output is read: see `Reader.read`."""
+    """Which part of the output is read: see `Shell.read`."""
 
     cursor: str | Cursor | None
     new: bool
     reader: str | None
     tail: int | None
     lines: tuple[int, int | None] | None
-    stream: str | None
+    stream: Stream | None
     filter: str | None
     exclude: str | None
     ignore_case: bool
@@ -78,10 +81,26 @@ class ConditionOptions(TypedDict, total=False):
 
 
 class ListOptions(TypedDict, total=False):
-    """Which tasks are listed: see `Reader.list`."""
+    """Which tasks are listed: see `Shell.list`."""
 
-    status: str | None
-    kind: str | None
+    status: StatusName | Literal["error", "cancelled"] | None
+    kind: Literal["bash", "agent"] | None
     session: str | None
     most: int | None
     ended_after: float | None
+
+
+def check_names(method: str, given: Iterable[str], known: type, *others: str) -> None:
+    """Raise TypeError for an option that `method` does not have, with the nearest one that it has.
+
+    `known` is the class that lists its options, `others` are its other keywords.
+    """
+    names = {*others, *(name for kind in known.__mro__[:-2] for name in kind.__annotations__)}
+    unknown = sorted(set(given) - names)
+    if not unknown:
+        return
+    from difflib import get_close_matches
+
+    near = get_close_matches(unknown[0], names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(names))}."
+    raise TypeError(f"{method}() has no option {unknown[0]!r}; {hint}")

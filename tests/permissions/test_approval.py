@@ -313,7 +313,7 @@ def test_a_state_that_changes_after_the_last_look_is_noticed_too(home: str, monk
             launch = prepared(*args, **how)  # type: ignore[arg-type]
             if not changed:
                 changed.append(other.run("ls() { echo mine; }").exit_code or 0)
-                other.session_state()  # merges what the command changed
+                other.sessions.state()  # merges what the command changed
             return launch
 
         monkeypatch.setattr(shell.starter, "_build_launch", prepare)
@@ -400,9 +400,9 @@ def test_commands_side_by_side_in_one_session_are_all_judged_and_all_run(home: s
 
 def test_yolo_reads_no_policy(home: str) -> None:
     with Shell.open(home=home) as shell:
-        assert shell.policy == "yolo"
+        assert shell.starter.policy_name == "yolo"
         assert shell.check("rm -rf /").verdict == "allow"
-        assert shell.context.gate() is None
+        assert shell.starter.gate() is None
 
 
 # --- asyncio ------------------------------------------------------------------------------

@@ -230,7 +230,7 @@ def test_a_broken_file_asks_about_everything(home: str, tmp_path: Path, text: st
         assert shell.check("ls").verdict == "ask"
         with pytest.raises(NeedsApproval, match=r"p\.toml"):
             shell.run("true")
-        assert shell.broken_policies()
+        assert shell.starter.broken_policies()
     with Shell.open(home=home, policy=str(path), mode="yolo") as shell, pytest.raises(Refused, match="cannot be used"):
         shell.run("true")
 
@@ -343,13 +343,13 @@ def test_a_policy_can_be_made_in_python(home: str) -> None:
         assert shell.run("echo hi").output == "hi\n"
         with pytest.raises(Refused, match="mine denies 'rm x'"):
             shell.run("rm x")
-        assert shell.policy == "mine"
+        assert shell.starter.policy_name == "mine"
 
 
 def test_the_setting_is_read_from_the_environment(home: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTLAST_POLICY", "banned")
     with Shell.open(home=home) as shell:
-        assert shell.policy == "banned"
+        assert shell.starter.policy_name == "banned"
         with pytest.raises(Refused):
             shell.start("curl x")
     with Shell.open(home=home, policy="yolo") as shell, pytest.raises(Refused):  # a call does not widen it

@@ -14,7 +14,7 @@ from outlast.frozen import extended, frozen
 from outlast.output.cleaner import CONTROLS, LINE_LIMIT, SLICE_BYTES, Cleaner, is_plain
 from outlast.output.head_tail import BUDGET, Cut, HeadTail, where_the_rest_is
 from outlast.output.line_filter import LineFilter
-from outlast.output.redaction import LOOK_BACK, OFF
+from outlast.output.redaction import LOOK_BACK
 from outlast.output.text_stream import TextStream, describe_gap, read_settled
 from outlast.output.token_formats import LONGEST
 from outlast.storage.output import FILES, read_order
@@ -22,7 +22,7 @@ from outlast.types import START, STREAMS, Cursor, Result
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from outlast.output.redaction import Mask
     from outlast.output.text_stream import Selection
@@ -64,13 +64,13 @@ class Collected:
         return Part(cut.text, cut.truncated, self.dropped, self.hidden, self.next)
 
 
-def read(task: Task, selection: Selection, source: Callable[[str], Source], budget: int, mask: Mask = OFF) -> Result:
+def read(task: Task, selection: Selection, sources: Mapping[str, Source], budget: int, mask: Mask) -> Result:
     """Return the wanted part of a task's output, as text."""
     check_selection(selection, task.split)
-    start, names = selection.cursor or START, STREAMS if task.split else STREAMS[:1]
+    start = selection.cursor or START
     streams = {
-        name: StreamReader(source(name), task.closed, selection, mask, start.at(name))
-        for name in names
+        name: StreamReader(source, task.closed, selection, mask, start.at(name))
+        for name, source in sources.items()
         if selection.stream in (None, name)
     }
     together = None

@@ -17,7 +17,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from outlast.output.redaction import Mask, Stream
+    from outlast.options import Stream
+    from outlast.output import redaction
+    from outlast.output.redaction import Mask
     from outlast.storage.output import Source
     from outlast.types import Cursor
 
@@ -32,7 +34,7 @@ class Selection:
     cursor: Cursor | None = None
     tail: int | None = None
     lines: tuple[int, int | None] | None = None
-    stream: str | None = None
+    stream: Stream | None = None
     filter: str | None = None
     exclude: str | None = None
     ignore_case: bool = False
@@ -180,7 +182,7 @@ class LiveRedactor:
 
     def __init__(self, mask: Mask) -> None:
         self.mask = mask
-        self._streams: dict[str, Stream] = {}
+        self._streams: dict[str, redaction.Stream] = {}
         self._at: dict[str, int] = {}
 
     def take(self, pieces: Iterable[Slice]) -> Iterator[Slice]:

@@ -18,6 +18,7 @@ from outlast import validation
 from outlast.agents import types
 from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, OutlastError, UnknownTask, named
 from outlast.frozen import fields
+from outlast.options import CommandOptions, check_names
 from outlast.output.cleaner import inline
 from outlast.output.reader import clean
 from outlast.shell.context import translate_errors
@@ -54,7 +55,7 @@ class Agents:
 
     @property
     def mask(self) -> Mask:
-        return self._shell.mask
+        return self.context.redactor.mask
 
     def close(self) -> None:
         """End those that run in this process."""
@@ -126,6 +127,7 @@ class Agents:
         One that is a coroutine runs in `loop`, or in an event loop of a thread of its own. Without a description it
         has the beginning of its prompt.
         """
+        check_names("Agents.start", how, CommandOptions, "description", "sandbox")
         said = types.check_prompt(prompt)
         description = description or inline(said, _DESCRIPTION)
         if self._hosting is not None and type in self._hosting.types:
@@ -144,7 +146,7 @@ class Agents:
             agent["allow"] = "yes"
         given = Stdin(text=stdin.encode("utf-8", "surrogateescape")) if stdin else None
         task, _ = self._shell.starter.launch(command, shell=AGENT, agent=agent, stdin=given, pass_secrets=passes, **how)
-        return task
+        return self.context.redactor.redact(task)
 
     def _start_coroutine(self, type: str, prompt: str, how: dict[str, Any], loop: AbstractEventLoop | None) -> Task:
         from outlast.agents.host import Context, Line
@@ -170,7 +172,8 @@ class Agents:
         """A task for an agent that runs elsewhere; its `command` is only shown."""
         # No sandbox: what runs is ours, and has to reach the host.
         request = validation.request(command, session=self._shell.session, shell=BRIDGE, agent=agent, **how)
-        return self._shell.starter.launch_request(request)
+        task, new = self._shell.starter.launch_request(request)
+        return self.context.redactor.redact(task), new
 
     def _has_ended(self, task_id: str) -> bool:
         try:
@@ -199,7 +202,8 @@ class Agents:
         if task.finished:
             raise AlreadyEnded(f"{id} has ended already ({describe_end(task)}).")
         self._shell.executor.write(task.task_id, b"failed\n" if failed else b"done\n", eof=False)
-        self._shell.await_end(task.task_id, _ENDS_S)
+        flows = self._shell.flows
+        flows.drive(flows.wait_end(task.task_id, _ENDS_S))
         return _as_agent(self._shell.show(task.task_id))
 
     # --- look ----------------------------------------------------------------------------

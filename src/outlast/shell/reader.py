@@ -13,18 +13,19 @@ from outlast.output.redaction import OFF
 from outlast.output.text_stream import LiveRedactor, Selection, mask_start, read_text
 from outlast.shell.context import translate_errors
 from outlast.storage import reader_cursors
-from outlast.types import STREAMS, Cursor
+from outlast.types import STREAMS, Cursor, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Unpack
 
     from outlast.conditions import Condition
+    from outlast.options import ReadOptions, TaskId
     from outlast.output.first_error import Excerpt
     from outlast.shell.context import Context
     from outlast.storage.output import Source
-    from outlast.types import Result, Slice, Task, Usual
-
+    from outlast.types import Result, Slice, Usual
 
 _PAGE = 100  # tasks that are looked up at once
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
@@ -38,143 +39,108 @@ class Reader:
         self.context = context
         self._executor, self._redactor = context.executor, context.redactor
 
-    @translate_errors
-    def find(self, part: str) -> str:
-        """The whole id of a task that can be reached."""
-        return self.context.find(part)
+    def _find(self, task: TaskId) -> Task:
+        """Return a task as it is now, not redacted."""
+        return self._executor.status(self.context.find(task))
 
-    def status(self, task_id: str) -> Task:
-        """A task as it is now, not redacted."""
-        return self._executor.status(self.find(task_id))
+    def _sources(self, task: Task) -> dict[str, Source]:
+        return {name: self._executor.source(task.task_id, name) for name in (STREAMS if task.split else STREAMS[:1])}
 
     @translate_errors
-    def read(
-        self,
-        task_id: str,
-        *,
-        cursor: str | Cursor | None = None,
-        new: bool = False,
-        reader: str | None = None,
-        tail: int | None = None,
-        lines: tuple[int, int | None] | None = None,
-        stream: str | None = None,
-        filter: str | None = None,
-        exclude: str | None = None,
-        ignore_case: bool = False,
-        max_chars: int | None = None,
-        marked: bool = False,
-        interleaved: bool = False,
-        page: bool = False,
-    ) -> Result:
-        """What a task printed, as text for a model: all, from a cursor, the last lines, a range, or what is new.
-
-        `new` reads on from where `reader` (by default this session) stopped. `marked`: each line of ours in the text,
-        about what is left out, stands between the two `selection.MARKS`, which no output contains. `interleaved`: the
-        output of a split task is both streams, whole, in the order they came, not one after the other. `page`: if more
-        is there than fits, it shows what comes first, not both ends, and `cursor` is where the next page begins.
-        """
+    def read(self, task: TaskId, **options: Unpack[ReadOptions]) -> Result:
+        """As `Shell.read`."""
+        selected: dict[str, Any] = dict(options)
+        new, reader, most = selected.pop("new", False), selected.pop("reader", None), selected.pop("max_chars", None)
+        cursor = selected.pop("cursor", None)
+        selection = Selection(cursor=None if cursor is None else validation.cursor(cursor), **selected)
+        budget = self.context.settings.shown_chars if most is None else most
+        _check_read(selection, new, budget)
         # Of what is over only the output is looked at; if it is gone with its task, that is noticed there.
+        task_id = task.task_id if isinstance(task, Task) else task
         over = self._executor.registry.get_cached(task_id, self.context.scope)
-        task = self._redactor.redact_cached(over or self._executor.status(self.find(task_id)))
-        if new and (cursor is not None or tail is not None or lines is not None):
-            raise BadInput("What is new starts where the last read ended; leave out cursor, tail and lines.")
-        selection = Selection(
-            cursor=validation.cursor(cursor) if cursor is not None else None,
-            tail=tail,
-            lines=lines,
-            stream=stream,
-            filter=filter,
-            exclude=exclude,
-            ignore_case=ignore_case,
-            marked=marked,
-            interleaved=interleaved,
-            page=page,
-        )
-        if page and (tail is not None or lines is not None or interleaved):
-            raise BadInput("Pages follow one another from a cursor on; leave out tail, lines and interleaved.")
-        if interleaved and (new or cursor is not None or selection.tail or lines or filter or exclude):
-            raise BadInput("Both streams in the order they came are shown whole; leave out what selects a part.")
-        budget = self.context.settings.shown_chars if max_chars is None else max_chars
-        if budget < 1:
-            raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")
+        found = self._redactor.redact_cached(over or self._find(task_id))
         try:
             if not new:
-                return self._selected(task, selection, budget)
-            return self._new(task, selection, budget, reader or f"session {self.context.session}")
+                return self._read_selected(found, selection, budget)
+            # While the cursor is held, no other process reads as the same reader.
+            with reader_cursors.ReaderCursor(os.path.dirname(found.output_file), self._reader_name(reader)) as place:
+                result = self._read_selected(found, replaced(selection, cursor=place.cursor), budget)
+                place.save(validation.cursor(result.cursor))
+            return result
         except OSError as error:
-            self.find(task_id)  # which says so if it was removed
-            raise self._executor.trouble(task.task_id, error) from None
+            self.context.find(task_id)  # which says so if it was removed
+            raise self._executor.trouble(found.task_id, error) from None
 
-    def _new(self, task: Task, selection: Selection, budget: int, reader: str) -> Result:
-        """What `reader` has not read yet; nobody else reads as the same reader meanwhile."""
-        with reader_cursors.ReaderCursor(os.path.dirname(task.output_file), reader) as place:
-            result = self._selected(task, replaced(selection, cursor=place.cursor), budget)
-            place.save(validation.cursor(result.cursor))
-        return result
+    def _read_selected(self, task: Task, selection: Selection, budget: int) -> Result:
+        return output_reader.read(task, selection, self._sources(task), budget, self.context.mask_for(task))
 
-    def _selected(self, task: Task, selection: Selection, budget: int) -> Result:
-        def source(stream: str) -> Source:
-            return self._executor.registry.source(task.task_id, stream)
-
-        return output_reader.read(task, selection, source, budget, self.context.mask_for(task))
-
-    def show_output_to(self, condition: Condition, task_id: str) -> None:
-        """Give a condition the streams that it looks at."""
-        self.context.check_reachable(task_id)
-        streams = STREAMS if self._executor.status(task_id).split else STREAMS[:1]
-        condition.begin({stream: self._executor.source(task_id, stream) for stream in streams})
-        condition.has_begun = True
+    def _reader_name(self, reader: str | None) -> str:
+        return reader or f"session {self.context.session}"
 
     @translate_errors
-    def reaction(self, task_id: str, until: str | None) -> Condition:
-        """What to wait for after input is sent: a line that matches `until`, or that the program reacted."""
-        if until is None:
-            condition: Condition = conditions.Reaction(lambda: self.activity(task_id))
-        else:
-            condition = conditions.Line(until, self._end_of_output(task_id))
-        self.show_output_to(condition, task_id)
-        return condition
+    def reader_position(self, task: TaskId, reader: str | None = None) -> Cursor:
+        """Return where `reader` (by default this session) stopped reading what is new."""
+        return reader_cursors.read_cursor(os.path.dirname(self._find(task).output_file), self._reader_name(reader))
 
     @translate_errors
-    def reader_position(self, task_id: str, reader: str | None = None) -> Cursor:
-        """Where `reader` (by default this session) stopped reading what is new."""
-        directory = os.path.dirname(self._executor.status(self.find(task_id)).output_file)
-        return reader_cursors.read_cursor(directory, reader or f"session {self.context.session}")
+    def is_first_time(self, task: TaskId, what: str) -> bool:
+        """Return whether this session has not been told `what` of a task before; from now on it has."""
+        directory = os.path.dirname(self._find(task).output_file)
+        return reader_cursors.claim_once(directory, f"session {self.context.session}: {what}")
 
-    def _end_of_output(self, task_id: str) -> Cursor:
-        """Behind the last byte that a task has printed so far."""
-        streams = STREAMS if self._executor.status(task_id).split else STREAMS[:1]
-        return Cursor(**{stream: self._executor.source(task_id, stream).end() for stream in streams})
+    # --- as it comes -------------------------------------------------------------------------
 
-    def open_live(self, task: Task, at: dict[str, int], raw: bool = False) -> tuple[LiveRedactor, list[Slice]]:
-        """How slices are redacted that begin at these offsets; one inside of a secret moves behind it: the slices."""
-        live = LiveRedactor(OFF if raw else self.context.mask_for(task))
-        first = []
-        for stream, offset in at.items():
-            source = self._executor.source(task.task_id, stream)
-            if masked := mask_start(source, offset, source.end(), live.mask):
+    def open_live(
+        self, task: TaskId, cursor: str | Cursor | None, raw: bool
+    ) -> tuple[str, dict[str, int], LiveRedactor, Sequence[Slice]]:
+        """Return a task's id, the offsets to read from, how to redact what is read there, and slices that come first.
+
+        An offset inside of a secret moves behind it, and a slice stands for the secret.
+        """
+        found, start = self._find(task), validation.cursor(cursor)
+        live, at, first = LiveRedactor(OFF if raw else self.context.mask_for(found)), {}, []
+        for name, source in self._sources(found).items():
+            at[name] = start.at(name)
+            if masked := mask_start(source, at[name], source.end(), live.mask):
                 first.append(masked)
-                at[stream] = masked.next
-        return live, first
+                at[name] = masked.next
+        return found.task_id, at, live, first
 
-    def fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
-        """What there is to read now, moving `at` along; bounded, so that a flood cannot hide the end. Not masked."""
+    def read_fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
+        """Yield what there is to read now, not masked, and move `at`; bounded, so that a flood cannot hide the end."""
         self.context.check_reachable(task_id)
         try:
-            for stream, place in at.items():
+            for stream, offset in at.items():
                 source = self._executor.source(task_id, stream)
-                for piece in source.chunks(place, source.end()):
+                for piece in source.chunks(offset, source.end()):
                     at[stream] = piece.next
                     yield piece
         except OSError as error:
             raise self._executor.trouble(task_id, error) from None
 
-    # --- list --------------------------------------------------------------------------------
+    def show_output_to(self, condition: Condition, task_id: str) -> None:
+        """Give a condition the streams that it looks at."""
+        self.context.check_reachable(task_id)
+        condition.begin(self._sources(self._executor.status(task_id)))
+        condition.has_begun = True
 
     @translate_errors
-    def show(self, task_id: str) -> Task:
-        """What is known of a task now."""
-        return self.context.redact(self._executor.status(self.find(task_id)))
+    def reaction(self, task_id: str, until: str | None) -> Condition:
+        """Return what to wait for after input is sent: a line that matches `until`, or that the program reacted."""
+        if until is None:
+            condition: Condition = conditions.Reaction(lambda: self.activity(task_id))
+        else:
+            ends = {name: source.end() for name, source in self._sources(self._executor.status(task_id)).items()}
+            condition = conditions.Line(until, Cursor(**ends))
+        self.show_output_to(condition, task_id)
+        return condition
+
+    # --- tasks -------------------------------------------------------------------------------
+
+    @translate_errors
+    def show(self, task: TaskId) -> Task:
+        """As `Shell.show`."""
+        return self._redactor.redact(self._find(task))
 
     @translate_errors
     def list(
@@ -186,72 +152,71 @@ class Reader:
         most: int | None = None,
         ended_after: float | None = None,
     ) -> list[Task]:
-        """The tasks of this session (an operator: of all, or of one), newest first.
-
-        `most`: only so many, so that it takes no longer where there are many. `ended_after`: those that go on, and
-        (`most` of) those that ended after that moment.
-        """
+        """As `Shell.list`."""
         wanted = _STATUS_WORDS.get(status, status) if status else None
         if wanted is not None and wanted not in _STATUSES:
             raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
         if most is not None and most < 1:
             raise BadInput(f"The number of tasks to list must be 1 or more, not {most}.")
-        tasks = self._listed(self.context.scope or session, most, ended_after)
-        if wanted is not None or kind is not None:
-            tasks = (task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind))
-        chosen = tasks if most is None or ended_after is not None else islice(tasks, most)
-        return [self._redactor.redact_cached(task) for task in chosen]
-
-    def _listed(self, session: str | None, most: int | None, ended_after: float | None) -> Iterator[Task]:
-        registry = self._executor.registry
+        registry, scope = self._executor.registry, self.context.scope or session
         if ended_after is not None:
-            return registry.recent(session, ended_after, -1 if most is None else most)
-        return registry.tasks(session, -1 if most is None else max(most, _PAGE))
-
-    @translate_errors
-    def is_first_time(self, task_id: str, what: str) -> bool:
-        """Whether this session has not been told `what` of a task before; from now on it has."""
-        directory = os.path.dirname(self._executor.status(self.find(task_id)).output_file)
-        return reader_cursors.claim_once(directory, f"session {self.context.session}: {what}")
+            tasks = registry.recent(scope, ended_after, -1 if most is None else most)
+        else:
+            tasks = registry.tasks(scope, -1 if most is None else max(most, _PAGE))
+        chosen = (task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind))
+        return [
+            self._redactor.redact_cached(task) for task in islice(chosen, None if ended_after is not None else most)
+        ]
 
     @translate_errors
     def usual(self, command: str) -> Usual | None:
-        """How long this command took in this session when it last went well, if it did."""
+        """Return how long this command took in this session when it last went well, if it did."""
         return self._executor.registry.usual(command, self.context.session)
 
     @translate_errors
-    def activity(self, task_id: str) -> str:
-        """What a running task does at this moment, in a few words; nothing if that cannot be seen."""
+    def activity(self, task: TaskId) -> str:
+        """Return what a running task does at this moment, in a few words; empty if that cannot be seen."""
         from outlast.activity import of_task
 
-        return of_task(self._executor.members(self.find(task_id)))
+        return of_task(self._executor.members(self.context.find(task)))
 
     @translate_errors
     def printed_at(self, task: Task) -> float | None:
-        """When a task last printed something."""
-        sources = [self._executor.source(task.task_id, stream) for stream in (STREAMS if task.split else STREAMS[:1])]
-        return max((at for source in sources if (at := source.changed_at()) is not None), default=None)
+        """Return when a task last printed something."""
+        times = [source.changed_at() for source in self._sources(task).values()]
+        return max((at for at in times if at is not None), default=None)
 
     @translate_errors
-    def first_error(self, task_id: str) -> Excerpt | None:
-        """The first error in what a task printed, with the lines that explain it; None if nothing looks like one."""
+    def first_error(self, task: TaskId) -> Excerpt | None:
+        """Return the first error in a task's output, with the lines that explain it; None if nothing looks like one."""
         from outlast.output.first_error import FirstError
 
-        task = self._executor.status(self.find(task_id))
-        finder = FirstError()
+        found, finder = self._find(task), FirstError()
         try:
-            for stream in STREAMS if task.split else STREAMS[:1]:
-                source = self._executor.registry.source(task.task_id, stream)
-                for text in read_text(source, self.context.mask_for(task)):
+            for source in self._sources(found).values():
+                for text in read_text(source, self.context.mask_for(found)):
                     finder.feed(text)
                     if finder.is_final:
                         break
         except OSError as error:
-            raise self._executor.trouble(task.task_id, error) from None
+            raise self._executor.trouble(found.task_id, error) from None
         return finder.finish()
 
     @translate_errors
     def line_counts(self, task: Task) -> tuple[int, int]:
-        """How many lines of stdout and of stderr are kept."""
+        """Return how many lines of stdout and of stderr are kept."""
         self.context.check_reachable(task.task_id)
         return self._executor.registry.line_counts(task)
+
+
+def _check_read(selection: Selection, new: bool, budget: int) -> None:
+    """Raise `BadInput` for options that contradict each other."""
+    part = selection.tail is not None or selection.lines is not None
+    if new and (selection.cursor is not None or part):
+        raise BadInput("What is new starts where the last read ended; leave out cursor, tail and lines.")
+    if selection.page and (part or selection.interleaved):
+        raise BadInput("Pages follow one another from a cursor on; leave out tail, lines and interleaved.")
+    if selection.interleaved and (new or selection.cursor is not None or part or selection.by_lines):
+        raise BadInput("Both streams in the order they came are shown whole; leave out what selects a part.")
+    if budget < 1:
+        raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")

@@ -1,4 +1,4 @@
-"""From a request to a task: request, grant, launch, start."""
+"""From what a caller asks for to a task: request, grant, launch, start."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from outlast.errors import (
     named,
 )
 from outlast.launch_builder import LaunchBuilder, SessionScope
-from outlast.permissions import YOLO, decide
-from outlast.shell.context import translate_errors
+from outlast.permissions import MODES, YOLO, Policy, decide, has_a_say
 from outlast.types import BRIDGE
 
 TYPE_CHECKING = False
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Unpack
 
-    from outlast.options import CommandOptions
+    from outlast.gate import Ask, Gate
+    from outlast.options import CommandOptions, TaskId
+    from outlast.permissions import Mode
     from outlast.shell.context import Context
     from outlast.storage.locks import Hold
     from outlast.types import Grant, Launch, Request, Sandbox, Task
@@ -37,16 +38,60 @@ _FOREGROUND_BEFORE_PREPARING = 2  # a host that runs one command does not pay fo
 
 
 class Starter:
-    """Starts the commands of one shell."""
+    """Judges and starts the commands of one shell."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(
+        self, context: Context, policy: str | os.PathLike[str] | Policy | None, mode: Mode, ask: Ask | None
+    ) -> None:
         self.context = context
-        self._builder = LaunchBuilder(context.settings, context.executor.registry.home.path, context.cwd)
+        if mode not in MODES:
+            raise BadInput(f"There is no mode {named(mode)}; known are {', '.join(MODES)}.")
+        self._ask, self._mode = ask, mode
+        self._policy = policy if policy is None or isinstance(policy, Policy) else os.fspath(policy)
+        self._gates: dict[str, Gate | None] = {}
+        if self._policy not in (None, YOLO, YOLO.name):
+            self.gate()  # a policy that does not exist is an error at once
+        self._builder = LaunchBuilder(context.settings, context.home, context.cwd)
         self._foreground = 0  # commands that were started in the session's state
         self._last: tuple[Grant, Launch] | None = None  # the latest of them
         self._timer: threading.Timer | None = None
 
-    @translate_errors
+    # --- policy ------------------------------------------------------------------------------
+
+    def gate(self, cwd: str = "") -> Gate | None:
+        """Return what judges a command in this directory; None if everything is allowed."""
+        if cwd not in self._gates:
+            self._gates[cwd] = self._make_gate(cwd)
+        return self._gates[cwd]
+
+    def _make_gate(self, cwd: str) -> Gate | None:
+        context = self.context
+        if cwd and (usual := self.gate()) is not None:
+            return usual
+        asked = os.path.abspath(os.path.join(context.cwd, os.path.expanduser(cwd))) if cwd else ""
+        allows_all = self._policy in (None, YOLO, YOLO.name)
+        if allows_all and not has_a_say(
+            context.home, context.settings.policy, asked or context.cwd or validation.here()
+        ):
+            return None
+        from outlast.gate import Around, Gate  # loads the whole policy engine
+
+        around = Around(lambda: context.sessions, lambda: context.state)
+        return Gate(context.home, context.settings, self._policy, self._mode, self._ask, around, context.cwd)
+
+    @property
+    def policy_name(self) -> str:
+        """The name of the policy in force."""
+        gate = self.gate()
+        return gate.policy_for("").name if gate else YOLO.name
+
+    def broken_policies(self) -> Sequence[str]:
+        """Return what is wrong with policies that apply; while there is anything, every command needs approval."""
+        gate = self.gate()
+        return [layer.broken for layer in gate.policy_for("").layers if layer.broken] if gate else []
+
+    # --- start -------------------------------------------------------------------------------
+
     def launch(
         self,
         command: str,
@@ -58,14 +103,23 @@ class Starter:
         sandbox: Sandbox | bool | None = None,
         **options: Unpack[CommandOptions],
     ) -> tuple[Task, bool]:
-        """Start a command, or find the task that has its name. Returns it, and whether it is new.
+        """Start a command, or find the task that has its name. Returns it, not redacted, and whether it is new.
 
         If it `keeps`, the session takes over what it changes. A foreground command needs no free slot.
         """
-        options["after"] = self._find_all(options.get("after", ()))
-        confined = self._sandbox(sandbox, options.get("cwd"))
+        context = self.context
+        if options.get("after"):
+            options["after"] = self._find_all(options["after"])
+        confined = None
+        if sandbox or context.sandbox or context.settings.sandbox:
+            from outlast.sandbox.choice import wanted  # most commands run without
+
+            cwd = options.get("cwd")
+            confined = wanted(
+                sandbox, context.sandbox, context.settings, None if cwd is None else os.fspath(cwd), context.cwd
+            )
         request = validation.request(
-            command, session=self.context.session, background=background, agent=agent, sandbox=confined, **options
+            command, session=context.session, background=background, agent=agent, sandbox=confined, **options
         )
         return self.launch_request(request, keeps, hold)
 
@@ -77,26 +131,27 @@ class Starter:
         for _ in range(_TRIES):
             grant, launch = self._grant(request, keeps)
             try:
-                task, new = context.executor.start_or_find(launch, hold)
+                started = context.executor.start_or_find(launch, hold)
             except SessionMoved:
                 continue  # the command was judged and prepared in a state that is gone
             if launch.keeps:
                 self._foreground, self._last = self._foreground + 1, (grant, launch)
-            context.redactor.learn(request.env)
-            return context.redact(task), new
+            if request.env:
+                context.redactor.learn(request.env)
+            return started
         raise SessionBusy(f"The session {named(context.session)} changes too fast to run anything in it; try again.")
 
     def _grant(self, request: Request, keeps: bool) -> tuple[Grant, Launch]:
         """Judge a request, and build the launch for it."""
         # A bridge runs no command: there is nothing to judge.
-        gate = self.context.gate(request.cwd) if request.shell != BRIDGE else None
+        gate = self.gate(request.cwd) if request.shell != BRIDGE else None
         if gate is None:
             grant = decide(request, YOLO)
             return grant, self._build_launch(grant, keeps)
         return gate.granted(request, lambda grant: self._build_launch(grant, keeps))
 
     def _build_launch(self, grant: Grant, keeps: bool) -> Launch:
-        """What exactly runs for a grant now, in the session's state."""
+        """Return what exactly runs for a grant now, in the session's state."""
         context, fresh = self.context, grant.request.fresh
         try:
             if keeps and not fresh and not context.state:
@@ -112,22 +167,13 @@ class Starter:
             where = os.path.dirname(context.sessions.path)
             raise StartFailed(f"The task cannot be prepared in {where}: {error.strerror}.") from None
 
-    def _sandbox(self, asked: Sandbox | bool | None, cwd: str | os.PathLike[str] | None) -> Sandbox | None:
-        context = self.context
-        if not asked and not context.sandbox and not context.settings.sandbox:
-            return None
-        from outlast.sandbox.choice import wanted  # most commands run without
-
-        where = os.fspath(cwd) if cwd is not None else None
-        return wanted(asked, context.sandbox, context.settings, where, context.cwd)
-
-    def _find_all(self, ids: Sequence[str]) -> Sequence[str]:
-        if not ids or isinstance(ids, str):
-            return ids
+    def _find_all(self, tasks: Sequence[TaskId]) -> Sequence[TaskId]:
         try:
-            return [self.context.find(one) for one in ids]
+            return tasks if isinstance(tasks, str) else [self.context.find(one) for one in tasks]
         except (UnknownTask, AmbiguousTask) as error:
             raise BadInput(f"It cannot wait for that: {error.message}") from None
+
+    # --- the next shell ----------------------------------------------------------------------
 
     def prepare_soon(self) -> None:
         """Prepare a shell for a command like the last foreground one, a moment later: the caller has its result.

@@ -53,7 +53,7 @@ def check(words: Sequence[str]) -> int:
         return _hook(asked.policy, asked.session)
     command = _command(asked.command)
     with open_shell(asked.session, asked.policy) as shell:
-        found, policy = shell.check(command), shell.policy
+        found, policy = shell.check(command), shell.starter.policy_name
     if asked.json:
         write(json.dumps(as_object(found, policy), ensure_ascii=False) + "\n")
     else:
@@ -157,4 +157,4 @@ def _hook(policy: str | None, session: str | None) -> int:
 def _reason(found: Judgement, shell: Shell) -> str:
     telling = [part for part in found.parts if part.verdict == found.verdict and part.verdict != "allow"]
     why = "; ".join(f"{inline(part.command, 100)}: {part.why or part.rule}" for part in telling[:5])
-    return f"outlast policy {shell.policy}: {found.verdict}{': ' + why if why else ''}"
+    return f"outlast policy {shell.starter.policy_name}: {found.verdict}{': ' + why if why else ''}"

@@ -166,6 +166,6 @@ def _state(shell: Shell) -> Iterator[Finding]:
 
 def _policy(shell: Shell) -> Finding:
     """What is in force for a command that is run here and says nothing about it."""
-    if broken := shell.broken_policies():
-        return Finding("policy", BAD, f"{shell.policy}; everything is asked about: {'; '.join(broken)}")
-    return Finding("policy", GOOD, shell.policy)
+    if broken := shell.starter.broken_policies():
+        return Finding("policy", BAD, f"{shell.starter.policy_name}; everything is asked about: {'; '.join(broken)}")
+    return Finding("policy", GOOD, shell.starter.policy_name)

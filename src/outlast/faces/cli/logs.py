@@ -161,7 +161,7 @@ class _Printing:
             return self._shell.follow(self._task.task_id, cursor=place, raw=True)  # masked as text, further down
         if self._asked.new:
             return self._settled(place)
-        return self._shell.reader.fresh(self._task.task_id, {stream: place.at(stream) for stream in self._streams})
+        return self._shell.reader.read_fresh(self._task.task_id, {stream: place.at(stream) for stream in self._streams})
 
     def _settled(self, place: Cursor) -> Iterator[Slice]:
         for stream in self._streams:

@@ -48,14 +48,14 @@ def ps(words: Sequence[str]) -> int:
         if asked.json:
             write("".join(_json(shell, task) + "\n" for task in tasks))
         elif tasks:
-            write(render.table([(task, shell.line_counts(task)) for task in tasks], width()))
+            write(render.table([(task, shell.reader.line_counts(task)) for task in tasks], width()))
         else:
             write("No tasks found.\n")
     return 0
 
 
 def _json(shell: Shell, task: Task) -> str:
-    stdout, stderr = shell.line_counts(task)
+    stdout, stderr = shell.reader.line_counts(task)
     return render.as_json(task, stdout_lines=stdout, stderr_lines=stderr)
 
 
@@ -78,7 +78,7 @@ def show(words: Sequence[str]) -> int:
     asked = parse(show_parser(), words)
     with open_shell(asked.session) as shell:
         task = shell.show(asked.id)
-        write(_json(shell, task) + "\n" if asked.json else render.details(task, shell.line_counts(task)))
+        write(_json(shell, task) + "\n" if asked.json else render.details(task, shell.reader.line_counts(task)))
     return 0
 
 

@@ -127,14 +127,14 @@ def _background(shell: Shell, command: str, how: dict[str, Any], asked: Namespac
         return tell_id_on_stderr(task, error)
 
 
-def _tell_of(shell: Shell, task: Task, asked: Namespace) -> int:
+def _tell_of(shell: Shell, task: Waited, asked: Namespace) -> int:
     """Write the id of a background task, or what it is, to standard output; the exit code."""
-    if not isinstance(task, Waited):
+    if asked.startup_wait is None and asked.ready is None:
         write(render.as_json(task) + "\n" if asked.json else f"{task.task_id}\n")
         if task.status == "pending" and not asked.json:
             sys.stderr.write(f"outlast: {task.task_id} is pending: it {render.waits(task)}.\n")
         return 0
-    opening = render.opening(shell.read(task.task_id), shell.line_counts(task))
+    opening = render.opening(shell.read(task.task_id), shell.reader.line_counts(task))
     condition = asked.ready is not None
     if asked.json:
         write(render.as_json(task, ready=task.met if condition else None, **opening) + "\n")
@@ -225,18 +225,19 @@ class _Foreground:
         self._leave: UnderWay | None = None
 
     def run(self, command: str, how: dict[str, object]) -> int:
-        patience = self._shell.flows.patience(self._asked.wait, self._asked.limit)
+        seconds, then_end = self._shell.flows.foreground_wait(self._asked.wait, self._asked.limit)
         # A person waits as long as they like: only the default limit and --wait end this.
-        timeout = patience.seconds if patience.then_end or self._asked.wait is not None else None
+        timeout = seconds if then_end or self._asked.wait is not None else None
         signal.signal(signal.SIGINT, self._interrupt)
         with Hold() as hold:
-            return self._attend(command, {**how, "hold": hold}, timeout, patience.then_end)
+            return self._attend(command, {**how, "hold": hold}, timeout, then_end)
 
     def _attend(self, command: str, how: dict[str, Any], timeout: float | None, then_end: bool) -> int:
         # Without a session's name each call stands for itself.
-        task, ours = self._shell.starter.launch(command, background=False, keeps=self._shell.context.named, **how)
+        flows, keeps = self._shell.flows, self._shell.context.named
+        task, ours = flows.call(lambda: self._shell.starter.launch(command, background=False, keeps=keeps, **how))
         self._task_id = task.task_id
-        self._leave = self._shell.flows.leave_condition(command, self._asked.auto_bg or None)
+        self._leave = flows.leave_condition(command, self._asked.auto_bg or None)
         self._at = dict.fromkeys(STREAMS if task.split else STREAMS[:1], 0)
         if self._interrupts:
             self._end_as_asked()
@@ -255,7 +256,8 @@ class _Foreground:
         """Wait until it runs, as long as a person waits: the default limit is for running. How long to wait then."""
         sys.stderr.write(f"outlast: {task.task_id} {render.waits(task)}.\n")
         patience = Deadline(validation.seconds("wait", self._asked.wait))
-        self._shell.await_begin(task.task_id, patience.left())
+        flows = self._shell.flows
+        flows.drive(flows.wait_begun(task.task_id, patience.left()))
         return timeout if self._asked.wait is None else patience.left()
 
     def _show(self, timeout: float | None, then_end: bool) -> None:

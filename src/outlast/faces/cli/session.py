@@ -48,7 +48,7 @@ def session(words: Sequence[str]) -> int:
         if asked.what == "list":
             write(_listed(shell, asked.json))
         elif asked.what == "show":
-            state = shell.session_state(*asked.name)
+            state = shell.sessions.state(*asked.name)
             write(json.dumps(fields(state), ensure_ascii=False) + "\n" if asked.json else shown(state))
         else:
             getattr(shell, f"{asked.what}_session")(*asked.name)
@@ -57,7 +57,7 @@ def session(words: Sequence[str]) -> int:
 
 
 def _listed(shell: Shell, as_json: bool) -> str:
-    names = shell.session_names()
+    names = shell.sessions.names()
     return json.dumps(list(names)) + "\n" if as_json else "".join(f"{name}\n" for name in names)
 
 

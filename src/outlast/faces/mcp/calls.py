@@ -11,7 +11,7 @@ from contextvars import copy_context
 import mcp_types as wire
 from mcp.shared.exceptions import MCPError
 
-from outlast.async_shell import Attention, attention
+from outlast.async_driver import CallTracker, tracker
 from outlast.errors import OutlastError
 from outlast.faces.mcp.approval import Call, Question, current
 from outlast.faces.mcp.clients import client_name
@@ -42,10 +42,10 @@ class Ongoing:
     """One call under way."""
 
     def __init__(self, box: Toolbox, call: Call, params: wire.CallToolRequestParams) -> None:
-        self.noted = Attention()
+        self.noted = CallTracker()
         self.in_foreground = not _asks_for_background(params) and not _any(params, _STARTS_THERE)
         context = copy_context()
-        context.run(attention.set, self.noted)
+        context.run(tracker.set, self.noted)
         context.run(current.set, call)
         given = with_task_ids(params.arguments or {})
         self.reply = asyncio.create_task(box.acall(params.name, given), context=context)

@@ -69,7 +69,7 @@ def _of_running(shell: Shell, result: Result) -> Facts:
 
 
 def _of_long_output(shell: Shell, result: Result) -> Facts:
-    found = shell.first_error(result.task_id)
+    found = shell.reader.first_error(result.task_id)
     if found is None:
         return Facts()
     last = ""
