@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint guard guard-sanitize wheels bench episodes clients fuzz soak clean
+.PHONY: help demo test lint guard guard-sanitize wheels bench episodes clients client-figures fuzz soak clean
 
 ARGS ?=
 CODE := $(wildcard src tests bench)
@@ -51,7 +51,13 @@ episodes: ## ten pieces of work with the tools of Outlast and others, in tokens 
 	@scripts/setup episodes
 	@.venv/bin/python -m bench.episodes $(ARGS)
 
-clients: ## Claude Code, Codex, the MCP inspector and conformance suite, offline, with figures; ARGS="claude codex"
+clients: ## the tests with Claude Code, Codex, the MCP inspector and the conformance suite, offline
+	@scripts/setup dev
+	@scripts/setup tools
+	@scripts/setup clients
+	.venv/bin/python -m pytest -m clients $(ARGS) tests/clients
+
+client-figures: ## the same scenes with calls, tokens and times; ARGS="claude codex"
 	@scripts/setup dev
 	@scripts/setup tools
 	@scripts/setup clients

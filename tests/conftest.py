@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -26,13 +27,22 @@ PATIENCE_S = 30.0
 LEAVE_PATIENCE_S = 30.0
 
 # Machines are shared: an example that takes long says nothing about the code.
-settings.register_profile(
-    "shared",
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-    derandomize="OUTLAST_SEED" in os.environ,  # a given seed stands for: the same as last time
-)
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
+
+
+def pytest_configure() -> None:
+    # The workers of pytest-xdist inherit the seed, so a whole run has one.
+    os.environ.setdefault("OUTLAST_SEED", str(random.SystemRandom().randrange(1 << 32)))
+    # `nohup make test &` ignores these signals, and what a test starts would ignore them too. A handler, unlike
+    # SIG_IGN, does not survive exec, so the tests still ignore them and their commands do not.
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: None)
+
+
+def pytest_report_header() -> str:
+    return f"OUTLAST_SEED={os.environ['OUTLAST_SEED']}"
 
 
 def eventually(look: Callable[[], Any], patience: float = PATIENCE_S, what: str = "") -> Any:
@@ -105,7 +115,8 @@ class Cli:
 
     def __init__(self, home: str) -> None:
         self.env = {**os.environ, "OUTLAST_HOME": home}
-        self.env.pop("OUTLAST_SESSION", None)
+        for name in ("OUTLAST_SESSION", "COLUMNS", "LINES"):  # libraries that other tests import set the last two
+            self.env.pop(name, None)
 
     @property
     def command(self) -> list[str]:

@@ -16,6 +16,8 @@ from outlast.types import Stdin, Task
 from tests.conftest import eventually
 from tests.faults.support import dice
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 OPEN = Stdin(open=True)
 PIPE_BYTES = 64 * 1024
 

@@ -24,6 +24,8 @@ from tests.conftest import eventually
 from tests.faults.support import end_both
 from tests.guard_files import write_guards
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 HOUR_S = 3600
 
 

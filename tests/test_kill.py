@@ -17,6 +17,8 @@ from outlast.linux import process
 from tests.conftest import eventually, processes_of
 from tests.guard_files import write_guards
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 PYTHON = sys.executable
 
 

@@ -17,6 +17,8 @@ from outlast.linux.process import stat_of
 from outlast.storage import status
 from tests.conftest import eventually, processes_of
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 NAMES = {
     *("task_id", "kind", "status", "reason", "exit_code", "signal", "command", "description", "session", "cwd"),
     *("pid", "pgid", "started_at", "ended_at", "elapsed_ms", "children", "output_file", "pipe_status"),

@@ -196,13 +196,16 @@ def default_home(env: Mapping[str, str]) -> str:
     """Where state lives: `$OUTLAST_HOME`, otherwise below the user's state directory."""
     if home := env.get("OUTLAST_HOME"):
         return os.path.abspath(home)
-    base = env.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
-    if base.startswith("~"):  # not expanded: it would become a directory named "~" in the working directory
-        raise StateRefused(
-            f"There is no place for the state: HOME is not set and user {os.getuid()} has no home directory; "
-            "set OUTLAST_HOME."
-        )
-    return os.path.join(os.path.abspath(base), "outlast")
+    base = env.get("XDG_STATE_HOME", "")
+    if not os.path.isabs(base):  # by the XDG specification a relative path is ignored
+        given = os.environ.get("HOME")
+        base = os.path.join(os.path.expanduser("~") if given != "" else given, ".local", "state")
+    if not os.path.isabs(base):  # the state would be written into the working directory
+        why = "HOME is not an absolute path"
+        if base[0] == "~":
+            why = f"HOME is not set and user {os.getuid()} has no home directory"
+        raise StateRefused(f"There is no place for the state: {why}; set OUTLAST_HOME.")
+    return os.path.join(os.path.normpath(base), "outlast")
 
 
 def load(home: str, env: Mapping[str, str], defaults: Mapping[str, object] | None = None) -> Settings:

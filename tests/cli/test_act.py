@@ -10,8 +10,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.cli import listed, ran, the_running
 from tests.conftest import Cli, eventually
+
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
 
 
 def alive(pid: int) -> bool:

@@ -29,6 +29,8 @@ from outlast.types import Stdin
 from tests.cli import GOLDEN, agreed, the_running
 from tests.conftest import Cli, end_all, eventually, processes_of
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 FILE = "bad_input.txt"
 ROOT = os.geteuid() == 0
 NO_JSON = ("send", "completion", "frob", "shw", "--frob")

@@ -93,6 +93,13 @@ def test_the_id_of_a_background_task_is_told_on_stderr_if_stdout_cannot_be_writt
     assert ran.returncode == 125
 
 
+def test_the_id_of_a_background_task_is_told_on_stderr_if_stdout_is_closed(cli: Cli) -> None:
+    ran = cli.start("run", "--bg", "sleep 60", stdout=None, preexec_fn=lambda: os.close(1))
+    told = ran.communicate(timeout=60)[1].decode()
+    assert told.startswith(f"outlast: {the_running(cli)['task_id']} is running, but its id could not be written")
+    assert ran.returncode == 125
+
+
 # --- a state directory that cannot be written ----------------------------------------------
 
 

@@ -18,6 +18,8 @@ import pytest
 from tests.cli import listed, ran, the_running
 from tests.conftest import Cli, eventually
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 NAMES = {
     *("task_id", "kind", "status", "reason", "exit_code", "signal", "command", "description", "session", "cwd"),
     *("pid", "pgid", "started_at", "ended_at", "elapsed_ms", "children", "output_file"),

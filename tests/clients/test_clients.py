@@ -12,6 +12,8 @@ from tests.clients.figures import Figures
 from tests.clients.place import missing
 from tests.clients.scene import TOLD
 
+pytestmark = pytest.mark.clients
+
 
 def figures_of(scene: str) -> Figures:
     if lacking := missing(SCENES[scene][0]):

@@ -24,10 +24,8 @@ ROOT = str(Path(__file__).parent.parent.parent)
 
 
 def dice() -> random.Random:
-    """Chance with a seed that is printed, so that a failure can be had again: OUTLAST_SEED=… pytest …"""
-    seed = int(os.environ.get("OUTLAST_SEED") or random.randrange(1 << 32))
-    print(f"OUTLAST_SEED={seed}")
-    return random.Random(seed)
+    """Chance with the seed that the head of the run prints: `OUTLAST_SEED=… pytest …` repeats it."""
+    return random.Random(int(os.environ["OUTLAST_SEED"]))
 
 
 def directory_of(task: Task) -> str:

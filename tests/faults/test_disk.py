@@ -32,6 +32,8 @@ from tests.conftest import PATIENCE_S, Cli, end_all, eventually, processes_of
 from tests.faults.support import closed, directory_of, guard, left_in_staging, replace
 from tests.test_output import kept, pieces, with_settings
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 MIB = 1 << 20
 PAGE = 4096
 LINES = b"".join(b"%d\n" % n for n in range(1, 30_001))  # 168,894 bytes: far more than a pipe holds

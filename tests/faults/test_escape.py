@@ -20,6 +20,8 @@ from tests.conftest import eventually
 from tests.faults import wild
 from tests.faults.support import closed, guards_of, inside, output, replace
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 GRACE_S = 0.4
 
 # Each process of the tree tells its pid: `tell` in a shell of the task, ME in one without its variables.

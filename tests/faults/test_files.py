@@ -21,6 +21,8 @@ from tests.conftest import eventually
 from tests.faults.support import closed, directory_of
 from tests.frozen_states import freeze
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 FROZEN = sorted(path.parent for path in Path(freeze.__file__).parent.glob("format-*/golden.json"))
 NOBODY = 65533
 

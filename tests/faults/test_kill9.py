@@ -36,6 +36,8 @@ from tests.faults.support import (
 )
 from tests.frozen_states import freeze
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 GUARDS = ("supervisor", "keeper")
 COUNT = 250  # what a counting command prints while its guards die
 

@@ -36,6 +36,8 @@ from tests.faults.support import (
 )
 from tests.guard_files import write_guards
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 TELLING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT)
 
 

@@ -19,6 +19,8 @@ from outlast.types import Stdin
 from tests.conftest import eventually
 from tests.faults.support import closed, directory_of, guard, python, replace
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 COMMAND = "echo hi; exit 7"
 
 

@@ -29,6 +29,8 @@ from tests.faults.support import (
     stop_guards,
 )
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 GUARDS = ("supervisor", "keeper")
 KILL_S = 1.0  # a stopped task that does not refuse to end is gone within this time
 

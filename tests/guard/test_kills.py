@@ -23,7 +23,7 @@ from outlast.guard.build import find_compiler
 from tests.guard.harness import Item, Launcher, Task, read_stream, refuse_pidfd_info, refuse_splice, wait_until
 from tests.guard.test_start import PREPARED, WAITS
 
-SEED = int(os.environ.get("OUTLAST_SEED", "0")) or random.SystemRandom().randrange(1 << 32)
+SEED = int(os.environ["OUTLAST_SEED"])
 PAIRS = 40  # in the short form
 MOST_STOPS = 3000
 LINES = b"".join(b"line %04d\n" % number for number in range(1000))

@@ -19,11 +19,10 @@ from tests.conftest import eventually
 from tests.notices.chaos import contradictions
 
 ROOT = Path(__file__).parent.parent.parent
-SEED = int(os.environ.get("OUTLAST_SEED", time.time_ns() % 100_000))
+SEED = int(os.environ["OUTLAST_SEED"])
 
 
 def disturbed(home: str, tasks: int, subscribers: int, kills: int, patience: float) -> None:
-    print(f"OUTLAST_SEED={SEED}")
     ran = subprocess.run(
         [sys.executable, "-m", "tests.notices.chaos", home, *map(str, (tasks, subscribers, kills, SEED))],
         cwd=ROOT,

@@ -20,6 +20,8 @@ from outlast.types import BUBBLEWRAP, LANDLOCK, Stdin
 from tests.conftest import eventually
 from tests.sandbox.support import inside
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 
 @pytest.fixture
 def work(tmp_path, monkeypatch) -> Path:

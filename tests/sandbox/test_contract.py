@@ -20,6 +20,8 @@ from tests.conftest import eventually
 from tests.faults.support import SOURCE, directory_of, guard, replace
 from tests.sandbox.support import BOTH, inside, python, server
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 
 @pytest.fixture(params=BOTH)
 def box(request, tmp_path, monkeypatch) -> Sandbox:

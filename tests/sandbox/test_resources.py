@@ -16,6 +16,8 @@ from outlast.sandbox.choice import available
 from tests.conftest import eventually
 from tests.sandbox.support import inside, python
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 MB = 1 << 20
 FORKS = """
 import os

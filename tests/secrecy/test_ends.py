@@ -20,6 +20,8 @@ from tests.conftest import eventually
 from tests.secrecy import TOKENS, key_block, told
 from tests.secrecy.test_short_reads import VALUES, Printed
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 BUDGET = 300
 MARKER = re.compile(r"\[\.\.\. the middle of [\d,]+ bytes left out.*\.\.\.\]\n")
 PLAIN = ["one\n", "two two", "\r\n", " ", "é", "日本\n", "\t", "task-12 ", "x" * 40, "y" * 700]

@@ -15,6 +15,8 @@ from tests.cli import ran
 from tests.conftest import Cli, eventually
 from tests.secrecy import CANARIES, leaks, told
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 PRINT_ALL = "env; set; cat /proc/self/environ; cat /proc/$PPID/environ; tr '\\0' ' ' < /proc/$PPID/cmdline"
 
 

@@ -16,6 +16,8 @@ from outlast.output.secret_search import MASK
 from outlast.output.token_formats import LITERALS, LONGEST
 from tests.secrecy import HEX, TOKENS, key_block, letters, told
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 VALUES = ("correct-horse9", "aaaaaaaa1", "swordfish-swordfish", "pässwörd-1234")
 MASKING = Mask(VALUES)
 

@@ -9,6 +9,8 @@ from outlast.output.secret_variables import looks_secret
 from outlast.settings import Settings
 from tests.secrecy import CANARIES, told
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 SECRET = """
     GITHUB_TOKEN GH_TOKEN NPM_TOKEN SLACK_TOKEN_PROD AWS_SECRET_ACCESS_KEY AWS_SESSION_TOKEN API_KEY OPENAI_API_KEY
     STRIPE_KEY SSH_PRIVATE_KEY ENCRYPTION_KEY APIKEY PGPASSWORD DB_PASSWORD DB_PASS MYSQL_PWD GPG_PASSPHRASE

@@ -14,6 +14,8 @@ from outlast import AsyncShell, Shell, Task
 from outlast.errors import BadInput, OutlastError, UnknownTask
 from tests.conftest import Cli
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 SESSIONS = 50
 
 

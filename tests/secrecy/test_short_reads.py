@@ -21,6 +21,8 @@ from outlast.storage.output import Source, bound_of
 from tests.conftest import eventually
 from tests.secrecy import TOKENS, letters, told
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 VALUES = ("correct-horse9", "aaaaaaaa1", "pässwörd-1234")
 LIMIT = 1 << 20
 PLAIN = ["one\n", "two two", "\r\n", " ", "é", "日本\n", "\t", "task-12", "https://a.example/b ", "eyJ", "x" * 900]

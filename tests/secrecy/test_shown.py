@@ -16,6 +16,8 @@ from tests.cli import ran
 from tests.conftest import Cli, eventually
 from tests.secrecy import CANARIES, TOKENS, key_block, leaks, told
 
+pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
+
 TOKEN = told("GitHub")
 SECRET = TOKENS["GitHub"][1]
 

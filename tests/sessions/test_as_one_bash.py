@@ -71,6 +71,9 @@ shopts = st.sampled_from(
         "nullglob",
         "sourcepath",
         "xpg_echo",
+        "varredir_close",
+        "assoc_expand_once",
+        "patsub_replacement",
         "compat44",
         "inherit_errexit",
         "progcomp",
@@ -119,6 +122,7 @@ numbered = names.map(lambda name: f"n_{name}")
 referring = st.sampled_from(["r1", "r2"])
 aliases = st.sampled_from(["ll", "g.o", "x-y"])
 toggles = st.sampled_from(["-o ", "+o "])
+attributes = st.lists(st.sampled_from("aAilrtux"), min_size=1, max_size=2).map("".join)
 FAMILIES: dict[str, SearchStrategy[str]] = {
     "plain": lines(names, "=", quoted),
     "exported": lines("export ", names, "=", quoted),
@@ -129,11 +133,21 @@ FAMILIES: dict[str, SearchStrategy[str]] = {
     "readonly": lines("readonly ro_", st.uuids().map(lambda one: one.hex), "=", quoted),
     "readonly array": lines("declare -ar ra_", st.uuids().map(lambda one: one.hex), "=(", quoted, " ", quoted, ")"),
     "upper and lower": lines(st.sampled_from(["declare -u cu=", "declare -l cl="]), quoted),
+    "attributes after the value": lines(names, "=", quoted)
+    | lines(st.sampled_from(["declare -i ", "declare -u ", "declare -l ", "declare +i ", "declare -t "]), names),
+    "attributes together": lines("declare -", attributes, " w", st.integers(0, 3), "=", quoted)
+    | lines("declare -", attributes, " w", st.integers(0, 3))
+    | lines("declare -", attributes, " w", st.integers(0, 3), "=(", quoted, " ", quoted, ")"),
     "array": lines("arr=(", quoted, " ", quoted, ")") | lines("arr+=(", quoted, ")"),
     "sparse array": lines("arr[", st.integers(0, 90), "]=", quoted) | lines("unset 'arr[", st.integers(0, 9), "]'"),
     "associative": assoc(),
     "associative, one of it": lines("declare -A n; n[", st.sampled_from("abc"), "]=", quoted),
+    "associative, odd keys": st.sampled_from(["declare -A k", "unset k", "unset 'k[a b]'"])
+    | lines("k+=([", values.filter(bool).map(shlex.quote), "]=", quoted, ")"),
     "reference": lines("declare -n ", referring, "=", names) | lines(names, "=", quoted),
+    "reference to more": lines("declare -n r3=", st.sampled_from(["arr", "'arr[1]'", "m", "nowhere", "r1"]))
+    | lines("r3=", quoted)
+    | st.sampled_from(["unset -n r3", "unset r3", "r3+=x"]),
     "unset": lines(names, "=", quoted) | lines("unset ", names),
     "usual variables": lines(st.sampled_from(["PS4", "PATH", "TERM", "HOSTNAME", "OPTERR"]), "=", quoted)
     | lines("unset ", st.sampled_from(["TERM", "HOSTNAME", "EDITOR", "PAGER", "OSTYPE"])),
@@ -163,6 +177,17 @@ FAMILIES: dict[str, SearchStrategy[str]] = {
     "directory stack": lines("pushd ", directories) | st.sampled_from(["popd", "dirs -c", "pushd +1", "popd -n"]),
     "positional": lines("set -- ", quoted, " ", quoted) | st.sampled_from(["shift", "set --", "shift 5"]),
     "locals": st.sampled_from(["l() { local a=1 b; a=2; c=$a; }", "l", "a=7", "l() { declare -g b=4; }", "b=1"]),
+    "read": lines("read -r a b <<< ", quoted)
+    | lines("mapfile -t arr <<< ", quoted)
+    | lines("read -ra arr <<< ", quoted),
+    "printed into": lines("printf -v ", st.sampled_from(["a", "'arr[2]'", "'m[k]'"]), " %q ", quoted),
+    "arithmetic": lines("((", numbered, " = ", numbers, " << 2))") | lines("let ", numbered, "*=3"),
+    "evaluated": lines(names, "=", quoted).map(lambda line: f"eval {shlex.quote(line)}")
+    | st.just(". <(echo 'b=sourced; pf() { :; }')"),
+    "function attributes": st.sampled_from(
+        ["g() { :; }", "declare -ft g", "declare +ft g", "readonly -f g", "g() { echo; }"]
+    ),
+    "environment of one command": lines(names, "=1 eval 'b=2'") | lines("IFS=, read -ra arr <<< a,b,,c"),
     "subshells": lines("(", names, "=1; cd /; set -f)") | lines(names, "=$(cd /; pwd)") | lines(names, "=1 true"),
     "failures": st.sampled_from(["false", "nonexisting_cmd", "cd /nowhere", "a=1; (exit 9)", "x=$((1))"]),
     "getopts": st.sampled_from(["set -- -a -b x", "getopts ab: o", "getopts ab: o; a=$OPTARG", "OPTIND=1", "shift"]),

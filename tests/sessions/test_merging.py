@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from outlast import AsyncShell, Shell
 from outlast.types import Task
 from tests.conftest import Cli, end_all, eventually
+from tests.faults.support import namespace, python
 
 
 @pytest.fixture
@@ -227,6 +229,15 @@ def test_the_state_of_a_process_that_is_gone_is_swept(home: str, cli: Cli) -> No
     with Shell.open(home=home) as shell:
         shell.run("true")
         assert left not in os.listdir(sessions)
+
+
+def test_another_container_does_not_sweep_the_state_of_a_living_process(home: str) -> None:
+    """Two containers share a state directory; in the other one our pid is a stranger, or nobody."""
+    code = "from outlast import Shell\nwith Shell.open(home=sys.argv[1]) as shell: shell.run('true')"
+    with Shell.open(home=home) as shell:
+        shell.run("a=1; cd /usr")
+        subprocess.run([*namespace(), *python(code, home)], timeout=60, check=True)
+        assert shell.run("echo $a; pwd").output == "1\n/usr\n"
 
 
 def test_the_command_line_without_a_session_remembers_nothing(cli: Cli, home: str) -> None:

@@ -47,6 +47,15 @@ ROWS: dict[str, tuple[list[str], str]] = {
     "associative": (["declare -A m=([a b]=c)", 'echo "${m[a b]}"'], "c\n"),
     "integer": (["declare -i n=2", "n+=3; echo $n"], "5\n"),
     "readonly": (["readonly r=1", "r=2; echo no", "echo $r"], "1\n"),
+    "an attribute after the value": (["a=b-; declare -i a; b=Ab; declare -u b", "a=$a", "echo $a $b"], "b- Ab\n"),
+    "arithmetic is not evaluated again": (
+        ["a='x[$(echo ran >&2)]'; declare -i a", "true", "echo $a"],
+        "x[$(echo ran >&2)]\n",
+    ),
+    "descriptors that bash closes": (
+        ["shopt -s varredir_close; a=1", "a+=1", "echo $a; shopt varredir_close"],
+        "11\nvarredir_close \ton\n",
+    ),
     "unset stays unset": (["unset HOME", "echo ${HOME-none}"], "none\n"),
     "a usual variable stays unset": (["unset TERM", "echo ${TERM-none}"], "none\n"),
     "function with a here-document": (["f() { cat <<E\n$1 'x\nE\n}", "f 1"], "1 'x\n"),

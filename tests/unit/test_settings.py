@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from outlast.errors import BadInput
+from outlast.errors import BadInput, StateRefused
 from outlast.frozen import fields
 from outlast.settings import Settings, default_home, load
 
@@ -154,6 +154,18 @@ def test_where_state_lives(env, home):
 def test_state_lives_below_the_users_home_otherwise(monkeypatch):
     monkeypatch.setenv("HOME", "/home/somebody")
     assert default_home({}) == "/home/somebody/.local/state/outlast"
+
+
+@pytest.mark.parametrize("given", ["", "here", "./here"])
+def test_a_home_directory_that_is_no_absolute_path_is_refused(monkeypatch, given):
+    monkeypatch.setenv("HOME", given)
+    with pytest.raises(StateRefused, match="HOME is not an absolute path; set OUTLAST_HOME"):
+        default_home({})
+
+
+def test_a_relative_state_directory_of_the_desktop_is_ignored(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert default_home({"XDG_STATE_HOME": "here"}) == "/home/somebody/.local/state/outlast"
 
 
 def test_a_relative_home_is_made_absolute():

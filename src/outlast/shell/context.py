@@ -65,7 +65,7 @@ class Context:
         # The session whose state commands begin with. An unnamed shell gets one of its own with its first `run`.
         self.named = session is not None or self.session != Settings().session
         self.state = self.session if self.named else ""
-        self._state_lock, self._owner = threading.Lock(), os.getpid()
+        self._state_lock, self._state_fd, self._owner = threading.Lock(), -1, os.getpid()
         self.scope = None if operator else self.session  # whose tasks can be reached; None: all
         self.redactor = Redactor(self.settings, self._read_state)
         self.trace: Callable[[], Mapping[str, str]] | None = None  # variables that add a command to the caller's trace
@@ -84,13 +84,16 @@ class Context:
             except OSError:
                 pass  # the next shell that begins a state sweeps
             self.state = ""
+        if self._state_fd >= 0:
+            os.close(self._state_fd)
+            self._state_fd = -1
 
     def begin_own_state(self) -> None:
         """Give an unnamed shell a session of its own."""
         with self._state_lock:
             if not self.state:
                 self.sessions.sweep()
-                self.state = self.sessions.new_private_name()
+                self.state, self._state_fd = self.sessions.create_private()
 
     def _read_state(self, session: str) -> Snapshot:
         return self.sessions.peek(session)

@@ -22,14 +22,14 @@ of its last merge, and merging a task twice sets the same items to the same valu
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import time
 
 from outlast.errors import OutlastError, SessionBusy, SessionMoved
 from outlast.frozen import frozen
-from outlast.linux import process
 from outlast.storage import dump, launchfile, snapshot, status
-from outlast.storage.locks import FileLock
+from outlast.storage.locks import FileLock, try_flock
 from outlast.types import Ended, Pending, Running
 
 TYPE_CHECKING = False
@@ -226,10 +226,17 @@ class Sessions:
         os.rename(self._path(name), self._path(temporary))
         self._remove_tree(temporary)
 
-    def new_private_name(self) -> str:
-        """Return a name for a state that belongs to this process; `sweep` removes it when the process is gone."""
-        me = process.identity(os.getpid())
-        return f"{_PRIVATE}{me.pid}-{me.tick}-{os.urandom(4).hex()}"
+    def create_private(self) -> tuple[str, int]:
+        """Create a state for this process. Returns its name and a descriptor: `sweep` spares it while that is open.
+
+        A pid would not do: processes in another container (pid namespace) cannot see it.
+        """
+        name, temporary = f"{_PRIVATE}{os.urandom(8).hex()}", f".new-{os.urandom(4).hex()}"
+        os.mkdir(self._path(temporary), 0o700)
+        fd = os.open(self._path(temporary), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        os.rename(self._path(temporary), self._path(name))  # locked, so that no sweep takes it before
+        return name, fd
 
     def sweep(self) -> None:
         """Remove the private states of processes that are gone, and unfinished copies and removals."""
@@ -242,9 +249,11 @@ class Sessions:
 
     def _is_stale(self, name: str) -> bool:
         if name.startswith(_PRIVATE):
-            pid, tick, _ = name.removeprefix(_PRIVATE).split("-")
-            stat = process.stat_of(int(pid))
-            return stat is None or str(stat.tick) != tick
+            fd = os.open(self._path(name), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            is_free = try_flock(fd)
+            if is_free:
+                os.close(fd)
+            return is_free
         return name.startswith(".") and os.stat(self._path(name)).st_mtime < time.time() - _STALE_S
 
     # --- files ---------------------------------------------------------------------------

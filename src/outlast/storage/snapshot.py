@@ -29,6 +29,7 @@ UMASK, DIRECTORY, POSITIONAL, DIRS = (OTHER, b"umask"), (OTHER, b"directory"), (
 
 _HEAD = b"#outlast-session "
 _IN_SCRIPT = (VARIABLE, FUNCTION, ALIAS)  # the other kinds are small and stand in the header
+_CONVERTING = frozenset(b"iluc")  # attributes by which bash changes each value that is assigned: `declare -i`
 # Variables that bash computes itself, or that belong to one command only.
 _SKIPPED_VARIABLES = frozenset(
     b"BASH BASHOPTS BASHPID BASH_ALIASES BASH_ARGC BASH_ARGV BASH_ARGV0 BASH_CMDS BASH_COMMAND BASH_COMPAT "
@@ -124,7 +125,8 @@ def add_declarations(state: State, title: bytes, body: bytes) -> None:
         _add_variables(state, [body.removesuffix(b"\n")])
     elif title == b"aliases":
         for line in filter(None, body.split(b"\n")):
-            state[ALIAS, line.removeprefix(b"builtin alias -- ").partition(b"=")[0]] = line
+            name = line.removeprefix(b"builtin alias -- ").partition(b"=")[0]
+            state[ALIAS, name.replace(b"\\", b"")] = line
     elif title.startswith(b"declare -f"):
         _, flags, name = title.split(b" ", 2)
         add_function(state, flags, name, body)
@@ -153,7 +155,9 @@ def compose(
     """Return the snapshot file that restores `state`."""
     mark = os.urandom(8).hex()
     small = sorted(
-        (kind, os.fsdecode(name), os.fsdecode(value)) for (kind, name), value in state.items() if kind not in _IN_SCRIPT
+        (kind, os.fsdecode(name), os.fsdecode(value))
+        for (kind, name), value in state.items()
+        if kind not in _IN_SCRIPT or _is_converted(kind, value)
     )
     loader = exported_variables({key: state[key] for key in _LOADER_VARIABLES if key in state})
     script = _compose_script(state, mark.encode(), first)
@@ -180,13 +184,17 @@ def _select_undeclarable(environ: Mapping[str, str], first: bool) -> dict[str, s
 def _compose_script(state: State, mark: bytes, first: bool) -> bytes:
     separator = b"#" + mark + b" "
     items = sorted((key, value) for key, value in state.items() if key[0] in _IN_SCRIPT)
+    converted = [value for (kind, _), value in items if _is_converted(kind, value)]
     posix = state.get((VARIABLE, b"POSIXLY_CORRECT"))
+    elsewhere = {posix, *converted}
     lines = [b"__outlast_mark=" + mark, b"__outlast_shopts=(${BASHOPTS//:/ })", b"builtin shopt -s extglob"]
     if not first:
         absent = [name for name in sorted(SET_BY_BASH) if (VARIABLE, name) not in state]
         lines.append(b"builtin unset -v " + b" ".join(absent) if absent else b":")
     lines.append(separator + b"variables")
-    lines += [value for (kind, _), value in items if kind == VARIABLE and value is not posix]
+    lines += [value for (kind, _), value in items if kind == VARIABLE and value not in elsewhere]
+    lines.append(separator + b"converted")
+    lines += [line for value in converted for line in _declare_in_two_steps(value)]
     lines.append(separator + b"aliases")
     lines += [value for (kind, _), value in items if kind == ALIAS]
     for (kind, name), value in items:
@@ -199,6 +207,21 @@ def _compose_script(state: State, mark: bytes, first: bool) -> bytes:
         lines += [separator + b"variable", b"\\" + posix]
     lines += [separator + b"rest", b"__outlast_complete=1", b"__outlast_new=%d" % first, separator + b"end", b""]
     return b"\n".join(lines)
+
+
+def _is_converted(kind: str, line: bytes) -> bool:
+    return kind == VARIABLE and b"=" in line and not flags_of(line).isdisjoint(_CONVERTING)
+
+
+def _declare_in_two_steps(line: bytes) -> tuple[bytes, bytes]:
+    """Return how to restore a variable that got its attribute after its value: bash must not convert it again.
+
+    `a=b-; declare -i a` leaves a value that `declare -i a="b-"` would refuse, which ends the shell.
+    """
+    _, flags, rest = line.split(b" ", 2)
+    return b"declare -" + (flags.translate(None, b"-riluc") or b"-") + b" " + rest, (
+        b"declare " + flags + b" " + rest.partition(b"=")[0]
+    )
 
 
 def _compose_code(state: State, first: bool) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 # command calls builtins with `builtin`: the command may have defined functions with their names.
 # Snapshots on disk use __outlast_mark, _shopts, _hot, _pseudo, _mentions, _dirs, _complete and _new: keep these names.
 __outlast_mark= __outlast_hot= __outlast_trust=0 __outlast_complete=0 __outlast_mentions= __outlast_tail=
+__outlast_closing=
 
 # One more line after the command: it saves the status of each stage of the last pipeline.
 __outlast_stages=$'\n{ __outlast_pipes=("$?" "${PIPESTATUS[@]}"); } >/dev/null 2>&1'
@@ -15,7 +16,7 @@ __outlast_net+='__outlast_note; \builtin printf "\n#%s locals\n" "$__outlast_mar
 __outlast_net+='\builtin local -p >&"$__outlast_out"; \builtin mapfile -d "" -u "$__outlast_in" __outlast_traps; '
 __outlast_net+='\builtin trap -p >&"$__outlast_out"; \builtin trap - DEBUG ERR RETURN; '
 __outlast_net+='__outlast_save exit "$@"; } >/dev/null 2>&1; '
-__outlast_net+='[[ -z ${__outlast_action-} ]] || { __outlast_again; \builtin eval "$__outlast_action"; }'
+__outlast_net+='\builtin test -z "${__outlast_action-}" || { __outlast_again; \builtin eval "$__outlast_action"; }'
 
 __outlast_overlay() {
     # Set the variables that only this command gets. Keep their attributes and values to compare after the command.
@@ -122,12 +123,17 @@ __outlast_catch_traps() {
 __outlast_refresh() {
     # bash updates BASHOPTS only when `shopt` is called; this call changes nothing else.
     if builtin shopt -q cmdhist; then builtin shopt -s cmdhist; else builtin shopt -u cmdhist; fi
-    __outlast_shown=$BASHOPTS
+    __outlast_shown=$BASHOPTS$__outlast_closing
 }
 
 __outlast_open() {
     # Open the file `$1` for the dump. Output of builtins that is needed as a value is written to it and read back,
     # because a command substitution would fork. Only append: ext4 flushes a truncated file when it is closed.
+    # With varredir_close (since bash 5.2) bash would close the descriptors at once.
+    if builtin shopt -q varredir_close; then
+        builtin shopt -u varredir_close
+        __outlast_closing=:varredir_close
+    fi 2>/dev/null
     builtin exec {__outlast_out}>>"$1" {__outlast_in}<"$1"
 }
 

@@ -7,7 +7,7 @@ import sys
 
 from outlast.errors import BadInput, named
 from outlast.faces import render
-from outlast.faces.cli.options import Parser, open_shell, parse, seconds, tell_id_on_stderr, write
+from outlast.faces.cli.options import Parser, check_stdout, open_shell, parse, seconds, tell_id_on_stderr, write
 from outlast.frozen import fields
 from outlast.output.cleaner import inline
 from outlast.types import Agent
@@ -79,6 +79,7 @@ def _start(shell: Shell, asked: Namespace) -> int:
     text = sys.stdin.read() if prompt == "-" else prompt
     task = shell.agent.start(name, text, asked.description, cwd=asked.cwd, limit=asked.limit)
     try:
+        check_stdout()
         write(render.as_json(task) + "\n" if asked.json else task.task_id + "\n")
     except OSError as error:
         return tell_id_on_stderr(task, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -165,6 +166,12 @@ def number(text: str) -> float:
 def write(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def check_stdout() -> None:
+    """Raise OSError if the caller closed standard output: an id that goes nowhere is never told."""
+    if sys.stdout.name == 1:  # opened in its place
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
 
 
 def tell_id_on_stderr(task: Task, error: OSError) -> int:

@@ -10,7 +10,17 @@ from outlast import validation
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
-from outlast.faces.cli.options import Parser, open_shell, parse, seconds, size, tell_id_on_stderr, whole, write
+from outlast.faces.cli.options import (
+    Parser,
+    check_stdout,
+    open_shell,
+    parse,
+    seconds,
+    size,
+    tell_id_on_stderr,
+    whole,
+    write,
+)
 from outlast.frozen import replaced
 from outlast.light import signal
 from outlast.linux import process
@@ -122,6 +132,7 @@ def run(words: Sequence[str]) -> int:
 def _background(shell: Shell, command: str, how: dict[str, Any], asked: Namespace) -> int:
     task = shell.start(command, startup_wait=asked.startup_wait, ready=asked.ready, **how)
     try:
+        check_stdout()
         return _tell_of(shell, task, asked)
     except OSError as error:
         return tell_id_on_stderr(task, error)
