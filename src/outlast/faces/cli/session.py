@@ -51,7 +51,7 @@ def session(words: Sequence[str]) -> int:
             state = shell.sessions.state(*asked.name)
             write(json.dumps(fields(state), ensure_ascii=False) + "\n" if asked.json else shown(state))
         else:
-            getattr(shell, f"{asked.what}_session")(*asked.name)
+            getattr(shell.sessions, asked.what)(*asked.name)
             write(json.dumps({"done": asked.what, "session": asked.name[-1]}) + "\n" if asked.json else "")
     return 0
 
