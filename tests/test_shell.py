@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import json
 import os
 import signal
 import threading
@@ -10,7 +12,8 @@ import time
 
 import pytest
 
-from outlast import OutlastError, Shell, Stdin, Task, Waited
+import outlast
+from outlast import AsyncShell, OutlastError, Shell, Stdin, Task, Waited, errors
 from outlast.errors import BadInput, StartFailed, UnknownTask
 from outlast.frozen import fields
 from outlast.linux.process import stat_of
@@ -766,3 +769,32 @@ def test_a_start_has_one_type_however_it_waits(shell):
     assert (plain.met, plain.matched) == (False, None)
     assert (ready.met, ready.matched) == (True, "up")
     shell.kill_all([plain, ready])
+
+
+def test_a_task_as_a_dictionary_has_the_names_of_json(shell):
+    result = shell.run("echo one")
+    assert result.to_dict() == fields(result)
+    assert json.loads(json.dumps(result.to_dict()))["output"] == "one\n"
+
+
+def test_what_is_exported(shell):
+    for name in outlast.__all__:
+        assert getattr(outlast, name).__name__ == name
+
+    def codes(values):
+        return {one.code for one in values if isinstance(one, type) and issubclass(one, OutlastError)}
+
+    exported = [getattr(outlast, name) for name in outlast.__all__]
+    assert codes(vars(errors).values()) - codes(exported) == {"session-moved"}  # never leaves the shell
+    with pytest.raises(AttributeError, match="no attribute 'Shel'"):
+        outlast.Shel  # noqa: B018
+
+
+def test_both_shells_have_the_same_methods():
+    def public(kind):
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    assert public(AsyncShell) == public(Shell)
+    for name in sorted(public(Shell) - {"agent", "open"}):
+        plain, other = (inspect.signature(getattr(kind, name)).parameters for kind in (Shell, AsyncShell))
+        assert set(other) | ({"timeout"} if name == "events" else set()) == set(plain), name

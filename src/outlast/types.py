@@ -10,7 +10,7 @@ files (`store.registry`), so nothing can contradict them.
 
 from __future__ import annotations
 
-from outlast.frozen import frozen
+from outlast.frozen import fields, frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -326,6 +326,10 @@ class Task:
     @property
     def finished(self) -> bool:
         return self.status not in ("pending", "running")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the names that `--json` has."""
+        return fields(self)
 
 
 @frozen
