@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     )
     from outlast.permissions import Policy
     from outlast.permissions.approval import Approval
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import (
         Cursor,
         Event,
@@ -104,7 +104,7 @@ _HOMES = {
     "Approval": "outlast.permissions.approval",
     "AsyncShell": "outlast.async_shell",
     "Policy": "outlast.permissions",
-    "Shell": "outlast.shell",
+    "Shell": "outlast.shell.shell",
 }
 _TYPES = frozenset(
     ("Cursor", "Event", "Notice", "Receipt", "Result", "Sandbox", "SessionState", "Slice", "Stdin", "Task", "Waited")

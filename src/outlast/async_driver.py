@@ -55,7 +55,7 @@ class Driver:
         self._shell, self._questions = shell, questions
         self._watches: dict[tuple[str, bool], LoopWatch] = {}
         parts = shell.reader, shell.starter, shell.control
-        self.flows = Flows(shell.context, *parts, self._watch, self._watch, lambda task_id: track(launched=task_id))
+        self.flows = Flows(shell.context, *parts, self._watch)
 
     def close(self) -> None:
         while self._watches:
@@ -107,7 +107,10 @@ class Driver:
         if isinstance(step, Wait):
             return await step.watch.wait(step.timeout)
         call = partial(self.flows.call, step.call)
-        return await (self.call(call) if step.undo is None else self._do_or_undo(call, step.undo))
+        result = await (self.call(call) if step.undo is None else self._do_or_undo(call, step.undo))
+        if step.launches:
+            track(launched=result[0].task_id)
+        return result
 
     async def _do_or_undo(self, call: Callable[[], T], undo: Callable[[T], None]) -> T:
         """Work in a thread, which cannot be cancelled: if we are, whichever of the two comes last undoes the work.

@@ -10,24 +10,30 @@ import asyncio
 import os
 
 from outlast.async_driver import Driver, Questions, track
-from outlast.options import ConditionOptions, ListOptions, ReadOptions, StartOptions, check_names
+from outlast.options import (
+    ConditionOptions,
+    FollowOptions,
+    ListOptions,
+    ReadOptions,
+    StartOptions,
+    check_names,
+)
+from outlast.shell.context import OpenOptions
 from outlast.shell.shell import RUN_KEYWORDS, Shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
     from types import TracebackType
-    from typing import Any, Literal, Unpack
+    from typing import Any, Unpack
 
     from outlast.async_agents import AsyncAgents
-    from outlast.conditions import Condition
-    from outlast.gate import Ask
     from outlast.notices.subscription import Calling
     from outlast.options import TaskId
-    from outlast.permissions import Mode, Policy
+    from outlast.permissions import Policy
     from outlast.permissions.judge import Judgement
     from outlast.storage.locks import Hold
-    from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, Slice, Task, Waited
+    from outlast.types import Event, Notice, Receipt, Result, Slice, Task, Waited
 
 
 class AsyncShell:
@@ -47,18 +53,13 @@ class AsyncShell:
         home: str | os.PathLike[str] | None = None,
         session: str | None = None,
         policy: str | os.PathLike[str] | Policy | None = None,
-        *,
-        mode: Mode = "default",
-        ask: Ask | None = None,
-        operator: bool = False,
-        sandbox: Sandbox | bool | None = None,
-        defaults: Mapping[str, object] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
+        **options: Unpack[OpenOptions],
     ) -> AsyncShell:
         """As `Shell.open`; `ask` may be a coroutine function."""
-        questions = Questions(ask) if ask is not None else None
-        how: dict[str, Any] = {"operator": operator, "sandbox": sandbox, "defaults": defaults, "cwd": cwd}
-        return cls(Shell.open(home, session, policy, mode=mode, ask=questions, **how), questions)
+        check_names("AsyncShell.open", options, OpenOptions, "home", "session", "policy")
+        questions = Questions(ask) if (ask := options.get("ask")) is not None else None
+        options["ask"] = questions
+        return cls(Shell.open(home, session, policy, **options), questions)
 
     async def __aenter__(self) -> AsyncShell:
         return self
@@ -113,19 +114,10 @@ class AsyncShell:
         check_names("AsyncShell.read", options, ReadOptions)
         return await asyncio.to_thread(self.plain.read, task, **options)
 
-    def follow(
-        self,
-        task: TaskId,
-        *,
-        cursor: str | Cursor | None = None,
-        timeout: float | None = None,
-        to_end_of: Literal["output", "command"] = "output",
-        leave: Condition | None = None,
-        raw: bool = False,
-    ) -> AsyncIterator[Slice]:
+    def follow(self, task: TaskId, **options: Unpack[FollowOptions]) -> AsyncIterator[Slice]:
         """As `Shell.follow`."""
-        how: dict[str, Any] = {"to_end_of": to_end_of, "leave": leave, "raw": raw}
-        return self._driver.stream(self._driver.flows.follow(task, cursor=cursor, timeout=timeout, **how))
+        check_names("AsyncShell.follow", options, FollowOptions)
+        return self._driver.stream(self._driver.flows.follow(task, **options))
 
     async def show(self, task: TaskId) -> Task:
         """As `Shell.show`."""

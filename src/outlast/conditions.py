@@ -15,12 +15,14 @@ from outlast.activity import BUSY, DISK, INPUT, SLEEPING
 from outlast.errors import BadInput, BadPattern, named
 from outlast.output.cleaner import Cleaner
 from outlast.output.line_filter import LineFilter
+from outlast.settings import development_commands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from urllib.request import OpenerDirector
 
+    from outlast.settings import Settings
     from outlast.storage.output import Source
     from outlast.types import Cursor
 
@@ -78,6 +80,16 @@ def choose(
     if url is not None:
         return Url(url)
     return Quiet(quiet) if quiet is not None else None
+
+
+def choose_leave(command: str, wanted: bool | None, settings: Settings) -> UnderWay | None:
+    """Return when to stop waiting for a development command (a server, say) before its end; None: never."""
+    if not (settings.auto_background if wanted is None else wanted):
+        return None
+    from outlast.rootcommand import runs_any  # most callers do without
+
+    develops = runs_any(command, development_commands(settings))
+    return UnderWay(settings.auto_background_after_s) if develops else None
 
 
 # --- a line ------------------------------------------------------------------------------

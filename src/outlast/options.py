@@ -6,7 +6,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Literal, TypedDict
+    from typing import Literal
+    from typing import TypedDict as TypedDict  # noqa: PLC0414 # exported
 
     from outlast.types import Cursor, Sandbox, StatusName, Stdin, Task
 
@@ -68,6 +69,15 @@ class ReadOptions(TypedDict, total=False):
     marked: bool
     interleaved: bool
     page: bool
+
+
+class FollowOptions(TypedDict, total=False):
+    """From where and to where output is followed: see `Shell.follow`."""
+
+    cursor: str | Cursor | None
+    timeout: float | None
+    to_end_of: Literal["output", "command"]
+    raw: bool
 
 
 class ConditionOptions(TypedDict, total=False):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import Event
 
 _NS = 1_000_000_000

@@ -13,6 +13,7 @@ import pytest
 import outlast
 from outlast import Approval, AsyncShell, OutlastError, Shell
 from outlast.errors import BadInput, NeedsApproval, Refused
+from outlast.faces.cli.check import policy_in_force
 from outlast.frozen import replaced
 from outlast.permissions import YOLO, decide
 from outlast.permissions.judge import Known
@@ -400,7 +401,7 @@ def test_commands_side_by_side_in_one_session_are_all_judged_and_all_run(home: s
 
 def test_yolo_reads_no_policy(home: str) -> None:
     with Shell.open(home=home) as shell:
-        assert shell.starter.policy_name == "yolo"
+        assert policy_in_force(shell)[0] == "yolo"
         assert shell.check("rm -rf /").verdict == "allow"
         assert shell.starter.gate() is None
 

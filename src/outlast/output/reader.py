@@ -117,6 +117,19 @@ def check_selection(selection: Selection, split: bool) -> None:
         LineFilter(selection.filter, selection.exclude, selection.ignore_case)
 
 
+def check_options(selection: Selection, new: bool, budget: int) -> None:
+    """Raise `BadInput` for options that contradict each other. `new`: it starts where the last read ended."""
+    part = selection.tail is not None or selection.lines is not None
+    if new and (selection.cursor is not None or part):
+        raise BadInput("What is new starts where the last read ended; leave out cursor, tail and lines.")
+    if selection.page and (part or selection.interleaved):
+        raise BadInput("Pages follow one another from a cursor on; leave out tail, lines and interleaved.")
+    if selection.interleaved and (new or selection.cursor is not None or part or selection.by_lines):
+        raise BadInput("Both streams in the order they came are shown whole; leave out what selects a part.")
+    if budget < 1:
+        raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")
+
+
 def _join(texts: list[str]) -> str:
     first, *rest = texts
     for text in rest:

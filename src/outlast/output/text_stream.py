@@ -15,10 +15,11 @@ from outlast.types import Slice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from outlast.options import Stream
     from outlast.output import redaction
+    from outlast.output.first_error import Excerpt
     from outlast.output.redaction import Mask
     from outlast.storage.output import Source
     from outlast.types import Cursor
@@ -92,14 +93,19 @@ def describe_gap(dropped: int) -> str:
     return f"\n[outlast: {dropped} bytes were dropped here]\n"
 
 
-def read_text(source: Source, mask: Mask) -> Iterator[str]:
-    """Yield all of a stream as text, in bounded memory."""
-    stream = TextStream(mask)
-    for piece in source.chunks(0, source.end()):
-        if piece.dropped:
-            yield f"{stream.finish()}\n"
-        yield stream.feed(piece.data)
-    yield f"{stream.finish()}\n"
+def find_first_error(sources: Iterable[Source], mask: Mask) -> Excerpt | None:
+    """Search all of a task's streams for the first error, in bounded memory."""
+    from outlast.output.first_error import FirstError
+
+    finder = FirstError()
+    for source in sources:
+        stream = TextStream(mask)
+        for piece in source.chunks(0, source.end()):
+            finder.feed((f"{stream.finish()}\n" if piece.dropped else "") + stream.feed(piece.data))
+            if finder.is_final:
+                return finder.finish()
+        finder.feed(f"{stream.finish()}\n")
+    return finder.finish()
 
 
 # --- where a read begins and ends --------------------------------------------------------
@@ -180,10 +186,14 @@ def _is_unfinished(sequence: bytes) -> bool:
 class LiveRedactor:
     """Slices without secrets while they come; a slice ends where a reader can go on without missing anything."""
 
-    def __init__(self, mask: Mask) -> None:
+    def __init__(self, mask: Mask, sources: Mapping[str, Source], start: Cursor) -> None:
+        """An offset of `start` that is inside of a secret moves behind it, and a slice in `first` stands for it."""
         self.mask = mask
+        found = {name: mask_start(source, start.at(name), source.end(), mask) for name, source in sources.items()}
+        self.first = [masked for masked in found.values() if masked]
+        self.at = {name: masked.next if masked else start.at(name) for name, masked in found.items()}  # to read from
         self._streams: dict[str, redaction.Stream] = {}
-        self._at: dict[str, int] = {}
+        self._at: dict[str, int] = {}  # redacted up to here
 
     def take(self, pieces: Iterable[Slice]) -> Iterator[Slice]:
         for piece in pieces:

@@ -9,6 +9,7 @@ from outlast import validation
 from outlast.errors import BadInput, OutlastError, SystemRefused
 from outlast.executors.local import LocalExecutor
 from outlast.light import sqlite3
+from outlast.options import TypedDict
 from outlast.output.redaction import Redactor
 from outlast.settings import Settings, load
 from outlast.storage.sessions import Sessions
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from outlast.executors.base import Executor
+    from outlast.gate import Ask
     from outlast.output.redaction import Mask
+    from outlast.permissions import Mode
     from outlast.storage.snapshot import Snapshot
     from outlast.types import Sandbox
 
@@ -45,20 +48,24 @@ def translate_errors(method: Method) -> Method:
     return translated  # type: ignore[return-value]
 
 
+class OpenOptions(TypedDict, total=False):
+    """How a shell is opened: see `Shell.open`."""
+
+    mode: Mode
+    ask: Ask | None
+    operator: bool
+    sandbox: Sandbox | bool | None
+    defaults: Mapping[str, object] | None
+    cwd: str | os.PathLike[str] | None
+
+
 class Context:
     """Settings, executor, redaction and scope of one `Shell`."""
 
-    def __init__(
-        self,
-        home: str,
-        session: str | None,
-        operator: bool,
-        sandbox: Sandbox | bool | None,
-        defaults: Mapping[str, object] | None,
-        cwd: str | os.PathLike[str] | None,
-    ) -> None:
+    def __init__(self, home: str, session: str | None, options: OpenOptions) -> None:
+        cwd, operator, defaults = options.get("cwd"), options.get("operator", False), options.get("defaults")
         self.home, self.operator = home, operator
-        self.sandbox = sandbox  # of every command that names no other
+        self.sandbox = options.get("sandbox")  # of every command that names no other
         self.cwd = os.path.abspath(os.path.expanduser(os.fspath(cwd))) if cwd is not None else ""
         self.settings = load(home, os.environ, defaults)
         self.session = validation.session_name(session or self.settings.session)

@@ -12,7 +12,6 @@ from functools import partial
 from outlast import conditions, validation
 from outlast.errors import BadInput
 from outlast.frozen import extended
-from outlast.settings import development_commands
 from outlast.shell.context import SYSTEM_ERRORS
 from outlast.storage.locks import Hold
 from outlast.types import STREAMS, Result, Slice, Waited
@@ -22,26 +21,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from contextlib import AbstractContextManager
-    from typing import Any, Protocol, TypeVar
+    from typing import Any, TypeVar, Unpack
 
     from outlast.conditions import Condition, UnderWay
-    from outlast.options import TaskId
+    from outlast.options import FollowOptions, TaskId
     from outlast.shell.context import Context
     from outlast.shell.control import Control
     from outlast.shell.reader import Reader
     from outlast.shell.starter import Starter
-    from outlast.types import Cursor, Task
-
-    class ArmedWatch(Protocol):
-        """What a flow waits on: `arm` it, look at the task, then yield a `Wait` for it."""
-
-        def arm(self) -> bool:
-            """Notice every change from now on. Returns False if the task certainly has not ended."""
+    from outlast.types import Task
 
     T = TypeVar("T")
     Flow = Generator["Wait | Work | Slice", Any, T]
-    OpenWatch = Callable[[str, bool], AbstractContextManager[ArmedWatch]]
+    OpenWatch = Callable[[str, bool], AbstractContextManager[Any]]
     OnOutput = Callable[[Slice], None]
+    Undo = Callable[[Any], None]
 
 READY_WAIT_S = 30.0  # how long a start waits for `ready` without a `startup_wait`
 
@@ -56,29 +50,24 @@ class Wait:
 class Work:
     """Call this, which may block. If the flow is cancelled meanwhile, `undo` gets the result that came too late."""
 
-    def __init__(self, call: Callable[[], Any], undo: Callable[[Any], None] | None = None) -> None:
-        self.call, self.undo = call, undo
+    def __init__(self, call: Callable[[], Any], undo: Undo | None = None, launches: bool = False) -> None:
+        self.call, self.undo, self.launches = call, undo, launches
 
 
 class Flows:
     """The flows of one shell."""
 
     def __init__(
-        self,
-        context: Context,
-        reader: Reader,
-        starter: Starter,
-        control: Control,
-        open_watch: OpenWatch | None = None,
-        hold: Callable[[str, bool], AbstractContextManager[object]] | None = None,
-        on_launch: Callable[[str], None] | None = None,
+        self, context: Context, reader: Reader, starter: Starter, control: Control, open_watch: OpenWatch | None = None
     ) -> None:
-        """`open_watch` and `hold` get a task's id, and whether only its end matters. `hold` keeps it from removal."""
+        """`open_watch` opens what a flow arms and waits on, and keeps the task from removal; by default it polls.
+
+        It gets a task's id, and whether only its end matters.
+        """
         self.context, self._executor = context, context.executor
         self._reader, self._starter, self._control = reader, starter, control
         self._open_watch: OpenWatch = open_watch or context.executor.watch
-        self._hold = hold or (lambda task_id, ends_only: self._executor.hold(task_id))
-        self._on_launch = on_launch
+        self._hold: OpenWatch = open_watch or (lambda task_id, ends_only: self._executor.hold(task_id))
 
     # --- start and run -----------------------------------------------------------------------
 
@@ -86,7 +75,7 @@ class Flows:
         seconds, ready = options.pop("startup_wait", None), options.pop("ready", None)
         wait = validation.seconds("startup wait", seconds)
         condition = conditions.choose(until=ready)
-        task, _ = yield from self._launch(partial(self._starter.launch, command, hold=hold, **options))
+        task, _ = yield Work(partial(self._starter.launch, command, hold=hold, **options), launches=True)
         if seconds is None and condition is None:
             return (yield Work(lambda: self._waited(task, False, None)))  # type: ignore[no-any-return]
         longest = self.context.settings.max_wait_s
@@ -111,7 +100,7 @@ class Flows:
                 options.pop("startup_wait", None)
                 options.pop("ready", None)
                 launch = partial(self._starter.launch, command, background=False, keeps=True, hold=hold, **options)
-                leave = partial(self.leave_condition, command, auto_background)
+                leave = partial(conditions.choose_leave, command, auto_background, self.context.settings)
                 task_id = yield from self._run_in_foreground(launch, wait, options.get("limit"), on_output, leave)
             return (yield Work(lambda: self._read(task_id, show)))  # type: ignore[no-any-return]
 
@@ -125,8 +114,8 @@ class Flows:
     ) -> Flow[str]:
         """Start a command and wait for it; when the wait is over, end it or let it go on. Returns its id."""
         seconds, then_end = self.foreground_wait(wait, limit)
-        task, ours = yield from self._launch(launch, undo=self._release)
-        task_id = task.task_id
+        task, ours = yield Work(launch, undo=self._release, launches=True)
+        task_id: str = task.task_id
         try:
             if task.status == "pending":
                 # The default limit counts from the moment that the command begins.
@@ -135,13 +124,13 @@ class Flows:
                 if not (then_end and begun):
                     seconds, then_end = deadline.left() or 0.0, False
             leave = make_leave()
-            if on_output is not None:
-                yield from self.follow(task_id, timeout=seconds, to_end_of="command", leave=leave, on_output=on_output)
-                ended = self._executor.has_ended(task_id)
-            elif leave is None:
+            if on_output is None and leave is None:
                 ended = yield from self.wait_end(task_id, seconds)
             else:
-                yield from self._wait_condition(task_id, leave, Deadline(seconds))
+                if leave is not None and on_output is None:
+                    yield from self._wait_condition(task_id, leave, Deadline(seconds))
+                else:
+                    yield from self.follow(task_id, on_output, leave, timeout=seconds, to_end_of="command")
                 ended = self._executor.has_ended(task_id)
         except BaseException:
             self._release((task, ours))
@@ -151,14 +140,6 @@ class Flows:
                 yield Work(partial(self._control.end_for_limit, task_id))
             self._release((task, ours))
         return task_id
-
-    def _launch(
-        self, launch: Callable[[], tuple[Task, bool]], undo: Callable[[Any], None] | None = None
-    ) -> Flow[tuple[Task, bool]]:
-        started: tuple[Task, bool] = yield Work(launch, undo)
-        if self._on_launch:
-            self._on_launch(started[0].task_id)
-        return started
 
     def _release(self, launched: tuple[Task, bool]) -> None:
         task, ours = launched
@@ -184,16 +165,6 @@ class Flows:
         if wait is not None and wait < settings.foreground_limit_s:
             return min(wait, settings.max_wait_s), False
         return settings.foreground_limit_s, True
-
-    def leave_condition(self, command: str, auto_background: bool | None) -> UnderWay | None:
-        """Return when to stop waiting for a development command (a server, say) before its end; None: never."""
-        settings = self.context.settings
-        if not (settings.auto_background if auto_background is None else auto_background):
-            return None
-        from outlast.rootcommand import runs_any  # most callers do without
-
-        wanted = runs_any(command, development_commands(settings))
-        return conditions.UnderWay(settings.auto_background_after_s) if wanted else None
 
     # --- wait --------------------------------------------------------------------------------
 
@@ -284,18 +255,16 @@ class Flows:
     def follow(
         self,
         task: TaskId,
-        *,
-        cursor: str | Cursor | None = None,
-        timeout: float | None = None,
-        to_end_of: str = "output",
-        leave: Condition | None = None,
-        raw: bool = False,
         on_output: OnOutput | None = None,
+        leave: Condition | None = None,
+        **options: Unpack[FollowOptions],
     ) -> Flow[None]:
-        """Yield the task's output as it comes, or hand it to `on_output`."""
-        task_id, at, live, first = yield Work(partial(self._reader.open_live, task, cursor, raw))
-        is_over = self._executor.is_closed if to_end_of == "output" else self._executor.has_ended
-        deadline = Deadline(timeout)
+        """Yield the task's output as it comes, or hand it to `on_output`, until `leave` is true at the latest."""
+        deadline = Deadline(options.get("timeout"))
+        open_live = partial(self._reader.open_live, task, options.get("cursor"), options.get("raw", False))
+        task_id, live, first = yield Work(open_live)
+        to_output = options.get("to_end_of", "output") == "output"
+        is_over = self._executor.is_closed if to_output else self._executor.has_ended
         if leave:
             yield Work(partial(self._reader.show_output_to, leave, task_id))
         with self._open_watch(task_id, False) as watch:
@@ -304,7 +273,7 @@ class Flows:
                 yield from self._advance_if_pending(task_id)
                 over = is_over(task_id)
                 left = leave is not None and leave.look(over)
-                fresh = live.take(self._reader.read_fresh(task_id, at))
+                fresh = live.take(self._reader.read_fresh(task_id, live.at))
                 for pieces in (first, fresh, live.finish() if over else ()):
                     for piece in pieces:
                         if on_output is None:

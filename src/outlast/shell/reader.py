@@ -8,9 +8,9 @@ from itertools import islice
 from outlast import conditions, validation
 from outlast.errors import BadInput, named
 from outlast.frozen import replaced
-from outlast.output import reader as output_reader
+from outlast.output.reader import check_options, read
 from outlast.output.redaction import OFF
-from outlast.output.text_stream import LiveRedactor, Selection, mask_start, read_text
+from outlast.output.text_stream import LiveRedactor, Selection, find_first_error
 from outlast.shell.context import translate_errors
 from outlast.storage import reader_cursors
 from outlast.types import STREAMS, Cursor, Task
@@ -54,7 +54,7 @@ class Reader:
         cursor = selected.pop("cursor", None)
         selection = Selection(cursor=None if cursor is None else validation.cursor(cursor), **selected)
         budget = self.context.settings.shown_chars if most is None else most
-        _check_read(selection, new, budget)
+        check_options(selection, new, budget)
         # Of what is over only the output is looked at; if it is gone with its task, that is noticed there.
         task_id = task.task_id if isinstance(task, Task) else task
         over = self._executor.registry.get_cached(task_id, self.context.scope)
@@ -72,7 +72,7 @@ class Reader:
             raise self._executor.trouble(found.task_id, error) from None
 
     def _read_selected(self, task: Task, selection: Selection, budget: int) -> Result:
-        return output_reader.read(task, selection, self._sources(task), budget, self.context.mask_for(task))
+        return read(task, selection, self._sources(task), budget, self.context.mask_for(task))
 
     def _reader_name(self, reader: str | None) -> str:
         return reader or f"session {self.context.session}"
@@ -92,19 +92,11 @@ class Reader:
 
     def open_live(
         self, task: TaskId, cursor: str | Cursor | None, raw: bool
-    ) -> tuple[str, dict[str, int], LiveRedactor, Sequence[Slice]]:
-        """Return a task's id, the offsets to read from, how to redact what is read there, and slices that come first.
-
-        An offset inside of a secret moves behind it, and a slice stands for the secret.
-        """
+    ) -> tuple[str, LiveRedactor, Sequence[Slice]]:
+        """Return a task's id, how to redact what it prints from `cursor` on, and the slices that come first."""
         found, start = self._find(task), validation.cursor(cursor)
-        live, at, first = LiveRedactor(OFF if raw else self.context.mask_for(found)), {}, []
-        for name, source in self._sources(found).items():
-            at[name] = start.at(name)
-            if masked := mask_start(source, at[name], source.end(), live.mask):
-                first.append(masked)
-                at[name] = masked.next
-        return found.task_id, at, live, first
+        live = LiveRedactor(OFF if raw else self.context.mask_for(found), self._sources(found), start)
+        return found.task_id, live, live.first
 
     def read_fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
         """Yield what there is to read now, not masked, and move `at`; bounded, so that a flood cannot hide the end."""
@@ -189,34 +181,14 @@ class Reader:
     @translate_errors
     def first_error(self, task: TaskId) -> Excerpt | None:
         """Return the first error in a task's output, with the lines that explain it; None if nothing looks like one."""
-        from outlast.output.first_error import FirstError
-
-        found, finder = self._find(task), FirstError()
+        found = self._find(task)
         try:
-            for source in self._sources(found).values():
-                for text in read_text(source, self.context.mask_for(found)):
-                    finder.feed(text)
-                    if finder.is_final:
-                        break
+            return find_first_error(self._sources(found).values(), self.context.mask_for(found))
         except OSError as error:
             raise self._executor.trouble(found.task_id, error) from None
-        return finder.finish()
 
     @translate_errors
     def line_counts(self, task: Task) -> tuple[int, int]:
         """Return how many lines of stdout and of stderr are kept."""
         self.context.check_reachable(task.task_id)
         return self._executor.registry.line_counts(task)
-
-
-def _check_read(selection: Selection, new: bool, budget: int) -> None:
-    """Raise `BadInput` for options that contradict each other."""
-    part = selection.tail is not None or selection.lines is not None
-    if new and (selection.cursor is not None or part):
-        raise BadInput("What is new starts where the last read ended; leave out cursor, tail and lines.")
-    if selection.page and (part or selection.interleaved):
-        raise BadInput("Pages follow one another from a cursor on; leave out tail, lines and interleaved.")
-    if selection.interleaved and (new or selection.cursor is not None or part or selection.by_lines):
-        raise BadInput("Both streams in the order they came are shown whole; leave out what selects a part.")
-    if budget < 1:
-        raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")

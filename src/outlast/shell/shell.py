@@ -8,9 +8,16 @@ import sys
 from outlast import validation
 from outlast.errors import BadInput, Unsupported
 from outlast.frozen import replaced
-from outlast.options import ConditionOptions, ListOptions, ReadOptions, StartOptions, check_names
+from outlast.options import (
+    ConditionOptions,
+    FollowOptions,
+    ListOptions,
+    ReadOptions,
+    StartOptions,
+    check_names,
+)
 from outlast.settings import default_home
-from outlast.shell.context import Context, translate_errors
+from outlast.shell.context import Context, OpenOptions, translate_errors
 from outlast.shell.control import Control, SessionControl
 from outlast.shell.flows import Flows
 from outlast.shell.notices import Notices
@@ -22,17 +29,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import TracebackType
-    from typing import Any, Literal, Self, Unpack
+    from typing import Any, Self, Unpack
 
-    from outlast.conditions import Condition
-    from outlast.gate import Ask
     from outlast.notices.subscription import Calling, Subscription
     from outlast.options import TaskId
-    from outlast.permissions import Mode, Policy
+    from outlast.permissions import Policy
     from outlast.permissions.judge import Judgement
     from outlast.shell.agents import Agents
     from outlast.storage.locks import Hold
-    from outlast.types import Cursor, Event, Notice, Receipt, Result, Sandbox, Slice, Task, Waited
+    from outlast.types import Event, Notice, Receipt, Result, Slice, Task, Waited
 
 RUN_KEYWORDS = ("wait", "on_output", "auto_background", "show")
 
@@ -45,10 +50,8 @@ class Shell:
     long a command took before. The other attributes are for the command line, the tools and the servers.
     """
 
-    def __init__(
-        self, context: Context, policy: str | os.PathLike[str] | Policy | None, mode: Mode, ask: Ask | None
-    ) -> None:
-        self.context, self.starter = context, Starter(context, policy, mode, ask)
+    def __init__(self, context: Context, policy: str | os.PathLike[str] | Policy | None, options: OpenOptions) -> None:
+        self.context, self.starter = context, Starter(context, policy, options)
         context.open()
         self.session, self.cwd, self.settings = context.session, context.cwd, context.settings
         self.executor = context.executor
@@ -64,13 +67,7 @@ class Shell:
         home: str | os.PathLike[str] | None = None,
         session: str | None = None,
         policy: str | os.PathLike[str] | Policy | None = None,
-        *,
-        mode: Mode = "default",
-        ask: Ask | None = None,
-        operator: bool = False,
-        sandbox: Sandbox | bool | None = None,
-        defaults: Mapping[str, object] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
+        **options: Unpack[OpenOptions],
     ) -> Self:
         """Open the state directory `home` as `session`. An operator reaches every session's tasks.
 
@@ -79,10 +76,11 @@ class Shell:
         With a `sandbox` every command runs in one. `defaults` are settings that hold unless the user has set them.
         Commands run in `cwd` instead of the caller's directory, and a new session begins there.
         """
+        check_names("Shell.open", options, OpenOptions, "home", "session", "policy")
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
         path = os.path.abspath(os.fspath(home)) if home is not None else default_home(os.environ)
-        return cls(Context(path, session, operator, sandbox, defaults, cwd), policy, mode, ask)
+        return cls(Context(path, session, options), policy, options)
 
     def __enter__(self) -> Self:
         return self
@@ -188,22 +186,13 @@ class Shell:
         check_names("Shell.read", options, ReadOptions)
         return self.reader.read(task, **options)
 
-    def follow(
-        self,
-        task: TaskId,
-        *,
-        cursor: str | Cursor | None = None,
-        timeout: float | None = None,
-        to_end_of: Literal["output", "command"] = "output",
-        leave: Condition | None = None,
-        raw: bool = False,
-    ) -> Iterator[Slice]:
-        """Yield the task's bytes as they come, to the end of its output (or of its command), or until `leave` is true.
+    def follow(self, task: TaskId, **options: Unpack[FollowOptions]) -> Iterator[Slice]:
+        """Yield the task's bytes as they come, to the end of its output (or of its command).
 
         Secrets are masked, and what may be the beginning of one comes with what follows; not if it is `raw`.
         """
-        how: dict[str, Any] = {"to_end_of": to_end_of, "leave": leave, "raw": raw}
-        return self.flows.stream(self.flows.follow(task, cursor=cursor, timeout=timeout, **how))
+        check_names("Shell.follow", options, FollowOptions)
+        return self.flows.stream(self.flows.follow(task, **options))
 
     def show(self, task: TaskId) -> Task:
         """Return what is known of a task now."""

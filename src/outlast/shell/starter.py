@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Unpack
 
-    from outlast.gate import Ask, Gate
+    from outlast.gate import Gate
     from outlast.options import CommandOptions, TaskId
     from outlast.permissions import Mode
-    from outlast.shell.context import Context
+    from outlast.shell.context import Context, OpenOptions
     from outlast.storage.locks import Hold
     from outlast.types import Grant, Launch, Request, Sandbox, Task
 
@@ -40,13 +40,11 @@ _FOREGROUND_BEFORE_PREPARING = 2  # a host that runs one command does not pay fo
 class Starter:
     """Judges and starts the commands of one shell."""
 
-    def __init__(
-        self, context: Context, policy: str | os.PathLike[str] | Policy | None, mode: Mode, ask: Ask | None
-    ) -> None:
-        self.context = context
-        if mode not in MODES:
-            raise BadInput(f"There is no mode {named(mode)}; known are {', '.join(MODES)}.")
-        self._ask, self._mode = ask, mode
+    def __init__(self, context: Context, policy: str | os.PathLike[str] | Policy | None, options: OpenOptions) -> None:
+        self.context, self._ask = context, options.get("ask")
+        self._mode: Mode = options.get("mode", "default")
+        if self._mode not in MODES:
+            raise BadInput(f"There is no mode {named(self._mode)}; known are {', '.join(MODES)}.")
         self._policy = policy if policy is None or isinstance(policy, Policy) else os.fspath(policy)
         self._gates: dict[str, Gate | None] = {}
         if self._policy not in (None, YOLO, YOLO.name):
@@ -78,17 +76,6 @@ class Starter:
 
         around = Around(lambda: context.sessions, lambda: context.state)
         return Gate(context.home, context.settings, self._policy, self._mode, self._ask, around, context.cwd)
-
-    @property
-    def policy_name(self) -> str:
-        """The name of the policy in force."""
-        gate = self.gate()
-        return gate.policy_for("").name if gate else YOLO.name
-
-    def broken_policies(self) -> Sequence[str]:
-        """Return what is wrong with policies that apply; while there is anything, every command needs approval."""
-        gate = self.gate()
-        return [layer.broken for layer in gate.policy_for("").layers if layer.broken] if gate else []
 
     # --- start -------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
 
 _WORDS = {  # of each: what it takes
     "start": ("TYPE", "PROMPT"),

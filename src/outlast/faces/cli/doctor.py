@@ -9,6 +9,7 @@ import sys
 
 from outlast import __version__
 from outlast.errors import OutlastError
+from outlast.faces.cli.check import policy_in_force
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.frozen import fields, frozen
 from outlast.linux import process
@@ -18,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
 
 GOOD, MINOR, BAD = "ok", "note", "FAIL"
 
@@ -166,6 +167,7 @@ def _state(shell: Shell) -> Iterator[Finding]:
 
 def _policy(shell: Shell) -> Finding:
     """What is in force for a command that is run here and says nothing about it."""
-    if broken := shell.starter.broken_policies():
-        return Finding("policy", BAD, f"{shell.starter.policy_name}; everything is asked about: {'; '.join(broken)}")
-    return Finding("policy", GOOD, shell.starter.policy_name)
+    name, broken = policy_in_force(shell)
+    if broken:
+        return Finding("policy", BAD, f"{name}; everything is asked about: {'; '.join(broken)}")
+    return Finding("policy", GOOD, name)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import TextIO
 
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import Slice, Task
 
 READER = "command line"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import Task, Waited
 
 RECENT_S = 3600.0

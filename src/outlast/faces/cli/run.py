@@ -7,6 +7,7 @@ import stat
 import sys
 
 from outlast import validation
+from outlast.conditions import choose_leave
 from outlast.errors import AlreadyEnded, BadInput, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from outlast.conditions import UnderWay
     from outlast.settings import Settings
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import Slice, Task
 
 AFTER_LIMIT = 124
@@ -248,7 +249,7 @@ class _Foreground:
         flows, keeps = self._shell.flows, self._shell.context.named
         task, ours = flows.call(lambda: self._shell.starter.launch(command, background=False, keeps=keeps, **how))
         self._task_id = task.task_id
-        self._leave = flows.leave_condition(command, self._asked.auto_bg or None)
+        self._leave = choose_leave(command, self._asked.auto_bg or None, self._shell.context.settings)
         self._at = dict.fromkeys(STREAMS if task.split else STREAMS[:1], 0)
         if self._interrupts:
             self._end_as_asked()
@@ -273,7 +274,8 @@ class _Foreground:
 
     def _show(self, timeout: float | None, then_end: bool) -> None:
         """What is printed until the command ends or we stop waiting."""
-        for piece in self._shell.follow(self._task_id, timeout=timeout, to_end_of="command", leave=self._leave):
+        flows = self._shell.flows
+        for piece in flows.stream(flows.follow(self._task_id, None, self._leave, timeout=timeout, to_end_of="command")):
             self._at[piece.stream] = piece.next
             self._copy(piece)
         if then_end and not (self._leave and self._leave.met) and self._is_running():

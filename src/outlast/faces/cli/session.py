@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import SessionState
 
 _NAMES = {"list": 0, "show": 1, "reset": 1, "copy": 2, "remove": 1}

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from outlast.notices.subscription import Subscription
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import Event, Notice
 
 _NAME = "terminal"

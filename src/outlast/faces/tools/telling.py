@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.faces.tools.model import Profile, Reply
     from outlast.notices.subscription import Subscription
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import Notice
 
 SUBSCRIBER = "model"

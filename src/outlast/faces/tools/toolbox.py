@@ -25,7 +25,7 @@ from outlast.faces.tools.telling import Telling
 from outlast.frozen import replaced
 from outlast.output.cleaner import inline
 from outlast.settings import default_home, load
-from outlast.shell import Shell
+from outlast.shell.shell import Shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
