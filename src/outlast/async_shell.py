@@ -15,11 +15,12 @@ from outlast.options import (
     FollowOptions,
     ListOptions,
     ReadOptions,
+    RunOptions,
     StartOptions,
     check_names,
 )
 from outlast.shell.context import OpenOptions
-from outlast.shell.shell import RUN_KEYWORDS, Shell
+from outlast.shell.shell import Shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,20 +93,10 @@ class AsyncShell:
         check_names("AsyncShell.start", options, StartOptions, "hold")
         return await self._driver.drive(self._driver.flows.start(command, hold, dict(options)))
 
-    async def run(
-        self,
-        command: str,
-        *,
-        wait: float | None = None,
-        on_output: Callable[[Slice], None] | None = None,
-        auto_background: bool | None = None,
-        show: ReadOptions | None = None,
-        **options: Unpack[StartOptions],
-    ) -> Result:
+    async def run(self, command: str, **options: Unpack[RunOptions]) -> Result:
         """As `Shell.run`. If the coroutine is cancelled, the task goes on in the background."""
-        check_names("AsyncShell.run", options, StartOptions, *RUN_KEYWORDS)
-        flow = self._driver.flows.run(command, wait, on_output, auto_background, show or {}, dict(options))
-        result = await self._driver.drive(flow)
+        check_names("AsyncShell.run", options, RunOptions)
+        result = await self._driver.drive(self._driver.flows.run(command, dict(options)))
         self.plain.starter.prepare_soon()
         return result
 

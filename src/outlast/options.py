@@ -5,11 +5,11 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Literal
     from typing import TypedDict as TypedDict  # noqa: PLC0414 # exported
 
-    from outlast.types import Cursor, Sandbox, StatusName, Stdin, Task
+    from outlast.types import Cursor, Sandbox, Slice, StatusName, Stdin, Task
 
     TaskId = str | Task  # a task, its id, or a part of its id that no other task has
     Stream = Literal["stdout", "stderr"]
@@ -51,6 +51,15 @@ class StartOptions(CommandOptions, total=False):
     sandbox: Sandbox | bool | None
     startup_wait: float | None
     ready: str | None
+
+
+class RunOptions(StartOptions, total=False):
+    """As `StartOptions`, and how `Shell.run` waits and what it shows."""
+
+    wait: float | None
+    on_output: Callable[[Slice], None] | None
+    auto_background: bool | None
+    show: ReadOptions | None
 
 
 class ReadOptions(TypedDict, total=False):

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from outlast.gate import Ask
     from outlast.output.redaction import Mask
     from outlast.permissions import Mode
-    from outlast.storage.snapshot import Snapshot
     from outlast.types import Sandbox
 
     Method = TypeVar("Method", bound=Callable[..., Any])
@@ -74,13 +73,13 @@ class Context:
         self.state = self.session if self.named else ""
         self._state_lock, self._state_fd, self._owner = threading.Lock(), -1, os.getpid()
         self.scope = None if operator else self.session  # whose tasks can be reached; None: all
-        self.redactor = Redactor(self.settings, self._read_state)
         self.trace: Callable[[], Mapping[str, str]] | None = None  # variables that add a command to the caller's trace
 
     def open(self) -> None:
         """Open the state directory. Until then nothing is on disk, so a wrong policy leaves nothing behind."""
         self.executor: Executor = LocalExecutor(self.home, self.settings)
         self.sessions = Sessions(self.executor.registry.home.sessions)
+        self.redactor = Redactor(self.settings, self.sessions.peek)
 
     def close(self) -> None:
         self.executor.close()
@@ -102,9 +101,6 @@ class Context:
                 self.sessions.sweep()
                 self.state, self._state_fd = self.sessions.create_private()
 
-    def _read_state(self, session: str) -> Snapshot:
-        return self.sessions.peek(session)
-
     def mask_for(self, task: Task) -> Mask:
         """Return the mask for a task's output: it also covers what the commands of its session have set."""
         return self.redactor.mask_for(task.session, self.state)
@@ -120,8 +116,6 @@ class Context:
             what = f" ({error.filename})" if error.filename else ""
             return SystemRefused(f"The system refused what is needed: {error.strerror}{what}; try again.")
         return SystemRefused(f"The index of the state directory cannot be used: {error}; try again.")
-
-    # --- scope -------------------------------------------------------------------------------
 
     def find(self, task: str | Task) -> str:
         """Return the id of a task that can be reached, from the task or from a part of its id."""

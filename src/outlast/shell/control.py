@@ -33,10 +33,10 @@ class Control:
         """End several tasks at once. Nothing is done if one of them is unknown or has nothing left to end."""
         seconds = self.context.settings.kill_grace_s if grace is None else validation.seconds("grace", grace)
         found = [self._executor.status(one) for one in dict.fromkeys(map(self.context.find, tasks))]
-        for task in found:
-            if task.finished and not task.children:
-                ended = f"{task.task_id} has ended already ({describe_end(task)})"
-                raise AlreadyEnded(f"{ended}; there is nothing left to end.")
+        if over := next((task for task in found if task.finished and not task.children), None):
+            raise AlreadyEnded(
+                f"{over.task_id} has ended already ({describe_end(over)}); there is nothing left to end."
+            )
         ids = [task.task_id for task in found]
         if (gate := self._gate()) is not None:
             gate.may_kill(ids, [task.command for task in found])
@@ -65,8 +65,6 @@ class Control:
     def send(self, task: TaskId, text: str | bytes = "", *, eof: bool = False) -> None:
         """As `Shell.send`."""
         self._executor.write(self.context.find(task), validation.input_bytes(text), eof)
-
-    # --- remove ------------------------------------------------------------------------------
 
     @translate_errors
     def clean(self, *, older_than_hours: float | None = None, all_finished: bool = False) -> int:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any, TypeVar, Unpack
 
-    from outlast.conditions import Condition, UnderWay
+    from outlast.conditions import Condition
     from outlast.options import FollowOptions, TaskId
     from outlast.shell.context import Context
     from outlast.shell.control import Control
@@ -60,10 +60,7 @@ class Flows:
     def __init__(
         self, context: Context, reader: Reader, starter: Starter, control: Control, open_watch: OpenWatch | None = None
     ) -> None:
-        """`open_watch` opens what a flow arms and waits on, and keeps the task from removal; by default it polls.
-
-        It gets a task's id, and whether only its end matters.
-        """
+        """`open_watch` opens what a flow waits on, given a task's id and whether only its end matters."""
         self.context, self._executor = context, context.executor
         self._reader, self._starter, self._control = reader, starter, control
         self._open_watch: OpenWatch = open_watch or context.executor.watch
@@ -82,48 +79,36 @@ class Flows:
         timeout = READY_WAIT_S if seconds is None else longest if wait is None else wait
         return (yield from self._wait_for(task.task_id, condition, min(timeout, longest)))
 
-    def run(
-        self,
-        command: str,
-        wait: float | None,
-        on_output: OnOutput | None,
-        auto_background: bool | None,
-        show: Mapping[str, Any],
-        options: dict[str, Any],
-    ) -> Flow[Result]:
+    def run(self, command: str, options: dict[str, Any]) -> Flow[Result]:
+        how = {name: options.pop(name, None) for name in ("wait", "on_output", "auto_background", "show")}
         with Hold() as hold:
             if options.get("startup_wait") is not None or options.get("ready") is not None:
-                if wait is not None or on_output is not None:
+                if how["wait"] is not None or how["on_output"] is not None:
                     raise BadInput("`startup_wait` and `ready` say how long to wait; leave out `wait` and `on_output`.")
                 task_id = (yield from self.start(command, hold, options)).task_id
             else:
-                options.pop("startup_wait", None)
-                options.pop("ready", None)
-                launch = partial(self._starter.launch, command, background=False, keeps=True, hold=hold, **options)
-                leave = partial(conditions.choose_leave, command, auto_background, self.context.settings)
-                task_id = yield from self._run_in_foreground(launch, wait, options.get("limit"), on_output, leave)
-            return (yield Work(lambda: self._read(task_id, show)))  # type: ignore[no-any-return]
+                given = {name: value for name, value in options.items() if name not in ("startup_wait", "ready")}
+                task_id = yield from self._run_in_foreground(command, hold, given, how)
+            return (yield Work(lambda: self._read(task_id, how["show"] or {})))  # type: ignore[no-any-return]
 
     def _run_in_foreground(
-        self,
-        launch: Callable[[], tuple[Task, bool]],
-        wait: float | None,
-        limit: float | None,
-        on_output: OnOutput | None,
-        make_leave: Callable[[], UnderWay | None],
+        self, command: str, hold: Hold, options: Mapping[str, Any], how: Mapping[str, Any]
     ) -> Flow[str]:
         """Start a command and wait for it; when the wait is over, end it or let it go on. Returns its id."""
-        seconds, then_end = self.foreground_wait(wait, limit)
+        settings, wait, on_output, wants = self.context.settings, how["wait"], how["on_output"], how["auto_background"]
+        seconds, then_end = self.foreground_wait(wait, options.get("limit"))
+        launch = partial(self._starter.launch, command, background=False, keeps=True, hold=hold, **options)
         task, ours = yield Work(launch, undo=self._release, launches=True)
         task_id: str = task.task_id
         try:
             if task.status == "pending":
                 # The default limit counts from the moment that the command begins.
-                deadline = Deadline(self.context.settings.max_wait_s if wait is None else seconds)
+                deadline = Deadline(settings.max_wait_s if wait is None else seconds)
                 begun = yield from self.wait_begun(task_id, deadline.left())
                 if not (then_end and begun):
                     seconds, then_end = deadline.left() or 0.0, False
-            leave = make_leave()
+            leaves = settings.auto_background if wants is None else wants
+            leave = conditions.choose_leave(command, leaves, settings) if leaves else None
             if on_output is None and leave is None:
                 ended = yield from self.wait_end(task_id, seconds)
             else:

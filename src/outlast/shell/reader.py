@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from outlast.conditions import Condition
-    from outlast.options import ReadOptions, TaskId
+    from outlast.options import ListOptions, ReadOptions, TaskId
     from outlast.output.first_error import Excerpt
     from outlast.shell.context import Context
     from outlast.storage.output import Source
@@ -88,8 +88,6 @@ class Reader:
         directory = os.path.dirname(self._find(task).output_file)
         return reader_cursors.claim_once(directory, f"session {self.context.session}: {what}")
 
-    # --- as it comes -------------------------------------------------------------------------
-
     def open_live(
         self, task: TaskId, cursor: str | Cursor | None, raw: bool
     ) -> tuple[str, LiveRedactor, Sequence[Slice]]:
@@ -127,30 +125,22 @@ class Reader:
         self.show_output_to(condition, task_id)
         return condition
 
-    # --- tasks -------------------------------------------------------------------------------
-
     @translate_errors
     def show(self, task: TaskId) -> Task:
         """As `Shell.show`."""
         return self._redactor.redact(self._find(task))
 
     @translate_errors
-    def list(
-        self,
-        *,
-        status: str | None = None,
-        kind: str | None = None,
-        session: str | None = None,
-        most: int | None = None,
-        ended_after: float | None = None,
-    ) -> list[Task]:
+    def list(self, **options: Unpack[ListOptions]) -> list[Task]:
         """As `Shell.list`."""
+        status, kind, most = options.get("status"), options.get("kind"), options.get("most")
+        ended_after = options.get("ended_after")
         wanted = _STATUS_WORDS.get(status, status) if status else None
         if wanted is not None and wanted not in _STATUSES:
             raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
         if most is not None and most < 1:
             raise BadInput(f"The number of tasks to list must be 1 or more, not {most}.")
-        registry, scope = self._executor.registry, self.context.scope or session
+        registry, scope = self._executor.registry, self.context.scope or options.get("session")
         if ended_after is not None:
             tasks = registry.recent(scope, ended_after, -1 if most is None else most)
         else:

@@ -13,6 +13,7 @@ from outlast.options import (
     FollowOptions,
     ListOptions,
     ReadOptions,
+    RunOptions,
     StartOptions,
     check_names,
 )
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from outlast.shell.agents import Agents
     from outlast.storage.locks import Hold
     from outlast.types import Event, Notice, Receipt, Result, Slice, Task, Waited
-
-RUN_KEYWORDS = ("wait", "on_output", "auto_background", "show")
 
 
 class Shell:
@@ -141,26 +140,17 @@ class Shell:
         check_names("Shell.start", options, StartOptions, "hold")
         return self.flows.drive(self.flows.start(command, hold, dict(options)))
 
-    def run(
-        self,
-        command: str,
-        *,
-        wait: float | None = None,
-        on_output: Callable[[Slice], None] | None = None,
-        auto_background: bool | None = None,
-        show: ReadOptions | None = None,
-        **options: Unpack[StartOptions],
-    ) -> Result:
+    def run(self, command: str, **options: Unpack[RunOptions]) -> Result:
         """Run a command and wait for its end, by default for at most 120 s: then it is ended, if it has no `limit`.
 
-        The options are as for `start`, `show` as for `read`. If `wait` runs out first, the task goes on and the result
-        says running. With `startup_wait` or `ready` it is only waited for as `start` does. With `auto_background` (by
-        default a setting) a development command that has printed something after 2 s goes on as if `wait` had run out.
+        Most options are as for `start`, `show` as for `read`; `on_output` is called with each slice as it comes. If
+        `wait` runs out first, the task goes on and the result says running. With `startup_wait` or `ready` it is only
+        waited for as `start` does. With `auto_background` (by default a setting) a development command that has printed
+        something after 2 s goes on as if `wait` had run out.
         """
         if options:
-            check_names("Shell.run", options, StartOptions, *RUN_KEYWORDS)
-        flow = self.flows.run(command, wait, on_output, auto_background, show or {}, dict(options))
-        result = self.flows.drive(flow)
+            check_names("Shell.run", options, RunOptions)
+        result = self.flows.drive(self.flows.run(command, dict(options)))
         self.starter.prepare_soon()
         return result
 
@@ -207,8 +197,6 @@ class Shell:
         check_names("Shell.list", options, ListOptions)
         return self.reader.list(**options)
 
-    # --- wait --------------------------------------------------------------------------------
-
     @translate_errors
     def wait(
         self, task: TaskId, timeout: float | None = None, *, new: bool = False, **options: Unpack[ConditionOptions]
@@ -229,8 +217,6 @@ class Shell:
     ) -> Waited:
         """Send input, and wait until the program has reacted; with `until`, for a line printed afterwards."""
         return self.flows.drive(self.flows.send_and_wait(task, text, timeout, eof, until))
-
-    # --- act ---------------------------------------------------------------------------------
 
     def kill(self, task: TaskId, grace: float | None = None) -> Receipt:
         """End a task's whole tree; returns when it is gone, with a receipt. `kill_all` ends several at once."""

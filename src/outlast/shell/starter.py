@@ -23,7 +23,7 @@ from outlast.types import BRIDGE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Unpack
+    from typing import Any, Unpack
 
     from outlast.gate import Gate
     from outlast.options import CommandOptions, TaskId
@@ -54,8 +54,6 @@ class Starter:
         self._last: tuple[Grant, Launch] | None = None  # the latest of them
         self._timer: threading.Timer | None = None
 
-    # --- policy ------------------------------------------------------------------------------
-
     def gate(self, cwd: str = "") -> Gate | None:
         """Return what judges a command in this directory; None if everything is allowed."""
         if cwd not in self._gates:
@@ -76,8 +74,6 @@ class Starter:
 
         around = Around(lambda: context.sessions, lambda: context.state)
         return Gate(context.home, context.settings, self._policy, self._mode, self._ask, around, context.cwd)
-
-    # --- start -------------------------------------------------------------------------------
 
     def launch(
         self,
@@ -101,13 +97,10 @@ class Starter:
         if sandbox or context.sandbox or context.settings.sandbox:
             from outlast.sandbox.choice import wanted  # most commands run without
 
-            cwd = options.get("cwd")
-            confined = wanted(
-                sandbox, context.sandbox, context.settings, None if cwd is None else os.fspath(cwd), context.cwd
-            )
-        request = validation.request(
-            command, session=context.session, background=background, agent=agent, sandbox=confined, **options
-        )
+            cwd = os.fspath(options["cwd"]) if options.get("cwd") is not None else None  # type: ignore[arg-type]
+            confined = wanted(sandbox, context.sandbox, context.settings, cwd, context.cwd)
+        how: dict[str, Any] = {"background": background, "agent": agent, "sandbox": confined}
+        request = validation.request(command, session=context.session, **how, **options)
         return self.launch_request(request, keeps, hold)
 
     def launch_request(self, request: Request, keeps: bool = False, hold: Hold | None = None) -> tuple[Task, bool]:
@@ -159,8 +152,6 @@ class Starter:
             return tasks if isinstance(tasks, str) else [self.context.find(one) for one in tasks]
         except (UnknownTask, AmbiguousTask) as error:
             raise BadInput(f"It cannot wait for that: {error.message}") from None
-
-    # --- the next shell ----------------------------------------------------------------------
 
     def prepare_soon(self) -> None:
         """Prepare a shell for a command like the last foreground one, a moment later: the caller has its result.
