@@ -9,7 +9,7 @@ from bench.measure import Lacks, Timing, first_line
 from bench.peers import Before, Ours, Peer
 from bench.peers.base import MARK
 from outlast import Shell
-from outlast.storage import status
+from outlast.storage import record
 from outlast.types import Guards
 
 _COMMAND = "exec sleep 1000"
@@ -39,7 +39,7 @@ def for_each_task(peer: Peer, tasks: int) -> Timing:
 
 
 def _guards(shell: Shell, task_id: str) -> Guards:
-    return status.guards_of(os.path.dirname(shell.show(task_id).output_file))
+    return record.guards_of(os.path.dirname(shell.show(task_id).output_file))
 
 
 def _ours(peer: Ours, tasks: int) -> float:

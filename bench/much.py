@@ -10,7 +10,7 @@ from bench.measure import Turn, timed
 from bench.peers import Ours, Peer, Raw
 from bench.rows import OPENED_S, Goal, Race, Row
 from outlast.frozen import replaced
-from outlast.storage import view
+from outlast.storage import task_directory
 from outlast.types import Task
 
 LONG = 10_000_000_000
@@ -118,7 +118,7 @@ def _multiply(ours: Ours, many: int) -> None:
             model = directory
     registry.index.add([(one.task_id, one.session, one.started_at, 0) for one in copies.values()])
     for one in copies.values():
-        registry.index.finish(one.task_id, one.ended_at or 0.0, 32768, view.dump(one))
+        registry.index.finish(one.task_id, one.ended_at or 0.0, 32768, task_directory.dump_task(one))
 
 
 def _copies(task: Task, directories: list[str]) -> Iterator[tuple[str, Task]]:

@@ -264,16 +264,16 @@ def test_closing_the_shell_wakes_who_waits_and_ends_nothing(home):
 
 def test_a_guard_that_dies_does_not_wake_or_lose_a_waiter(aio):
     async def work(shell):
-        from outlast.storage import status
+        from outlast.storage import record
 
         task = await shell.start("read x; exit 4", stdin=Stdin(open=True))
         waiting = asyncio.create_task(shell.wait(task.task_id))
         await until(lambda: asyncio.sleep(0, bool(shell._driver._watches)))
         directory = os.path.dirname(task.output_file)
         for name in ("supervisor", "keeper"):
-            before = getattr(status.guards_of(directory), name)
+            before = getattr(record.guards_of(directory), name)
             process.send(before, signal.SIGKILL)
-            await until(lambda: asyncio.sleep(0, getattr(status.guards_of(directory), name) != before))  # noqa: B023
+            await until(lambda: asyncio.sleep(0, getattr(record.guards_of(directory), name) != before))  # noqa: B023
         assert not waiting.done()
         await shell.send(task.task_id, "go\n")
         assert (await asyncio.wait_for(waiting, 30)).exit_code == 4

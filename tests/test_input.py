@@ -290,9 +290,9 @@ def test_the_environment_of_our_processes_holds_no_secret(shell, monkeypatch):
     """Nor do the guards carry what the command was given."""
     monkeypatch.setenv("HOST_TOKEN", "canary-host")
     task = shell.start("sleep 60", env={"TOKEN": "canary-one"})
-    from outlast.storage import status
+    from outlast.storage import record
 
-    guards = status.guards_of(directory_of(task))
+    guards = record.guards_of(directory_of(task))
     for who in (guards.supervisor, guards.keeper):
         assert who is not None
         for name in ("environ", "cmdline"):

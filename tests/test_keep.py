@@ -19,7 +19,8 @@ from outlast import Shell, Task
 from outlast.errors import AlreadyEnded, BadInput, DamagedTask, NewerTask, StartFailed, UnknownTask
 from outlast.frozen import fields, replaced
 from outlast.linux import process
-from outlast.storage import layout, record, registry, status
+from outlast.storage import layout, record, removal
+from outlast.storage.registry import Registry
 from tests.conftest import eventually
 from tests.faults.support import end_both
 from tests.guard_files import write_guards
@@ -49,7 +50,7 @@ def age(task: Task, hours: float) -> None:
 
 
 def _is_unwatched(task: Task) -> bool:
-    return not status.has_guard(directory_of(task))
+    return not record.has_guard(directory_of(task))
 
 
 def forget_index(home: str) -> None:
@@ -308,8 +309,8 @@ def test_a_start_prunes_a_bounded_number(shell):
     closed(shell, *tasks)
     assert shell.executor.registry.prune(0, most=3) == 3
     assert shell.executor.registry.prune(0, most=3) == 2
-    assert 0 < registry.PRUNE_AT_ONCE <= 100
-    assert registry.Registry.prune.__defaults__ == (registry.PRUNE_AT_ONCE, None)
+    assert 0 < removal.AT_ONCE <= 100
+    assert Registry.prune.__defaults__ == (removal.AT_ONCE, None)
 
 
 def test_a_running_task_is_never_pruned(home, monkeypatch):
@@ -335,7 +336,7 @@ def abandoned(shell, home):
         directory = os.path.join(home, "tasks", "bash-10571057")
         shutil.copytree(directory_of(task), directory, copy_function=_copy)
         shell.kill(task.task_id)
-        guards = status.guards_of(directory)
+        guards = record.guards_of(directory)
         boot = changes.pop("boot", guards.command.boot)
         named = {name: replaced(getattr(guards, name), boot=boot) for name in ("supervisor", "keeper", "command")}
         write_guards(replaced(guards, **named, **changes), directory)
@@ -377,7 +378,7 @@ def test_pids_of_another_boot_mean_nothing(abandoned, home):
         directory = abandoned()
         other = replaced(me, boot="00000000-0000-0000-0000-000000000000")
         gone = replaced(other, pid=1 << 22)
-        guards = replaced(status.guards_of(directory), supervisor=gone, keeper=gone, command=other)
+        guards = replaced(record.guards_of(directory), supervisor=gone, keeper=gone, command=other)
         write_guards(guards, directory)
         with Shell.open(home=home) as shell:
             assert shell.show("bash-10571057").reason == "lost"

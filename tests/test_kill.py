@@ -288,13 +288,13 @@ def test_to_be_named_like_a_guard_saves_nobody(shell, tmp_path):
 def test_a_stranger_with_the_same_pid_is_left_alone(shell):
     """The record names a pid; the process that has it now is another one."""
     from outlast.frozen import replaced
-    from outlast.storage import status
+    from outlast.storage import record
 
     done = shell.run("true")
     eventually(lambda: shell.show(done.task_id).closed)
     stranger = shell.start("sleep 60")
     directory = os.path.dirname(done.output_file)
-    guards = status.guards_of(directory)
+    guards = record.guards_of(directory)
     write_guards(replaced(guards, command=replaced(guards.command, pid=stranger.pid)), directory)
     assert not shell.executor.interrupt(done.task_id)
     with pytest.raises(AlreadyEnded):

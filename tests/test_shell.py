@@ -17,7 +17,7 @@ from outlast import AsyncShell, OutlastError, Shell, Stdin, Task, Waited, errors
 from outlast.errors import BadInput, StartFailed, UnknownTask
 from outlast.frozen import fields
 from outlast.linux.process import stat_of
-from outlast.storage import status
+from outlast.storage import record
 from tests.conftest import eventually, processes_of
 
 pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
@@ -128,7 +128,7 @@ def test_watching_what_a_command_left_takes_no_time_of_the_machine(shell):
     results = [shell.run("sleep 60 & head -c 3000000 /dev/zero") for _ in range(8)]
 
     def ticks():
-        guards = [status.guards_of(directory_of(result)) for result in results]
+        guards = [record.guards_of(directory_of(result)) for result in results]
         stats = [stat_of(who.pid) for one in guards for who in (one.supervisor, one.keeper) if who]
         return sum(stat.cpu_ticks for stat in stats if stat)
 

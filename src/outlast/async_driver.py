@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from outlast.permissions.approval import Approval
     from outlast.shell.flows import Flow
     from outlast.shell.shell import Shell
-    from outlast.storage.locks import Hold
-    from outlast.watch import Watch
+    from outlast.storage.task_directory import Hold
+    from outlast.storage.watch import Watch
 
     T = TypeVar("T")
 

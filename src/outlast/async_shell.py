@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from outlast.options import TaskId
     from outlast.permissions import Policy
     from outlast.permissions.judge import Judgement
-    from outlast.storage.locks import Hold
+    from outlast.storage.task_directory import Hold
     from outlast.types import Event, Notice, Receipt, Result, Slice, Task, Waited
 
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from outlast import Shell
-from outlast.storage import status
+from outlast.storage import record
 from tests.cli import listed, ran, the_running
 from tests.conftest import Cli, eventually
 
@@ -142,7 +142,7 @@ def test_a_session_sees_only_its_own(cli: Cli) -> None:
 def test_a_task_that_both_guards_lost_is_shown_as_lost(cli: Cli) -> None:
     task_id = cli("run", "--bg", "exec sleep 1000").stdout.strip()
     directory = os.path.dirname(cli.json("show", task_id)["output_file"])
-    guards = status.guards_of(directory)
+    guards = record.guards_of(directory)
     assert guards.keeper is not None
     # Stopped first: neither can replace the other.
     for number in (signal.SIGSTOP, signal.SIGKILL):

@@ -14,8 +14,9 @@ import pytest
 
 import outlast
 from outlast import Shell
+from outlast.faces.cli.doctor import has_exit_info
 from outlast.linux import process
-from outlast.storage import bell, status
+from outlast.storage import record, watch
 from outlast.types import Guards, Identity, Task
 from tests.conftest import eventually, processes_of
 
@@ -33,7 +34,7 @@ def directory_of(task: Task) -> str:
 
 
 def guards_of(task: Task) -> Guards:
-    return status.guards_of(directory_of(task))
+    return record.guards_of(directory_of(task))
 
 
 def guard(task: Task, name: str) -> Identity:
@@ -109,7 +110,7 @@ def is_waiting(pid: int) -> bool:
         return False  # one of them was closed meanwhile
     stat = process.stat_of(pid)
     connections = [one for one in held if one.startswith("socket:")]
-    bells = [one for one in held if os.path.basename(one) in bell.NAMES]
+    bells = [one for one in held if os.path.basename(one) in watch.NAMES]
     waits = "anon_inode:[pidfd]" in held or bells or len(connections) > len(set(connections))
     return bool(waits) and stat is not None and stat.state == "S"
 
@@ -122,7 +123,7 @@ def codes_outlive_their_parents() -> bool:
     fd = os.pidfd_open(pid)
     os.waitpid(pid, 0)
     try:
-        return process.has_exit_info(fd)
+        return has_exit_info(fd)
     finally:
         os.close(fd)
 

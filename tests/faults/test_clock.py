@@ -17,7 +17,7 @@ from outlast import Shell
 from outlast.frozen import replaced
 from outlast.guard import build, client
 from outlast.linux import process
-from outlast.storage import record, status
+from outlast.storage import record
 from outlast.types import Task
 from tests.conftest import eventually
 from tests.faults.support import closed, dice, directory_of, guard, replace, stop_guards
@@ -143,7 +143,7 @@ def test_a_clock_that_was_set_back_gives_no_negative_duration(shell):
     closed(shell, task)
     eventually(lambda: not process.is_alive(guard(task, "keeper")))
     freeze.blank(Path(directory), "outcome")
-    guards = status.guards_of(directory)
+    guards = record.guards_of(directory)
     write_guards(replaced(guards, started=guards.started + 40 * DAY_S), directory)
     again = shell.show(task.task_id)
     assert (again.status, again.exit_code) == ("failed", 7)

@@ -23,10 +23,8 @@ import pytest
 from outlast import Shell
 from outlast.errors import OutlastError, StartFailed, StateRefused
 from outlast.frozen import replaced
-from outlast.storage import launchfile
-from outlast.storage.index import Row
+from outlast.storage import task_directory
 from outlast.storage.output import Source
-from outlast.storage.task_directory import stage
 from outlast.types import Result, Stdin, Task, surroundings
 from tests.conftest import PATIENCE_S, Cli, end_all, eventually, processes_of
 from tests.faults.support import closed, directory_of, guard, left_in_staging, replace
@@ -339,7 +337,7 @@ def test_a_start_needs_this_much_and_fails_cleanly_with_less(what: str) -> None:
                 refused, in_a_row = refused + 1, 0
                 disk.free()
                 assert shell.list() == []
-                assert shell.executor.registry.index.sums()[0] == 0, "its share was not taken back"
+                assert shell.executor.registry.index.kept_bytes() == 0, "its share was not taken back"
                 continue
             assert shell.wait(task.task_id, timeout=PATIENCE_S).exit_code == 3
             assert kept(shell, task) in (b"hello\n", b"")
@@ -488,14 +486,14 @@ def test_a_share_that_nobody_uses_is_taken_back(home: str) -> None:
     """From tasks that ended without anybody looking, and from starts that died half-way."""
     with with_settings(home, state_limit_bytes=8 * MIB, output_limit_bytes=MIB) as shell:
         index = shell.executor.registry.index
-        assert index.reserve(Row("bash-00000000", "default", time.time(), 0, None, None), 1, lambda taken: MIB)
+        assert index.reserve("bash-00000000", "default", time.time(), 1, MIB, 8 * MIB)
         tasks = [shell.start("sleep 0.5") for _ in range(5)]
         for task in tasks:
             eventually(lambda task=task: shell.executor.is_closed(task.task_id))  # type: ignore[misc]
-        assert index.sums()[0] > 6 * MIB
+        assert index.kept_bytes() > 6 * MIB
         last = shell.start("true")
-        assert index.sums()[0] < 2 * MIB
-        assert launchfile.read(directory_of(last))[0].output_limit == MIB
+        assert index.kept_bytes() < 2 * MIB
+        assert task_directory.read_launch(directory_of(last))[0].output_limit == MIB
         assert index.row("bash-00000000") is None
         assert len(shell.list()) == 6
 
@@ -504,8 +502,8 @@ def test_a_start_in_progress_keeps_its_share(home: str) -> None:
     """It is in the index and has no directory among the tasks yet; nobody may take it for a leftover."""
     with with_settings(home, state_limit_bytes=8 * MIB) as shell:
         registry = shell.executor.registry
-        launch = replaced(launchfile.read(directory_of(shell.run("true")))[0], state="")
-        staged, published = stage(registry.home, launch.kind, surroundings(launch))
+        launch = replaced(task_directory.read_launch(directory_of(shell.run("true")))[0], state="")
+        staged, published = registry.stage(launch.kind, surroundings(launch))
         assert registry.reserve(staged, published, launch, 8 * MIB)
         assert os.path.basename(published) not in [task.task_id for task in shell.list()]
         assert registry.index.row(os.path.basename(published)) is not None

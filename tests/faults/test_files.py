@@ -14,7 +14,7 @@ import pytest
 
 from outlast import OutlastError, Shell
 from outlast.errors import DamagedTask, StartFailed, StateRefused
-from outlast.storage import task_directory
+from outlast.storage import removal
 from outlast.storage.layout import FORMAT
 from outlast.types import Stdin
 from tests.conftest import eventually
@@ -209,7 +209,7 @@ def test_a_link_in_staging_is_swept_and_not_followed(home, elsewhere, monkeypatc
     Shell.open(home=home).close()
     link = os.path.join(home, "staging", "bash-00000000.11111111")
     os.symlink(elsewhere, link)
-    monkeypatch.setattr(task_directory, "_STALE_S", -1.0)
+    monkeypatch.setattr(removal, "_STALE_S", -1.0)
     with Shell.open(home=home) as shell:
         shell.clean()
         assert not os.path.lexists(link)

@@ -15,7 +15,7 @@ import pytest
 
 from outlast import Shell
 from outlast.linux import process, process_tree
-from outlast.storage import record, status
+from outlast.storage import record
 from outlast.types import Identity, Stdin, Task
 from tests.conftest import Cli, eventually, processes_of
 from tests.faults.support import (
@@ -218,7 +218,7 @@ def start_tree(shell: Shell, limit: float | None = None) -> Task:
         lambda: (
             [
                 stat.name
-                for stat in process_tree.look(guards_of(task), status.is_foreign_guard, process.Table).members.values()
+                for stat in process_tree.look(guards_of(task), record.is_foreign_guard, process.Table).members.values()
             ].count("sleep")
             == 4
         )

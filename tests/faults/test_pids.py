@@ -19,7 +19,7 @@ from outlast import Shell
 from outlast.errors import AlreadyEnded, OutlastError
 from outlast.frozen import replaced
 from outlast.linux import process, process_tree
-from outlast.storage import status
+from outlast.storage import record
 from outlast.types import Identity, Stdin, Task
 from tests.conftest import Cli, eventually
 from tests.faults.support import (
@@ -260,7 +260,7 @@ def test_a_process_of_another_boot_is_nobody(shell: Shell) -> None:
     assert not process.is_alive(other)
     assert process.open_pidfd(other) is None
     assert not process.send(other, signal.SIGKILL)
-    assert not process.send_group(other, signal.SIGKILL)
+    assert not process.send(other, signal.SIGKILL, to_group=True)
     assert process.is_alive(command)
 
 
@@ -279,8 +279,7 @@ def test_a_task_of_another_boot_is_lost_and_claims_nobody(shell: Shell) -> None:
     write_guards(guards, directory_of(task))
     lost = shell.show(task.task_id)
     assert (lost.status, lost.reason, lost.exit_code, lost.children) == ("failed", "lost", None, ())
-    assert process_tree.look(guards, status.is_foreign_guard, process.Table).members == {}
-    assert process_tree.members(guards, process.Table(), status.is_foreign_guard) == {}
+    assert process_tree.look(guards, record.is_foreign_guard, process.Table).members == {}
     with pytest.raises(OutlastError):
         shell.kill(task.task_id)
     assert shell.show(running.task_id).status == "running"
@@ -310,9 +309,9 @@ def test_a_process_of_another_pid_namespace_is_nobody(shell: Shell) -> None:
     """Same pid, same start tick, same boot, another namespace: eight of eight such collisions killed a stranger."""
     command = guards_of(shell.start("exec sleep 300")).command
     boot, _, own = command.boot.partition(":")
-    other = replaced(command, boot=process.join_boot(boot, int(own) + 1))
+    other = replaced(command, boot=f"{boot}:{int(own) + 1}")
     assert process.is_alive(command)
     assert not process.is_alive(other)
     assert not process.send(other, signal.SIGKILL)
-    assert not process.send_group(other, signal.SIGKILL)
+    assert not process.send(other, signal.SIGKILL, to_group=True)
     assert process.is_alive(replaced(command, boot=boot))  # recorded by a version that knew no namespaces

@@ -47,7 +47,7 @@ def go_on(who: Identity) -> None:
 def stop_task(task: Task) -> None:
     """Stop a command and what it started, as `kill -STOP` of its group does."""
     stop(guards_of(task).command)
-    process.send_group(guards_of(task).command, signal.SIGSTOP)
+    process.send(guards_of(task).command, signal.SIGSTOP, to_group=True)
 
 
 @pytest.fixture

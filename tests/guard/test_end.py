@@ -271,13 +271,11 @@ def test_killing_the_own_guards_does_not_change_the_code(launcher: Launcher) -> 
 
 
 def sandbox(script: str) -> list[Item]:
-    inner = f"echo r >&3; exec 3>&-; read -r line <&4 || exit 9; exec 4<&- 5>&-; {script}"
+    inner = f"echo r >&3; exec 3>&-; read -r line <&4 || exit 9; exec 4<&-; {script}"
     words = ["bwrap", "--die-with-parent", "--unshare-pid", "--dev-bind", "/", "/", "--proc", "/proc"]
-    words += ["--json-status-fd", "5", "--", "/bin/bash", "-c", inner]
+    words += ["--", "/bin/bash", "-c", inner]
     items: list[Item] = [("program", shutil.which("bwrap") or ""), *(("arg", word) for word in words)]
-    items += [
-        ("fd", f"{number} {name}") for number, name in enumerate(["stdin", "stdout", "stderr", "ready", "go", "status"])
-    ]
+    items += [("fd", f"{number} {name}") for number, name in enumerate(["stdin", "stdout", "stderr", "ready", "go"])]
     return [*items, ("program-waits", 1), ("env", f"PATH={os.environ['PATH']}")]
 
 

@@ -168,13 +168,13 @@ def test_a_foreground_command_whose_host_died_is_told_of(home: str) -> None:
 
 def test_a_lost_task_is_told_of_at_once(shell: Shell) -> None:
     from outlast.linux import process
-    from outlast.storage import status
+    from outlast.storage import record
     from tests.faults.support import directory_of
 
     task = shell.start("sleep 60")
     with shell.subscribe("me") as subscription:
         assert subscription.take() == []
-        guards = status.guards_of(directory_of(task))
+        guards = record.guards_of(directory_of(task))
         assert guards.keeper is not None
         for who in (guards.supervisor, guards.keeper):
             process.send(who, 19)  # both stopped, so that neither replaces the other

@@ -384,7 +384,10 @@ def test_only_one_place_makes_a_grant_and_only_one_a_launch() -> None:
         for noun in ("Grant", "Launch")
     }
     # A launch that was made is read back from its file.
-    assert makers == {"Grant": ["permissions/__init__.py"], "Launch": ["launch_builder.py", "storage/launchfile.py"]}
+    assert makers == {
+        "Grant": ["permissions/__init__.py"],
+        "Launch": ["launch_builder.py", "storage/task_directory.py"],
+    }
 
 
 def _code(path: Path) -> str:

@@ -16,7 +16,7 @@ import pytest
 
 from outlast import OutlastError, Shell
 from outlast.linux import process
-from outlast.storage import status
+from outlast.storage import record
 from outlast.types import Task
 from tests.conftest import processes_of
 from tests.faults.support import SOURCE, dice
@@ -93,7 +93,7 @@ class Killer(threading.Thread):
         directory = _directory(pid)
         try:
             if self._both and directory:
-                guards = status.guards_of(directory)
+                guards = record.guards_of(directory)
                 for who in (guards.supervisor, guards.keeper):
                     if who:
                         process.send(who, signal.SIGKILL)
@@ -118,9 +118,9 @@ def _directory(pid: int) -> str:
 def _is_whole(directory: str) -> bool:
     """Whether a task has both its guards, or needs none."""
     try:
-        if status.is_pending(directory) or not status.has_guard(directory):
+        if record.is_pending(directory) or not record.has_guard(directory):
             return True
-        guards = status.guards_of(directory)
+        guards = record.guards_of(directory)
     except (OSError, OutlastError, KeyError):
         return True  # it was never published
     return all(who is not None and process.is_alive(who) for who in (guards.supervisor, guards.keeper))

@@ -13,8 +13,9 @@ from outlast.launch_builder import compose_environment
 from outlast.storage import snapshot
 
 # The state in the words of an ordinary user; nothing of ours helps to tell it.
-TELL = """{ declare -p; echo @@; compgen -A function | while read -r f; do case $f in __outlast*) ;; *) declare -F "$f"
-declare -f "$f"; esac; done; echo @@; alias -p; echo @@; shopt -p; echo @@; set +o; echo @@; umask; pwd; dirs -l -p
+TELL = """{ declare -p; echo @@; compgen -A function | (shopt -u extdebug; while read -r f
+do case $f in __outlast*) ;; *) declare -F "$f"; declare -f "$f"; esac; done)
+echo @@; alias -p; echo @@; shopt -p; echo @@; set +o; echo @@; umask; pwd; dirs -l -p
 echo @@; printf '<%s>' "$@"; } >| FILE 2>/dev/null"""
 SKIPPED = re.compile(rb"declare -\S+ (__outlast\w*|BASH\w*|[A-Z]*(?:PID|RANDOM|SECONDS|UID)|EPOCH\w+|LINENO|_)(=|$)")
 OURS = (b"OUTLAST_SESSION", b"OUTLAST_TASK_ID", b"FUNCNAME", b"PIPESTATUS", b"HISTCMD", b"GROUPS", b"SHELLOPTS", b"PWD")

@@ -209,7 +209,8 @@ def session() -> Iterator[Shell]:
 def compare(session: Shell, drawn: list[str], leave: str = "") -> None:
     with tempfile.TemporaryDirectory() as directory:
         ours, our_traps = of_session(session, drawn, directory, leave)
-        theirs, their_traps = of_bash(drawn, directory)
+        # A function that the command left stays defined.
+        theirs, their_traps = of_bash([*drawn, "l() { exit 4; }"] if "l()" in leave else drawn, directory)
         for mine, other in zip(ours, theirs, strict=True):
             assert mine.split(b"\n") == other.split(b"\n")
         assert our_traps == their_traps
@@ -248,8 +249,17 @@ def test_all_kinds_of_lines_at_length(session: Shell, drawn: list[str]) -> None:
 LEAVING = ["plain", "array", "associative", "functions", "aliases", "set", "shopt", "umask", "directory", "positional"]
 
 
+LEAVES = [
+    "\nexit 3",
+    "\nif true; then exit; fi\nnever=1",
+    "\n(exit 9) || exit\nnever=1",
+    "\nl() { exit 4; }; l; never=1",
+]
+
+
 @pytest.mark.parametrize("family", LEAVING)
 @bounded
 @given(data=st.data())
 def test_each_line_leaves_by_exit(session: Shell, family: str, data: st.DataObject) -> None:
-    compare(session, data.draw(st.lists(FAMILIES[family], min_size=1, max_size=LINES)), leave="\nexit 3")
+    leave = data.draw(st.sampled_from(LEAVES))
+    compare(session, data.draw(st.lists(FAMILIES[family], min_size=1, max_size=LINES)), leave)

@@ -179,15 +179,15 @@ def test_a_caller_that_is_killed_has_not_stopped_waiting(cli: Cli, named: Shell,
 
 
 def test_the_successor_of_a_supervisor_keeps_the_state(named: Shell, home: str, tmp_path: Path) -> None:
-    from outlast.storage import status
+    from outlast.storage import record
 
     named.run("a=1")
     thread = beside(named, f"{gate(tmp_path / 'g')}; a=2")[0]
     task = eventually(lambda: named.list(status="running"))[0]
     directory = os.path.join(home, "tasks", task.task_id)
-    first = status.guards_of(directory).supervisor
+    first = record.guards_of(directory).supervisor
     os.kill(first.pid, signal.SIGKILL)
-    eventually(lambda: status.guards_of(directory).supervisor != first)
+    eventually(lambda: record.guards_of(directory).supervisor != first)
     (tmp_path / "g").write_text("\n")
     thread.join(30)
     assert named.run("echo $a").output == "2\n"

@@ -17,7 +17,7 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import SessionBusy
-from outlast.storage import sessions, snapshot, status
+from outlast.storage import record, sessions, snapshot
 from outlast.storage.sessions import Sessions
 from outlast.types import Result
 from tests.conftest import end_all, eventually
@@ -53,7 +53,7 @@ class Gated:
             lambda: next((one.task_id for one in shell.list(status="running") if one.task_id not in known), None)
         )
         self.directory = os.path.join(home, "tasks", self.task_id)
-        self.supervisor = status.guards_of(self.directory).supervisor.pid
+        self.supervisor = record.guards_of(self.directory).supervisor.pid
 
     def open_gate(self) -> None:
         self._gate.write_text("\n")

@@ -134,6 +134,7 @@ ROWS: dict[str, tuple[list[str], str]] = {
     "BASH_ENV is a variable": (["export BASH_ENV=/dev/null", "echo $BASH_ENV"], "/dev/null\n"),
     "a value that looks like a border": (["f() { cat <<E\n#x variables\nE\n}; a=$'\\n#x end'", "f"], "#x variables\n"),
     "nothing of ours reaches a program": (["a=1; set -a", "env | grep -c __outlast; true"], "0\n"),
+    "not exported any more": (["export -n SHLVL; unset OLDPWD; cd /", "env | grep -c -e SHLVL -e OLDPWD; true"], "0\n"),
     "SHLVL": (["echo $SHLVL > /dev/null; a=$SHLVL", "[[ $SHLVL == $a ]] && echo same"], "same\n"),
     "getopts": (["set -- -a -b; getopts ab o", "getopts ab o; echo $o"], "b\n"),
     "a name that begins with BASH": (["BASHED=1", "echo $BASHED"], "1\n"),

@@ -1,7 +1,8 @@
-"""Holds: a probe never disturbs a holder, and a held task is never removed."""
+"""Holds: a remover never disturbs a holder, and a held task is never removed."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,54 +11,60 @@ from pathlib import Path
 import pytest
 
 from outlast import Shell
-from outlast.storage.locks import Hold, is_held
+from outlast.storage.removal import rename_unless_held
+from outlast.storage.task_directory import Hold
 
 ROUNDS = 3000
-PROBE = """import sys
-from outlast.storage.locks import is_held
-print(is_held(sys.argv[1]), flush=True)
+REMOVER = """import sys
+from outlast.linux.files import open_regular, try_lock, unlock_and_close
+print("begun", flush=True)
 while True:
-    is_held(sys.argv[1])
+    fd = open_regular(sys.argv[1] + "/launch.json")
+    try_lock(fd)
+    unlock_and_close(fd)
 """
 
 
 @pytest.fixture
-def probed(tmp_path: Path) -> Iterator[str]:
-    """A task directory whose hold two other processes probe all the time."""
-    (tmp_path / "launch.json").write_text("{}")
-    words = [sys.executable, "-c", PROBE, str(tmp_path)]
-    probers = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(2)]
-    for prober in probers:
-        assert prober.stdout is not None
-        assert prober.stdout.readline(), "the prober did not start"
-    yield str(tmp_path)
-    for prober in probers:
-        with prober:
-            assert prober.poll() is None, "a prober ended by itself"
-            prober.kill()
+def wanted(tmp_path: Path) -> Iterator[str]:
+    """A task directory that two other processes lock all the time, as a remover does."""
+    directory = tmp_path / "task"
+    directory.mkdir()
+    (directory / "launch.json").write_text("{}")
+    words = [sys.executable, "-c", REMOVER, str(directory)]
+    removers = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(2)]
+    for remover in removers:
+        assert remover.stdout is not None
+        assert remover.stdout.readline(), "the remover did not start"
+    yield str(directory)
+    for remover in removers:
+        with remover:
+            assert remover.poll() is None, "a remover ended by itself"
+            remover.kill()
 
 
-def test_a_probe_does_not_keep_anyone_from_taking_a_hold(probed: str) -> None:
+def is_held(directory: str) -> bool:
+    return not rename_unless_held(directory, f"{directory}.moved")
+
+
+def test_a_remover_does_not_keep_anyone_from_taking_a_hold(wanted: str) -> None:
     missed = 0
     for _ in range(ROUNDS):
-        with Hold().take(probed):
-            missed += not is_held(probed)
+        with Hold().take(wanted):
+            missed += not is_held(wanted)
     assert missed == 0, f"{missed} of {ROUNDS} holds were not taken"
 
 
-def test_two_probes_do_not_take_each_other_for_a_holder(probed: str) -> None:
-    false = sum(is_held(probed) for _ in range(ROUNDS))
-    assert false == 0, f"{false} of {ROUNDS} probes saw a holder that was not there"
-
-
 def test_a_hold_ends_when_it_is_closed_also_if_a_fork_still_has_it_open(tmp_path: Path) -> None:
-    (tmp_path / "launch.json").write_text("{}")
-    first, second = Hold().take(str(tmp_path)), Hold().take(str(tmp_path))
+    directory = str(tmp_path / "task")
+    os.mkdir(directory)
+    Path(directory, "launch.json").write_text("{}")
+    first, second = Hold().take(directory), Hold().take(directory)
     with subprocess.Popen(["sleep", "60"], close_fds=False) as child:
         first.close()
-        assert is_held(str(tmp_path)), "the second holder was forgotten"
+        assert is_held(directory), "the second holder was forgotten"
         second.close()
-        assert not is_held(str(tmp_path))
+        assert not is_held(directory)
         child.kill()
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from outlast.executors.local import shell_argv
 from outlast.frozen import frozen
-from outlast.storage import status
-from outlast.storage.status import PIPES
+from outlast.storage import record
+from outlast.storage.record import PIPES
 
 BASH = "/bin/bash"
 
@@ -38,7 +38,7 @@ class Machine(NamedTuple):
         ran = self._run(shell_argv.build_bash(directory, ""), env)
         several = "|" in command or "!" in command
         stages = (
-            status.parse_pipe_status(ran.returncode, self._written() if several else None)
+            record.parse_pipe_status(ran.returncode, self._written() if several else None)
             if ran.returncode >= 0
             else None
         )
@@ -273,4 +273,4 @@ def test_a_long_text_with_a_long_pipeline_runs(machine):
     ],
 )
 def test_what_the_shell_wrote_is_believed_only_if_it_makes_sense(command, code, written, expected):
-    assert status.parse_pipe_status(code, written if "|" in command else None) == expected
+    assert record.parse_pipe_status(code, written if "|" in command else None) == expected

@@ -6,7 +6,8 @@ import fcntl
 import os
 from pathlib import Path
 
-from outlast.storage.locks import FileLock, NameLock
+from outlast.linux.files import FileLock
+from outlast.storage.queue import NameLock
 
 
 def opened(path: str) -> int:

@@ -190,7 +190,7 @@ def test_the_tail_of_what_there_was_at_some_moment() -> None:
 def test_lines_are_counted_on_from_the_last_count(limit: int, history: list[tuple[str, int]], looks: set[int]) -> None:
     with task_directory():
         made = Printing(limit)
-        known: dict[str, tuple[int, int]] = {}
+        known: dict[str, list[int]] = {}
         for number, (step, size) in enumerate(history):
             made.do(step, size)
             if number in looks:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlast.errors import DamagedTask
-from outlast.storage import record, status
+from outlast.storage import record
 from outlast.types import Exited, NeverStarted, Signalled
 
 SLOTS = sorted(record.SLOTS)
@@ -209,14 +209,14 @@ def test_the_outcome_is_what_the_code_says(
     directory: str, code: dict[str, object], outcome: Exited | Signalled | NeverStarted
 ) -> None:
     record.write("code", code, directory)
-    assert status.parse_outcome(record.read(directory)["code"]) == outcome
+    assert record.parse_outcome(record.read(directory)["code"]) == outcome
 
 
 @pytest.mark.parametrize("why", ["No such file: /" + "日本語" * 100, '"\\' * 200, "\0\n" * 100, "x" * 5000])
 def test_any_reason_for_not_starting_fits(directory: str, why: str) -> None:
     """Otherwise a command that never started would seem to have ended with a code of its own."""
-    status.write_never_started(why, 1.0, directory)
-    found = status.parse_outcome(record.read(directory)["code"])
+    record.write_never_started(why, 1.0, directory)
+    found = record.parse_outcome(record.read(directory)["code"])
     assert isinstance(found, NeverStarted)
     assert why.startswith(found.why)
     assert found.why
@@ -229,6 +229,6 @@ def test_the_position_of_any_output_fits(directory: str) -> None:
 
 
 def test_the_first_who_asks_for_the_end_stays(directory: str) -> None:
-    status.write_ending("kill", "é" * 1000, 1.0, directory)
-    status.write_ending("limit", "second", 2.0, directory)
+    record.write_ending("kill", "é" * 1000, 1.0, directory)
+    record.write_ending("limit", "second", 2.0, directory)
     assert record.read(directory)["ending"]["by"] == "kill"

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 
 from outlast.agents.piped import NOT_RUN, die_of, not_started, show
 from outlast.agents.streams import short
-from outlast.storage import agentfile, launchfile
+from outlast.storage import agentfile, task_directory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def run(words: list[str], directory: str) -> int:
         print(f"outlast: {why}", file=sys.stderr)
         agentfile.write({"error": why}, directory)
         return NOT_RUN
-    launch, _ = launchfile.read(directory)
+    launch, _ = task_directory.read_launch(directory)
     listener = Listener(directory, launch.agent.get("allow") == "yes")
     return asyncio.run(_run(words, prompt, listener))
 

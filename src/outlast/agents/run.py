@@ -19,7 +19,7 @@ if __name__ == "__main__":
     sys.path.append(os.path.dirname(_PACKAGE))
 
 from outlast.errors import OutlastError
-from outlast.storage import launchfile
+from outlast.storage import task_directory
 from outlast.types import AGENT, REGISTERED
 
 NOT_RUN = 127
@@ -28,7 +28,7 @@ NOT_RUN = 127
 def main() -> int:
     shell, directory = sys.argv[1:]
     try:
-        launch, _ = launchfile.read(directory)
+        launch, _ = task_directory.read_launch(directory)
     except OutlastError as error:
         print(f"outlast: {error.message}", file=sys.stderr)
         return NOT_RUN

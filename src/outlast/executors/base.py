@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
     from outlast.errors import OutlastError
     from outlast.linux.process import Stat
-    from outlast.storage.locks import Hold
     from outlast.storage.output import Source
     from outlast.storage.registry import Registry
+    from outlast.storage.task_directory import Hold
+    from outlast.storage.watch import Watch
     from outlast.types import Launch, Receipt, Task
-    from outlast.watch import Watch
 
     class Executor(Protocol):
         """Starts, watches, feeds and ends tasks, whose directories are in `registry`."""

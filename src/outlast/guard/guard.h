@@ -27,15 +27,27 @@
 #define MILLISECOND 1000000LL
 #define NEVER INT64_MAX
 
-enum { STREAMS = 2, RELAY_BYTES = 4096 };
+enum {
+    STREAMS = 2,
+    SEGMENTS = 8,       /* the tail that is kept is between 7 and 8 eighths of its half */
+    RELAY_BYTES = 4096,
+    RETRY_MS = 1000,    /* a system call failed that has to succeed at last, such as fork */
+};
 
 /* The life of a task. Only the supervisor moves it on, except that the keeper, as parent of the command, may set EXITED. */
 enum state {
-    STARTING, /* there is no task yet: nothing is published, the command has not begun */
-    RUNNING,  /* the task is published and the command may begin */
+    STARTING, /* there is no task yet, or the command was not released */
+    RUNNING,  /* the task is published and the command was released */
     EXITED,   /* the command ended, and the record says how (or it can never be known) */
-    DRAINED,  /* all that it printed before is in the files, and the record has its outcome */
+    DRAINED,  /* all that it printed before is in the files, the outcome is in the record, the caller was told */
     CLOSED,   /* the pipes are at their end and no process is left: the guards exit */
+};
+
+/* How far a stream of output has come: enough for a successor to go on. The last `made` segments are kept, as a ring. */
+struct progress {
+    _Atomic uint64_t offset, made;
+    _Atomic uint64_t dropped_up_to; /* where the stream stood when bytes were last dropped */
+    uint64_t segments[SEGMENTS];    /* where in the stream each one starts */
 };
 
 /* What both processes must know. The kernel writes each pid while it forks (CLONE_PARENT_SETTID), so there is no
@@ -45,27 +57,25 @@ struct shared {
     _Atomic int supervisor, keeper, child, on_end; /* pids */
     _Atomic int command;                           /* the child, or the first process inside of its sandbox */
     _Atomic uint64_t supervisor_tick, keeper_tick, command_tick;
-    _Atomic int begun;                /* the terms are known and only publication is left to do */
-    _Atomic int released;             /* the command was allowed to begin */
-    _Atomic int announced;            /* the caller got the message that the command ended */
-    _Atomic int keeper_has_children;  /* processes of the command are below the keeper */
-    _Atomic int keeper_closed_pipes;  /* the keeper closed its write ends */
-    _Atomic int recoveries;           /* how often a guard was replaced */
-    _Atomic int limit_reached;        /* while the command ran */
-    _Atomic int status_known;         /* `status` is the wait status of the command */
-    _Atomic int wrapper_known;        /* `wrapper_status` is that of bubblewrap */
-    _Atomic int spawn_errno;          /* why the command could not be started, and what could not be done */
+    _Atomic int begun;               /* the terms are known and only publication is left to do */
+    _Atomic int keeper_has_children; /* processes of the command are below the keeper */
+    _Atomic int keeper_closed_pipes; /* the keeper closed its write ends */
+    _Atomic int recoveries;          /* how often a guard was replaced */
+    _Atomic int status_known;        /* `status` is the wait status of the command */
+    _Atomic int wrapper_known;       /* `wrapper_status` is that of bubblewrap */
+    _Atomic int spawn_errno;         /* why the command could not be started, and what could not be done */
     char spawn_what[160];
     int status, wrapper_status;
-    int64_t started, monotonic; /* when the command was released, by both clocks */
-    int64_t ended, elapsed;     /* when it ended */
+    int64_t started, monotonic;      /* when the command was released, by both clocks */
+    int64_t ended, elapsed;          /* when it ended */
+    _Atomic int64_t limit_at;        /* when it reached its limit, by the monotonic clock; 0 if it did not */
     struct terms terms;
-    _Atomic uint64_t dropped_up_to[STREAMS]; /* where each stream stood when bytes were last dropped */
+    struct progress progress[STREAMS];
     /* Bytes on their way from the relay into a file: of which stream, where in it, how many. */
     _Atomic int relay_stream, loaded;
     _Atomic uint64_t loaded_at;
     char relay_buffer[RELAY_BYTES];
-    _Atomic int last_stream; /* of a split task: which stream moved last, and how far */
+    _Atomic int last_stream, order_bytes; /* of a split task: which stream moved last, and how far */
     _Atomic uint64_t last_offset;
 };
 
@@ -74,11 +84,11 @@ struct guard {
     struct shared *page;
     struct launch *launch;
     int lock, record, caller, go_read, go_write;
-    int wake_supervisor, wake_keeper, signals; /* eventfds, signalfd */
-    int peer, command;                         /* pidfds */
+    int signals;       /* signalfd */
+    int peer, command; /* pidfds */
     int stdin_read, stdin_write, wake_fifo;
     int streams;
-    bool owns_directory; /* its lock is held: what is in there may be removed */
+    bool look_failed;    /* processes could not be read from /proc, for want of a descriptor: look again soon */
     uint64_t pid_namespace;
     dev_t exe_device; /* this program: how guards of other tasks are recognised */
     ino_t exe_inode;
@@ -89,14 +99,13 @@ extern struct guard guard;
 /* process.c: processes as the kernel knows them */
 struct proc_stat {
     char state;
-    int exit_code;
-    uint64_t tick, cpu_ticks;
     bool dead;
+    int exit_code;
+    uint64_t tick;
 };
 int64_t now(clockid_t clock);
 void close_fd(int *fd);
 bool is_ready(int fd, short events);
-void wake(int eventfd);
 void drain_fd(int fd);
 ssize_t read_file(const char *path, char *into, size_t size);
 bool read_stat(int pid, struct proc_stat *into);
@@ -106,7 +115,9 @@ bool signal_pidfd(int fd, int number);
 bool is_unreaped(int pidfd);
 int fork_process(_Atomic int *pid, int flags);
 int fork_guard(_Atomic int *pid);
-void close_all_but(const int *kept, size_t count);
+int replace_peer(_Atomic int *pid);
+void wake_peer(void);
+void continue_peer(void);
 bool note_exit(void);
 bool reap_children(void);
 
@@ -128,7 +139,6 @@ void send_to_caller(const char *format, ...) __attribute__((format(printf, 1, 2)
 /* output.c: from the pipes to the files */
 bool make_pipes(void);
 bool open_outputs(void);
-void apply_bounds(void);
 void resume_outputs(void);
 void poll_outputs(struct pollfd *fds);
 bool move_outputs(void);
@@ -155,10 +165,8 @@ void remove_cgroups(void);
 noreturn void start_task(void);
 noreturn void resume_task(void);
 noreturn void keep_task(void);
-noreturn void abandon_task(void);
 noreturn void refuse(int number, const char *what);
 bool is_published(void);
-void continue_peer(void);
 void run_on_end(void);
 
 /* main.c: free what only the start needed, such as the environment of the command */

@@ -6,12 +6,6 @@
 #include <sched.h>
 #include <sys/prctl.h>
 
-enum {
-    SHORT_LIFE_MS = 1000,
-    SHORT_LIVES = 100, /* so many in a row are a fault that stays, which must not take a whole core */
-    RETRY_MS = 1000,
-};
-
 extern char **environ;
 
 static bool is_empty(const char *path) {
@@ -26,24 +20,18 @@ static bool is_empty(const char *path) {
  * that is not below this task: as its own sibling (CLONE_PARENT). The kernel writes the pid of the new process into the
  * shared page while it forks, so the program is started once even if one guard is killed. */
 void run_on_end(void) {
-    static const int STANDARD[] = {0, 1, 2};
     struct shared *page = guard.page;
     const struct strings *words = &guard.launch->on_end;
     int parent = getppid();
     if (!words->count || page->on_end || page->state < DRAINED || parent == page->keeper || parent == page->supervisor) return;
-    if (guard.launch->on_end_if && is_empty(guard.launch->on_end_if)) {
-        page->on_end = -1;
-        return;
-    }
-    int pid = fork_process(&page->on_end, CLONE_PARENT);
-    if (pid < 0) page->on_end = -1; /* the next caller that opens the state directory does what this program would do */
+    int pid = guard.launch->on_end_if && is_empty(guard.launch->on_end_if) ? -1 : fork_process(&page->on_end, CLONE_PARENT);
+    if (pid < 0) page->on_end = -1; /* fork failed: the next caller that starts a task does what this program would do */
     if (pid != 0) return;
     sigset_t none;
     setsid();
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    close_all_but(STANDARD, 3);
-    execve(words->items[0], words->items, environ);
+    execve(words->items[0], words->items, environ); /* all but standard input, output and error is closed by this */
     _exit(127);
 }
 
@@ -56,39 +44,17 @@ static void open_command(void) {
     if (guard.command >= 0 && (!read_stat(page->command, &stat) || stat.tick != page->command_tick)) close_fd(&guard.command);
 }
 
-static void slow_down(void) {
-    static int64_t last;
-    static int short_lives;
-    int64_t at = now(CLOCK_MONOTONIC);
-    short_lives = at - last < SHORT_LIFE_MS * MILLISECOND ? short_lives + 1 : 0;
-    last = at;
-    if (short_lives > SHORT_LIVES) poll(NULL, 0, RETRY_MS);
-}
-
-static void replace_supervisor(void) {
-    struct shared *page = guard.page;
-    slow_down();
-    open_command();
-    page->keeper_has_children = has_descendants();
-    page->recoveries++;
-    for (;;) {
-        int pid = fork_guard(&page->supervisor);
-        if (pid == 0) resume_task();
-        if (pid > 0) return;
-        poll(NULL, 0, RETRY_MS); /* fork failed, and no other process can do this */
-    }
-}
-
 /* The supervisor is gone: because all is done, before there was a task, or in the middle of it. */
 static void handle_death(void) {
     struct shared *page = guard.page;
-    siginfo_t seen;
-    if (guard.peer >= 0) waitid(P_PIDFD, (id_t)guard.peer, &seen, WEXITED | WNOHANG | __WALL);
-    close_fd(&guard.peer);
     if (page->state == CLOSED) _exit(0);
     bool is_task = page->state >= RUNNING || (guard.launch->publish ? is_published() : page->begun);
     if (!is_task) refuse(ECHILD, "the supervisor was killed");
-    replace_supervisor();
+    /* A millisecond more each time: a fault that stays must not take a whole core. */
+    poll(NULL, 0, page->recoveries < RETRY_MS ? page->recoveries : RETRY_MS);
+    open_command();
+    page->keeper_has_children = has_descendants();
+    if (replace_peer(&page->supervisor) == 0) resume_task();
 }
 
 /* Do the keeper's part of what changed. */
@@ -107,7 +73,7 @@ static void catch_up(void) {
         run_on_end();
         changed = true;
     }
-    if (changed) wake(guard.wake_supervisor);
+    if (changed) wake_peer();
 }
 
 noreturn void keep_task(void) {
@@ -119,11 +85,9 @@ noreturn void keep_task(void) {
     for (;;) {
         catch_up();
         struct pollfd all[] = {{.fd = guard.peer, .events = POLLIN},
-                               {.fd = guard.wake_keeper, .events = POLLIN},
                                {.fd = guard.signals, .events = POLLIN}};
-        if (poll(all, 3, guard.peer < 0 ? 0 : -1) < 0) continue;
-        if (all[1].revents) drain_fd(guard.wake_keeper);
-        if (all[2].revents) {
+        if (poll(all, 2, guard.peer < 0 || guard.look_failed ? RETRY_MS : -1) < 0) continue;
+        if (all[1].revents) {
             drain_fd(guard.signals);
             continue_peer();
         }

@@ -2,27 +2,19 @@
 #include "guard.h"
 
 static const char HEADER[] = "outlast-launch 1\n";
-enum { MOST_FD = 1023, MOST_LINE = 64, NANO_DIGITS = 9, MOST_SECCOMP_BYTES = 4096 * 8 };
+enum { MOST_FD = 1023, MOST_LINE = 64, MOST_SECCOMP_BYTES = 4096 * 8 };
+#define MOST_SECONDS 4000000000ULL /* a century */
 
 static bool fail(struct launch *launch, const char *key, const char *why) {
     snprintf(launch->error, sizeof launch->error, "%.40s: %.70s", key, why);
     return false;
 }
 
-/* --- values --- */
-
-static bool parse_unsigned(const char *text, unsigned base, uint64_t most, uint64_t *into) {
-    uint64_t value = 0;
-    if (!*text) return false;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9' || (unsigned)(*text - '0') >= base) return false;
-        unsigned digit = (unsigned)(*text - '0');
-        if (value > (UINT64_MAX - digit) / base) return false;
-        value = value * base + digit;
-        if (value > most) return false;
-    }
-    *into = value;
-    return true;
+static bool parse_unsigned(const char *text, int base, uint64_t most, uint64_t *into) {
+    char *end;
+    errno = 0;
+    *into = strtoull(text, &end, base);
+    return *text >= '0' && *text <= '9' && !*end && !errno && *into <= most; /* no sign, no blank */
 }
 
 static bool parse_int(const char *text, unsigned most, int *into) {
@@ -36,19 +28,15 @@ static bool parse_int(const char *text, unsigned most, int *into) {
 static bool parse_passed_fd(const char *text, int *into) { return parse_int(text, MOST_FD, into) && *into > 2; }
 
 /* Seconds such as "12.5", as nanoseconds. */
-static bool parse_seconds(char *text, int64_t *into) {
-    uint64_t whole, part = 0;
-    char padded[] = "000000000", *dot = strchr(text, '.');
-    if (dot) {
-        size_t digits = strlen(dot + 1);
-        if (digits < 1 || digits > NANO_DIGITS) return false;
-        memcpy(padded, dot + 1, digits);
-        *dot = 0;
-        if (!parse_unsigned(padded, 10, 999999999, &part)) return false;
-    }
-    if (!parse_unsigned(text, 10, 4000000000ULL, &whole)) return false; /* a century */
-    *into = (int64_t)(whole * 1000000000ULL + part);
-    return true;
+static bool parse_seconds(const char *text, int64_t *into) {
+    char *end;
+    int64_t unit = SECOND;
+    uint64_t whole = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || whole > MOST_SECONDS) return false;
+    *into = (int64_t)whole * SECOND;
+    if (*end == '.')
+        while (*++end >= '0' && *end <= '9' && unit > 1) *into += (*end - '0') * (unit /= 10);
+    return !*end;
 }
 
 /* Cut the next word off `*text`; "" if there is none. */
@@ -65,20 +53,16 @@ static int find_name(const char *const *names, const char *name) {
     return -1;
 }
 
-/* --- keys that have more than one value --- */
-
 static bool parse_stdin(struct launch *launch, char *text) {
-    static const char *const KINDS[] = {"empty", "text", "file", "open", "inherit", NULL};
+    static const char *const KINDS[] = {"empty", "text", "file", "open", NULL};
     int kind = find_name(KINDS, take_word(&text));
-    if (kind < 0) return false;
     launch->stdin_kind = (enum stdin_kind)kind;
-    if (kind == STDIN_INHERIT) return parse_passed_fd(text, &launch->stdin_fd);
     launch->stdin_path = text;
-    return kind == STDIN_FILE ? *text != 0 : *text == 0;
+    return kind >= 0 && (kind == STDIN_FILE) == (*text != 0);
 }
 
 static bool parse_fd(struct launch *launch, char *text) {
-    static const char *const SOURCES[] = {"stdin", "stdout", "stderr", "go", "ready", "status", "errors", "inherit", NULL};
+    static const char *const SOURCES[] = {"stdin", "stdout", "stderr", "go", "ready", "errors", "inherit", NULL};
     size_t at = launch->fd_count;
     if (at == LAUNCH_MOST_FDS || !parse_int(take_word(&text), MOST_FD, &launch->fds[at].target)) return false;
     int source = find_name(SOURCES, take_word(&text));
@@ -127,8 +111,6 @@ static bool parse_go(struct launch *launch, char *text) {
     return true;
 }
 
-/* --- the table of keys --- */
-
 enum kind { PATH, TEXT, LIST, PATHS, BYTES, FLAG, SECS, SIZE, PASSED_FD, OTHER };
 enum { KEPT = 1, TERM = 2 }; /* needed after the start, so copied; may be sent late to a prepared task */
 
@@ -164,7 +146,6 @@ static const struct key {
     {"prepare", FLAG, 0, FIELD(prepare)},
     {"program-waits", FLAG, 0, FIELD(program_waits)},
     {"drop-capabilities", FLAG, 0, FIELD(drop_capabilities)},
-    {"no-new-privileges", FLAG, 0, FIELD(no_new_privileges)},
     {"lock", PASSED_FD, 0, FIELD(lock_fd)},
     {"landlock", PASSED_FD, 0, FIELD(landlock_fd)},
     {"hold", OTHER, 0, 0, parse_hold},
@@ -247,7 +228,6 @@ static bool check_launch(struct launch *launch) {
     if (launch->mark && !strchr(launch->mark, '=')) return fail(launch, "mark", "is no variable");
     if (launch->prepare && !launch->publish) return fail(launch, "prepare", "needs a place to publish");
     if (launch->seccomp.size % 8 || launch->seccomp.size > MOST_SECCOMP_BYTES) return fail(launch, "seccomp", "bad size");
-    if (gives_fd(launch, FD_STATUS) && !gives_fd(launch, FD_READY)) return fail(launch, "fd", "status needs ready");
     if (launch->program_waits != gives_fd(launch, FD_GO)) return fail(launch, "program-waits", "needs a go descriptor, and go needs it");
     for (size_t i = 0; i < launch->env.count; i++)
         if (!strchr(launch->env.items[i], '=')) return fail(launch, "env", "is no variable");
@@ -261,7 +241,7 @@ static bool check_launch(struct launch *launch) {
 }
 
 bool parse_launch(struct launch *launch, char *data, size_t size) {
-    static const struct launch EMPTY = {.stdin_fd = -1, .lock_fd = -1, .landlock_fd = -1, .umask = 022,
+    static const struct launch EMPTY = {.lock_fd = -1, .landlock_fd = -1, .umask = 022,
                                         .terms = {INT64_MAX, 2000000000, 50000000, 6249987, 0, "g\n", 2}};
     static const char END[] = "end 0\n\n";
     size_t head = sizeof HEADER - 1, tail = sizeof END - 1;

@@ -15,8 +15,8 @@ enum {
     LAUNCH_ERROR_BYTES = 120,
 };
 
-enum stdin_kind { STDIN_EMPTY, STDIN_TEXT, STDIN_FILE, STDIN_OPEN, STDIN_INHERIT };
-enum fd_source { FD_STDIN, FD_STDOUT, FD_STDERR, FD_GO, FD_READY, FD_STATUS, FD_ERRORS, FD_INHERIT };
+enum stdin_kind { STDIN_EMPTY, STDIN_TEXT, STDIN_FILE, STDIN_OPEN };
+enum fd_source { FD_STDIN, FD_STDOUT, FD_STDERR, FD_GO, FD_READY, FD_ERRORS, FD_INHERIT };
 
 struct bytes {
     const char *data;
@@ -47,10 +47,10 @@ struct launch {
     size_t fd_count, rlimit_count, held_count;
     enum stdin_kind stdin_kind;
     const char *stdin_path;
-    int stdin_fd, lock_fd, landlock_fd, nice;
+    int lock_fd, landlock_fd, nice;
     unsigned umask;
     struct bytes stdin_text, seccomp;
-    bool split, prepare, program_waits, has_nice, drop_capabilities, no_new_privileges;
+    bool split, prepare, program_waits, has_nice, drop_capabilities;
     struct terms terms;
     char error[LAUNCH_ERROR_BYTES]; /* why it was refused */
 };

@@ -1,7 +1,7 @@
 /* outlast-guard LAUNCH CALLER: read the launch description from one descriptor, talk to the caller on the other. */
 #include "guard.h"
 
-#include <sys/eventfd.h>
+#include <dirent.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -10,8 +10,7 @@
 
 enum { FIRST_BYTES = 64 * 1024, EXIT_REFUSED = 1, EXIT_USAGE = 2 };
 
-struct guard guard = {.lock = -1, .record = -1, .caller = -1, .go_read = -1, .go_write = -1, .wake_supervisor = -1,
-                      .wake_keeper = -1, .signals = -1, .peer = -1, .command = -1, .stdin_read = -1, .stdin_write = -1,
+struct guard guard = {.lock = -1, .record = -1, .caller = -1, .go_read = -1, .go_write = -1, .signals = -1, .peer = -1, .command = -1, .stdin_read = -1, .stdin_write = -1,
                       .wake_fifo = -1, .streams = 1};
 static struct launch launch;
 static char *text;
@@ -42,20 +41,31 @@ void drop_launch(void) {
     text = NULL;
 }
 
-static void keep_only_given_fds(void) {
-    int kept[LAUNCH_MOST_FDS + LAUNCH_MOST_HELD + 8], count = 0;
-    for (int fd = 0; fd < 3; fd++) kept[count++] = fd;
-    kept[count++] = guard.caller, kept[count++] = launch.stdin_fd, kept[count++] = launch.lock_fd;
-    kept[count++] = launch.landlock_fd;
-    for (size_t i = 0; i < launch.held_count; i++) kept[count++] = launch.held[i];
+static int list_given_fds(int *into) {
+    int count = 0;
+    into[count++] = guard.caller, into[count++] = launch.lock_fd, into[count++] = launch.landlock_fd;
+    for (size_t i = 0; i < launch.held_count; i++) into[count++] = launch.held[i];
     for (size_t i = 0; i < launch.fd_count; i++)
-        if (launch.fds[i].source == FD_INHERIT) kept[count++] = launch.fds[i].number;
-    close_all_but(kept, (size_t)count);
-    for (int i = 3; i < count; i++)
-        if (kept[i] >= 0 && fcntl(kept[i], F_SETFD, FD_CLOEXEC) && kept[i] != guard.caller) refuse(EBADF, "a descriptor of the launch");
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+        if (launch.fds[i].source == FD_INHERIT) into[count++] = launch.fds[i].number;
+    return count;
+}
+
+/* Descriptors of the caller that are not named would stay open as long as the task lives. */
+static void close_other_fds(void) {
+    int given[LAUNCH_MOST_FDS + LAUNCH_MOST_HELD + 3], count = list_given_fds(given);
+    DIR *table = opendir("/proc/self/fd");
+    if (!table) refuse(errno, "/proc/self/fd");
+    for (struct dirent *entry; (entry = readdir(table));) {
+        int fd = (int)strtol(entry->d_name, NULL, 10), at = 0;
+        while (at < count && given[at] != fd) at++;
+        if (fd > 2 && at == count && fd != dirfd(table)) close(fd);
+    }
+    closedir(table);
+    for (int i = 0; i < count; i++)
+        if (given[i] >= 0 && fcntl(given[i], F_SETFD, FD_CLOEXEC)) refuse(EBADF, "a descriptor of the launch");
+    int null = open("/dev/null", O_RDWR);
     for (int fd = 0; fd < 3; fd++)
-        if (null < 0 || (null != fd && dup2(null, fd) < 0)) refuse(errno, "/dev/null");
+        if (null < 0 || dup2(null, fd) < 0) refuse(errno, "/dev/null");
     if (null > 2) close(null);
 }
 
@@ -76,9 +86,9 @@ static void read_identity(void) {
 }
 
 static void take_lock(void) {
-    guard.lock = launch.lock_fd >= 0 ? launch.lock_fd : open("lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-    if (guard.lock < 0 || flock(guard.lock, LOCK_EX | LOCK_NB)) refuse(errno, "lock");
-    guard.owns_directory = true;
+    int fd = launch.lock_fd >= 0 ? launch.lock_fd : open("lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB)) refuse(errno, "lock");
+    guard.lock = fd; /* from now on a refusal removes what is in the directory */
 }
 
 /* Everything that both guards hold, before there is a second one. */
@@ -94,10 +104,8 @@ static void open_everything(void) {
     if (!make_pipes() || pipe2(go, O_CLOEXEC)) refuse(errno, "pipe");
     guard.go_read = go[0], guard.go_write = go[1];
     if (!open_stdin()) refuse(errno, launch.stdin_path ? launch.stdin_path : "stdin");
-    guard.wake_supervisor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    guard.wake_keeper = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     guard.signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (guard.wake_supervisor < 0 || guard.wake_keeper < 0 || guard.signals < 0) refuse(errno, "descriptors");
+    if (guard.signals < 0) refuse(errno, "signalfd");
 }
 
 /* In a process of its own: become the keeper, and fork the supervisor. */
@@ -147,7 +155,7 @@ int main(int argc, char **argv) {
     if (check) return 0;
     if (launch.prepare && guard.caller < 0) return EXIT_USAGE;
     block_signals();
-    keep_only_given_fds();
+    close_other_fds();
     void *memory = mmap(NULL, sizeof *guard.page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) refuse(errno, "memory");
     guard.page = memory;

@@ -15,27 +15,21 @@
 #include <sys/statvfs.h>
 
 enum {
-    SEGMENTS = 8,              /* the tail that is kept is between 7 and 8 eighths of its half */
-    NOTE_BYTES = 100,          /* the line for people where the head ends */
-    PIECE_BYTES = 1 << 20,     /* one splice */
-    PIECES_A_TURN = 16,        /* then look at everything else: a flood must not starve the limit */
-    SPACE_EVERY = 1 << 20,     /* look at the free space once for so many bytes */
-    FIRST_BYTES = 64 * 1024,   /* kept whatever the floor: a nearly full disk must not make every command mute */
-    ORDER_BYTES = 32 * 1024,   /* the most that is noted about the order of two streams */
+    NOTE_BYTES = 100,        /* the line for people where the head ends */
+    TURN_BYTES = 16 << 20,   /* then look at everything else: a flood must not starve the limit */
+    SPACE_EVERY = 1 << 20,   /* look at the free space once for so many bytes */
+    FIRST_BYTES = 64 * 1024, /* kept whatever the floor: a nearly full disk must not make every command mute */
+    ORDER_BYTES = 32 * 1024, /* the most that is noted about the order of two streams */
     NAME_BYTES = 32,
 };
 
 struct stream {
-    const char *name;             /* of its first file */
-    int index, reader, writer;
-    int file;                     /* the current one, and where in the stream it starts */
-    uint64_t start, offset, size; /* `offset`: how far the stream has come; `size`: what the current file takes */
-    uint64_t segments[SEGMENTS];
-    int count;
-    bool gap;                     /* bytes were dropped: the next one starts a segment of its own */
+    const char *name; /* of its first file */
+    int index, reader, writer, file;
+    bool gap;         /* bytes were dropped: the next one starts a segment of its own */
     bool closed, no_splice;
-    int64_t allowed;              /* bytes until the next look at the free space */
-    int64_t dropping_since;
+    uint64_t allowed; /* bytes until the next look at the free space */
+    int64_t retry_at; /* bytes are dropped until then: the disk was full */
 };
 
 static struct stream streams[STREAMS] = {
@@ -44,6 +38,14 @@ static struct stream streams[STREAMS] = {
 };
 static int relay[2] = {-1, -1};
 static int order = -1;
+
+static struct progress *progress_of(const struct stream *s) { return &guard.page->progress[s->index]; }
+
+/* Where in the stream the current file starts. */
+static uint64_t find_start(const struct stream *s) {
+    const struct progress *at = progress_of(s);
+    return at->made ? at->segments[(at->made - 1) % SEGMENTS] : 0;
+}
 
 /* --- files --- */
 
@@ -64,8 +66,6 @@ static bool open_file(struct stream *s, uint64_t start) {
     }
     close_fd(&s->file);
     s->file = fd;
-    s->start = start;
-    s->size = start ? guard.page->terms.segment : guard.page->terms.head;
     return true;
 }
 
@@ -86,29 +86,6 @@ bool open_outputs(void) {
     return true;
 }
 
-/* The bounds are known now, and nothing was printed yet. */
-void apply_bounds(void) {
-    for (int i = 0; i < guard.streams; i++) streams[i].size = guard.page->terms.head;
-}
-
-static void find_segments(struct stream *s) {
-    DIR *here = opendir(".");
-    size_t length = strlen(s->name);
-    s->count = 0;
-    for (struct dirent *entry; here && (entry = readdir(here));) {
-        const char *digits = entry->d_name + length + 1;
-        if (strncmp(entry->d_name, s->name, length) || entry->d_name[length] != '.' || strspn(digits, "0123456789") != 20 || digits[20])
-            continue;
-        uint64_t start = strtoull(digits, NULL, 10);
-        if (s->count == SEGMENTS && start < s->segments[0]) continue;
-        if (s->count == SEGMENTS) memmove(s->segments, s->segments + 1, (size_t)--s->count * sizeof *s->segments);
-        int at = s->count++;
-        for (; at > 0 && s->segments[at - 1] > start; at--) s->segments[at] = s->segments[at - 1];
-        s->segments[at] = start;
-    }
-    if (here) closedir(here);
-}
-
 /* For people who read the head with ordinary tools; readers know that it is no output. */
 static void write_note(struct stream *s) {
     char note[NOTE_BYTES + 1];
@@ -118,46 +95,59 @@ static void write_note(struct stream *s) {
     if (pwrite(s->file, note, NOTE_BYTES, (off_t)guard.page->terms.head) < 0) return; /* not worth losing anything for */
 }
 
-/* How many bytes the current file takes; goes on to a new one when it is full. 0 if that cannot be made. */
-static uint64_t find_room(struct stream *s) {
-    if (!s->gap && s->offset - s->start < s->size) return s->size - (s->offset - s->start);
-    if (!s->start && !s->gap) write_note(s);
-    while (s->count >= SEGMENTS) {
-        char name[NAME_BYTES];
-        name_segment(s, s->segments[0], name);
-        unlink(name);
-        memmove(s->segments, s->segments + 1, (size_t)--s->count * sizeof *s->segments);
-    }
-    /* Nothing was kept yet: a segment that starts at 0 has the name of the head. */
-    if (!open_file(s, s->offset)) return 0;
-    if (s->offset) s->segments[s->count++] = s->offset;
-    s->gap = false;
-    return s->size;
+static int count_waiting(const struct stream *s) {
+    int bytes = 0;
+    return ioctl(s->reader, FIONREAD, &bytes) == 0 ? bytes : 0;
 }
 
-static bool has_space(struct stream *s) {
-    struct statvfs disk;
-    if (s->dropping_since) {
-        if (now(CLOCK_MONOTONIC) - s->dropping_since < SECOND) return false;
-    } else if (s->allowed > 0)
-        return true;
-    if (statvfs(".", &disk)) return true;
-    uint64_t unit = disk.f_frsize, floor = disk.f_blocks * unit / 20;
-    if (guard.page->terms.floor < floor) floor = guard.page->terms.floor;
-    int64_t left = (int64_t)(disk.f_bavail * unit) - (int64_t)floor;
-    s->allowed = left < SPACE_EVERY ? left : SPACE_EVERY;
-    s->dropping_since = s->allowed > 0 ? 0 : now(CLOCK_MONOTONIC);
-    return s->allowed > 0;
+/* How many bytes the current file takes; goes on to a new one when it is full. 0 if that cannot be made. */
+static uint64_t find_room(struct stream *s) {
+    const struct terms *terms = &guard.page->terms;
+    struct progress *at = progress_of(s);
+    uint64_t start = find_start(s), size = start ? terms->segment : terms->head, *oldest = &at->segments[at->made % SEGMENTS];
+    if (!s->gap && at->offset - start < size) return size - (at->offset - start);
+    if (!guard.page->loaded && !count_waiting(s)) return 0; /* a file is made when there is something to put into it */
+    if (!start && !s->gap) write_note(s);
+    if (at->made >= SEGMENTS) {
+        char name[NAME_BYTES];
+        name_segment(s, *oldest, name);
+        unlink(name);
+    }
+    if (!open_file(s, at->offset)) return 0;
+    s->gap = false;
+    if (!at->offset) return terms->head; /* nothing was kept yet */
+    *oldest = at->offset;
+    at->made++; /* last: a supervisor that dies before has made an empty file, which its successor makes again */
+    return terms->segment;
 }
+
+/* How many bytes may be kept before the next look: 0 if the free space is at its floor. */
+static uint64_t find_space(struct stream *s) {
+    struct statvfs disk;
+    if (s->retry_at && now(CLOCK_MONOTONIC) < s->retry_at) return 0;
+    s->retry_at = 0;
+    if (s->allowed) return s->allowed;
+    if (statvfs(".", &disk)) return SPACE_EVERY;
+    uint64_t floor = disk.f_blocks * disk.f_frsize / 20, free_bytes = disk.f_bavail * disk.f_frsize;
+    if (guard.page->terms.floor < floor) floor = guard.page->terms.floor;
+    uint64_t left = free_bytes > floor ? free_bytes - floor : 0;
+    return s->allowed = left < SPACE_EVERY ? left : SPACE_EVERY;
+}
+
+static void advance(struct stream *s, uint64_t bytes) {
+    progress_of(s)->offset += bytes;
+    s->allowed -= bytes < s->allowed ? bytes : s->allowed;
+}
+
+static void drop_for_a_while(struct stream *s) { s->retry_at = now(CLOCK_MONOTONIC) + SECOND; }
 
 /* --- through memory --- */
 
 static void drop_up_to(struct stream *s, uint64_t end) {
-    struct shared *page = guard.page;
-    page->dropped_up_to[s->index] = end;
-    s->offset = end;
+    const struct progress *all = guard.page->progress;
+    progress_of(s)->offset = progress_of(s)->dropped_up_to = end;
     s->gap = true;
-    unsigned long long out = page->dropped_up_to[0], err = page->dropped_up_to[1];
+    unsigned long long out = all[0].dropped_up_to, err = all[1].dropped_up_to;
     if (guard.streams > 1) write_slot(POSITION, "{\"stdout\":%llu,\"stderr\":%llu}", out, err);
     else write_slot(POSITION, "{\"stdout\":%llu}", out);
 }
@@ -165,22 +155,21 @@ static void drop_up_to(struct stream *s, uint64_t end) {
 /* Store what is in memory; what cannot be stored is dropped, and the stream goes on behind it. */
 static void store_loaded(struct stream *s) {
     struct shared *page = guard.page;
-    uint64_t at = page->loaded_at, end = at + (uint64_t)page->loaded;
-    while (s->offset < end) {
-        uint64_t fits = has_space(s) ? find_room(s) : 0, most = end - s->offset;
-        if (fits < most) most = fits;
-        ssize_t n = most ? pwrite(s->file, page->relay_buffer + (s->offset - at), most, (off_t)(s->offset - s->start)) : -1;
-        if (n > 0) s->offset += (uint64_t)n, s->allowed -= n;
-        else if (n == 0 || !most || errno != EINTR) {
-            if (!s->dropping_since) s->dropping_since = now(CLOCK_MONOTONIC);
-            drop_up_to(s, end);
-        }
+    struct progress *at = progress_of(s);
+    uint64_t first = page->loaded_at, end = first + (uint64_t)page->loaded;
+    while (at->offset < end) {
+        uint64_t most = end - at->offset, space = find_space(s), room = space ? find_room(s) : 0;
+        if (room < most) most = room;
+        if (space < most) most = space;
+        ssize_t n = most ? pwrite(s->file, page->relay_buffer + (at->offset - first), most, (off_t)(at->offset - find_start(s))) : 0;
+        if (n > 0) advance(s, (uint64_t)n);
+        else if (n == 0 || errno != EINTR) drop_for_a_while(s), drop_up_to(s, end);
     }
     page->loaded = 0;
 }
 
 static void announce(const struct stream *s, int bytes) {
-    guard.page->loaded_at = s->offset;
+    guard.page->loaded_at = progress_of(s)->offset;
     guard.page->loaded = bytes;
 }
 
@@ -197,6 +186,7 @@ static void empty_relay(void) {
     struct stream *s = &streams[guard.page->relay_stream];
     int bytes = 0;
     if (ioctl(relay[0], FIONREAD, &bytes) == 0 && bytes > 0) {
+        if (bytes > RELAY_BYTES) bytes = RELAY_BYTES;
         announce(s, bytes);
         if (read(relay[0], guard.page->relay_buffer, (size_t)bytes) != bytes) return; /* cannot be: only we read it */
     }
@@ -204,27 +194,25 @@ static void empty_relay(void) {
 }
 
 /* As `move_piece`, with two copies. */
-static ssize_t move_through_memory(struct stream *s, size_t most) {
+static ssize_t move_through_memory(struct stream *s) {
     guard.page->relay_stream = s->index; /* before the bytes are in the relay: a successor must know whose they are */
-    ssize_t n = splice(s->reader, NULL, relay[1], NULL, most < RELAY_BYTES ? most : RELAY_BYTES, SPLICE_F_NONBLOCK);
+    ssize_t n = splice(s->reader, NULL, relay[1], NULL, RELAY_BYTES, SPLICE_F_NONBLOCK);
     if (n < 0 && errno != EAGAIN && errno != EINTR) n = read_directly(s);
     if (n > 0) empty_relay();
     return n;
 }
 
-/* As a successor: go on where the files end, or where the stream stood when bytes were last dropped. */
+/* As a successor: go on where the file ends. If the stream was further, bytes were dropped, or the file was truncated. */
 void resume_outputs(void) {
     for (int i = 0; i < guard.streams; i++) {
         struct stream *s = &streams[i];
         struct stat found = {0};
-        find_segments(s);
-        uint64_t last = s->count ? s->segments[s->count - 1] : 0, head = guard.page->terms.head;
-        if (!open_file(s, last) || fstat(s->file, &found)) found.st_size = 0;
-        s->start = last;
-        uint64_t kept = (uint64_t)found.st_size, dropped = guard.page->dropped_up_to[i];
-        if (!last && kept > head) kept = head; /* the note follows the head */
-        s->offset = dropped > last + kept ? dropped : last + kept;
-        s->gap = dropped > last + kept || s->file < 0;
+        uint64_t start = find_start(s), head = guard.page->terms.head;
+        if (!open_file(s, start) || fstat(s->file, &found)) found.st_size = 0;
+        uint64_t kept = (uint64_t)found.st_size;
+        if (!start && kept > head) kept = head; /* the note follows the head */
+        if (progress_of(s)->offset < start + kept) progress_of(s)->offset = start + kept;
+        s->gap = s->file < 0 || progress_of(s)->offset > start + kept;
     }
     empty_relay();
 }
@@ -237,55 +225,42 @@ static void make_blocking(struct stream *s) {
     if (flags > 0 && flags & O_NONBLOCK) fcntl(s->writer, F_SETFL, flags & ~O_NONBLOCK);
 }
 
-/* A segment is made when there is something to put into it. */
-static bool is_full_and_idle(const struct stream *s) {
-    int waiting = 0;
-    return s->offset - s->start >= s->size && ioctl(s->reader, FIONREAD, &waiting) == 0 && !waiting;
-}
-
 /* Move up to `most` bytes: how many, 0 at the end of the stream, -1 if there are none now. */
 static ssize_t move_piece(struct stream *s, size_t most) {
+    struct progress *at = progress_of(s);
     make_blocking(s);
-    uint64_t fits = s->no_splice || !has_space(s) || is_full_and_idle(s) ? 0 : find_room(s);
-    if (!fits) return move_through_memory(s, most);
-    size_t piece = fits < most ? (size_t)fits : most;
-    if (s->allowed < (int64_t)piece) piece = (size_t)s->allowed;
-    off_t place = (off_t)(s->offset - s->start);
-    ssize_t n = splice(s->reader, NULL, s->file, &place, piece, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-    if (n < 0) {
-        if (errno == EAGAIN || errno == EINTR) return -1;
-        if (errno == EINVAL || errno == ENOSYS || errno == EPERM) s->no_splice = true;
-        else s->dropping_since = now(CLOCK_MONOTONIC);
-        return move_through_memory(s, most);
-    }
-    s->offset += (uint64_t)n;
-    s->allowed -= n;
-    return n;
+    uint64_t space = s->no_splice ? 0 : find_space(s), room = space ? find_room(s) : 0;
+    if (room < most) most = (size_t)room;
+    if (space < most) most = (size_t)space;
+    if (!most) return move_through_memory(s);
+    off_t place = (off_t)(at->offset - find_start(s));
+    ssize_t n = splice(s->reader, NULL, s->file, &place, most, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    if (n >= 0) advance(s, (uint64_t)n);
+    if (n >= 0 || errno == EAGAIN || errno == EINTR) return n;
+    if (errno == EINVAL || errno == ENOSYS || errno == EPERM) s->no_splice = true;
+    else drop_for_a_while(s);
+    return move_through_memory(s);
 }
 
 /* Of a split task: note where one stream stopped because the other one went on. */
 static void note_order(const struct stream *s) {
     struct shared *page = guard.page;
-    struct stat found;
     if (guard.streams < 2) return;
-    if (page->last_offset && page->last_stream != s->index) {
+    if (page->last_offset && page->last_stream != s->index && page->order_bytes < ORDER_BYTES) {
         uint64_t entry = page->last_offset | (page->last_stream ? 1ULL << 63 : 0);
         unsigned char bytes[8];
         for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)(entry >> (8 * i));
         if (order < 0) order = open("order", O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-        if (order >= 0 && fstat(order, &found) == 0 && S_ISREG(found.st_mode) && found.st_size < ORDER_BYTES &&
-            write(order, bytes, sizeof bytes) < 0)
-            close_fd(&order); /* a full disk: readers do without */
+        if (order >= 0 && write(order, bytes, sizeof bytes) > 0) page->order_bytes += 8; /* on a full disk readers do without */
     }
     page->last_stream = s->index;
-    page->last_offset = s->offset;
+    page->last_offset = progress_of(s)->offset;
 }
 
-static bool move_stream(struct stream *s) {
+/* Move up to `most` bytes of a stream. Returns whether there were any. */
+static bool move_stream(struct stream *s, ssize_t most) {
     bool moved = false;
-    for (int i = 0; i < PIECES_A_TURN && !s->closed; i++) {
-        ssize_t n = move_piece(s, PIECE_BYTES);
-        if (n < 0) break;
+    for (ssize_t n; most > 0 && !s->closed && (n = move_piece(s, (size_t)most)) >= 0; most -= n) {
         s->closed = n == 0;
         moved |= n > 0;
     }
@@ -295,8 +270,8 @@ static bool move_stream(struct stream *s) {
 
 void poll_outputs(struct pollfd *fds) {
     for (int i = 0; i < STREAMS; i++) {
-        /* A pipe at its end is always ready, and poll would spin. */
-        bool open = i < guard.streams && !streams[i].closed;
+        /* A pipe at its end is always ready, and poll would spin. The bounds are not known until the task begins. */
+        bool open = i < guard.streams && !streams[i].closed && guard.page->state > STARTING;
         fds[i] = (struct pollfd){.fd = open ? streams[i].reader : -1, .events = POLLIN};
     }
 }
@@ -304,20 +279,13 @@ void poll_outputs(struct pollfd *fds) {
 /* Move what is there, up to a bound. Returns whether there was anything. */
 bool move_outputs(void) {
     bool moved = false;
-    for (int i = 0; i < guard.streams; i++) moved |= !streams[i].closed && move_stream(&streams[i]);
+    for (int i = 0; i < guard.streams; i++) moved |= move_stream(&streams[i], TURN_BYTES);
     return moved;
 }
 
-/* Move exactly what is in the pipes now: a child that goes on printing does not hold us up. */
+/* Move what is in the pipes now: a child that goes on printing does not hold us up. */
 void drain_outputs(void) {
-    for (int i = 0; i < guard.streams; i++) {
-        struct stream *s = &streams[i];
-        int left = 0;
-        bool moved = false;
-        if (ioctl(s->reader, FIONREAD, &left)) left = 0;
-        for (ssize_t n; left > 0 && (n = move_piece(s, (size_t)left)) > 0; left -= (int)n) moved = true;
-        if (moved) note_order(s);
-    }
+    for (int i = 0; i < guard.streams; i++) move_stream(&streams[i], count_waiting(&streams[i]));
 }
 
 /* The command ended: from now on the end of a pipe means that no process prints any more. */

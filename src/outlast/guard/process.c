@@ -1,4 +1,4 @@
-/* Processes as the kernel knows them: identity, signals, and how the command ended. */
+/* Processes as the kernel knows them: identity, signals, the other guard, and how the command ended. */
 #include "guard.h"
 
 #include <sched.h>
@@ -6,12 +6,6 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/syscall.h>
-
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
-
-enum { MOST_FDS_WITHOUT_CLOSE_RANGE = 4096 };
 
 int64_t now(clockid_t clock) {
     struct timespec t;
@@ -29,13 +23,8 @@ bool is_ready(int fd, short events) {
     return fd >= 0 && poll(&one, 1, 0) > 0;
 }
 
-void wake(int eventfd) {
-    uint64_t one = 1;
-    if (write(eventfd, &one, sizeof one) < 0) return; /* its counter is full: the other process is awake already */
-}
-
 void drain_fd(int fd) {
-    char skipped[sizeof(struct signalfd_siginfo) * 4];
+    char skipped[sizeof(struct signalfd_siginfo)];
     while (read(fd, skipped, sizeof skipped) > 0) continue;
 }
 
@@ -43,35 +32,34 @@ ssize_t read_file(const char *path, char *into, size_t size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return -1;
     ssize_t n = read(fd, into, size - 1);
+    int why = errno;
     close(fd);
     into[n > 0 ? n : 0] = 0;
+    errno = why;
     return n;
 }
 
-static bool parse_stat(char *text, struct proc_stat *into) {
-    char *at = strrchr(text, ')'); /* the name stands in brackets and may itself contain brackets and blanks */
-    if (!at || at[1] != ' ') return false;
-    at += 2;
-    uint64_t threads = 0;
-    *into = (struct proc_stat){.state = *at};
-    for (int field = 3; *at; field++) {
-        uint64_t value = strtoull(at, NULL, 10);
-        if (field >= 14 && field <= 17) into->cpu_ticks += value;
-        if (field == 20) threads = value;
-        if (field == 22) into->tick = value;
-        if (field == 52) into->exit_code = (int)value;
+/* Field N of /proc/PID/stat, of which the third is at `at`. */
+static const char *find_field(const char *at, int n) {
+    for (int field = 3; field < n; field++) {
         at += strcspn(at, " ");
         at += strspn(at, " ");
     }
-    /* A process whose first thread ended looks like a zombie while its other threads go on. */
-    into->dead = (into->state == 'Z' || into->state == 'X') && threads <= 1;
-    return true;
+    return at;
 }
 
 bool read_stat(int pid, struct proc_stat *into) {
-    char path[40], text[1024];
+    char path[40], text[1024], *at;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    return read_file(path, text, sizeof text) > 0 && parse_stat(text, into);
+    if (read_file(path, text, sizeof text) <= 0) return false;
+    at = strrchr(text, ')'); /* the name stands in brackets and may itself contain brackets and blanks */
+    if (!at || at[1] != ' ') return false;
+    at += 2;
+    *into = (struct proc_stat){.state = *at, .tick = strtoull(find_field(at, 22), NULL, 10)};
+    /* A process whose first thread ended looks like a zombie while its other threads go on. */
+    into->dead = strchr("ZX", *at) && strtoull(find_field(at, 20), NULL, 10) <= 1;
+    into->exit_code = atoi(find_field(at, 52));
+    return true;
 }
 
 /* A process reads its own tick: reading that of a child that is inside of execve sleeps until execve is done. */
@@ -86,24 +74,18 @@ bool signal_pidfd(int fd, int number) { return fd >= 0 && syscall(SYS_pidfd_send
 
 bool is_unreaped(int pidfd) { return pidfd >= 0 && (signal_pidfd(pidfd, 0) || errno == EPERM); }
 
-static int clone_process(_Atomic int *pid, long flags) {
-#ifdef __s390x__
-    return (int)syscall(SYS_clone, NULL, flags, pid, NULL, NULL);
-#else
-    return (int)syscall(SYS_clone, flags, NULL, pid, NULL, NULL);
-#endif
-}
-
 /* Fork, and have the kernel write the new pid into shared memory before the child runs. Without an exit signal in `flags`
  * the child is a guard: plain waits do not see it. */
 int fork_process(_Atomic int *pid, int flags) {
-    int made = clone_process(pid, CLONE_PARENT_SETTID | flags);
-    /* qemu-user emulates a plain fork only. Then waits see guards too, and the program at the end is below the task. */
+    int made = (int)syscall(SYS_clone, CLONE_PARENT_SETTID | flags, NULL, pid, NULL, NULL);
     if (made >= 0 || errno != EINVAL) return made;
-    made = clone_process(pid, CLONE_PARENT_SETTID | SIGCHLD);
+    /* qemu-user emulates a plain fork only. Then waits see guards too, and the program at the end is below the task. */
+    made = (int)syscall(SYS_clone, CLONE_PARENT_SETTID | SIGCHLD, NULL, pid, NULL, NULL);
     if (made > 0) *pid = made; /* the emulator writes it in the child, and late */
     return made;
 }
+
+/* --- the other guard --- */
 
 /* Fork the other guard, so that both have a pidfd of each other. One that cannot be watched is killed again, which is safe
  * at any time: without a peer there is no process that could be taken for dead and be replaced while it lives. */
@@ -123,23 +105,25 @@ int fork_guard(_Atomic int *pid) {
     return made;
 }
 
-static void close_between(int first, int last) {
-    if (first > last || syscall(SYS_close_range, (unsigned)first, (unsigned)last, 0) == 0) return;
-    for (int fd = first; fd <= last && fd < MOST_FDS_WITHOUT_CLOSE_RANGE; fd++) close(fd);
+/* The other guard died: forget it and fork another one. If fork fails, `peer` stays -1 and the caller tries again. */
+int replace_peer(_Atomic int *pid) {
+    siginfo_t seen;
+    if (guard.peer >= 0) {
+        waitid(P_PIDFD, (id_t)guard.peer, &seen, WEXITED | WNOHANG | __WALL);
+        close_fd(&guard.peer);
+        guard.page->recoveries++;
+    }
+    return fork_guard(pid);
 }
 
-/* Close every descriptor but those in `kept`, which need not be in order. */
-void close_all_but(const int *kept, size_t count) {
-    int from = 0;
-    for (;;) {
-        int next = -1;
-        for (size_t i = 0; i < count; i++)
-            if (kept[i] >= from && (next < 0 || kept[i] < next)) next = kept[i];
-        if (next < 0) break;
-        close_between(from, next - 1);
-        from = next + 1;
-    }
-    close_between(from, INT32_MAX);
+/* Both guards read SIGCHLD from a signalfd and then check everything. */
+void wake_peer(void) { signal_pidfd(guard.peer, SIGCHLD); }
+
+/* A stopped guard cannot do its part. Its parent gets SIGCHLD when it is stopped. */
+void continue_peer(void) {
+    siginfo_t seen = {0};
+    if (guard.peer >= 0 && waitid(P_PIDFD, (id_t)guard.peer, &seen, WSTOPPED | WNOHANG | __WALL) == 0 && seen.si_pid)
+        signal_pidfd(guard.peer, SIGCONT);
 }
 
 /* --- how the command ended, as the kernel reports it --- */
@@ -153,53 +137,48 @@ enum { PIDFD_INFO_EXIT = 1 << 3 };
 
 enum known { NOT_YET, KNOWN, NEVER_KNOWN };
 
-static int64_t cpu_of(const struct rusage *used) {
-    return ((int64_t)used->ru_utime.tv_sec + used->ru_stime.tv_sec) * 1000000 + used->ru_utime.tv_usec +
-           used->ru_stime.tv_usec;
-}
-
 static int as_wait_status(const siginfo_t *seen) {
     return seen->si_code == CLD_EXITED ? (seen->si_status & 0xff) << 8 : seen->si_status & 0x7f;
 }
 
-/* The zombie's line in the process table. For a process with more rights than ours the kernel shows 0 there, whatever it
- * was; reading the `exe` link takes the same right, so that tells. */
-static bool read_zombie(int pid, int *status, int64_t *cpu) {
+/* As the parent of the command. A pid alone could be that of another child by now, if init has reaped the command. */
+static enum known wait_for_status(int *status, int64_t *cpu_us) {
+    struct rusage used;
+    siginfo_t seen = {0};
+    bool by_fd = guard.command >= 0;
+    if (syscall(SYS_waitid, by_fd ? P_PIDFD : P_PID, by_fd ? guard.command : guard.page->command, &seen,
+                WEXITED | WNOHANG | WNOWAIT, &used))
+        return NEVER_KNOWN;
+    if (!seen.si_pid) return NOT_YET;
+    *status = as_wait_status(&seen);
+    *cpu_us = ((int64_t)used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000 + used.ru_utime.tv_usec + used.ru_stime.tv_usec;
+    return KNOWN;
+}
+
+/* The zombie's line in the process table: its parent may be a process that never reaps it. For a command with more rights
+ * than ours the kernel shows 0 there, whatever it was; reading the `exe` link takes the same right, so that tells. */
+static bool read_zombie(int pid, int *status) {
     char path[40], skipped[8];
     struct proc_stat stat;
     snprintf(path, sizeof path, "/proc/%d/exe", pid);
     if (!read_stat(pid, &stat) || !stat.dead) return false;
     if (readlink(path, skipped, sizeof skipped) < 0 && (errno == EACCES || errno == EPERM)) return false;
-    if (!is_unreaped(guard.command)) return false; /* checked last: the lines above were about this process */
-    long hertz = sysconf(_SC_CLK_TCK);
     *status = stat.exit_code;
-    *cpu = (int64_t)stat.cpu_ticks * (1000000 / (hertz > 0 ? hertz : 100));
-    return true;
+    return is_unreaped(guard.command); /* checked last: the lines above were about this process */
 }
 
-static enum known find_status(int *status, int64_t *cpu) {
-    struct shared *page = guard.page;
-    struct rusage used;
-    siginfo_t seen = {0};
-    *cpu = -1;
-    /* As its parent. A pid alone could be that of another child by now, if init has reaped the command. */
-    bool by_fd = guard.command >= 0;
-    if (syscall(SYS_waitid, by_fd ? P_PIDFD : P_PID, by_fd ? guard.command : page->command, &seen,
-                WEXITED | WNOHANG | WNOWAIT, &used) == 0) {
-        if (!seen.si_pid) return NOT_YET;
-        *status = as_wait_status(&seen);
-        *cpu = cpu_of(&used);
-        return KNOWN;
-    }
-    if (guard.command < 0) return NEVER_KNOWN;
-    if (!is_ready(guard.command, POLLIN)) return NOT_YET;
-    if (read_zombie(page->command, status, cpu)) return KNOWN;
+static enum known find_status(int *status, int64_t *cpu_us) {
+    const struct shared *page = guard.page;
     struct pidfd_info info = {.mask = PIDFD_INFO_EXIT};
+    enum known known = wait_for_status(status, cpu_us);
+    if (known != NEVER_KNOWN || guard.command < 0) return known;
+    if (!is_ready(guard.command, POLLIN)) return NOT_YET;
+    if (read_zombie(page->command, status)) return KNOWN;
+    if (is_unreaped(guard.command)) return NOT_YET; /* only its parent may see it, and has not recorded it yet */
     if (ioctl(guard.command, _IOWR(0xFF, 11, struct pidfd_info), &info) == 0 && info.mask & PIDFD_INFO_EXIT) {
-        *status = info.exit_code; /* reaped by another process; since Linux 6.15 the descriptor still knows */
+        *status = info.exit_code; /* since Linux 6.15 the descriptor still knows */
         return KNOWN;
     }
-    if (is_unreaped(guard.command)) return NOT_YET; /* only its parent may see it, and has not recorded it yet */
     if (page->command == page->child) return NEVER_KNOWN;
     if (!page->wrapper_known) return NOT_YET;
     if (!WIFEXITED(page->wrapper_status)) return NEVER_KNOWN;
@@ -211,12 +190,12 @@ static enum known find_status(int *status, int64_t *cpu) {
 bool note_exit(void) {
     struct shared *page = guard.page;
     int status = 0;
-    int64_t cpu = -1;
+    int64_t cpu_us = -1;
     if (page->state >= EXITED) return true;
-    enum known known = find_status(&status, &cpu);
+    enum known known = find_status(&status, &cpu_us);
     if (known == NOT_YET || page->state >= EXITED) return page->state >= EXITED;
     if (page->spawn_errno) write_spawn_failure(); /* 127 of our own child is not an exit code of the command */
-    else if (known == KNOWN) write_code(status, cpu);
+    else if (known == KNOWN) write_code(status, cpu_us);
     if (known == KNOWN) {
         page->status = status;
         page->status_known = 1;
@@ -232,7 +211,7 @@ bool reap_children(void) {
     struct shared *page = guard.page;
     for (;;) {
         siginfo_t seen = {0};
-        if (waitid(P_ALL, 0, &seen, WEXITED | WNOHANG | WNOWAIT)) return false;
+        if (waitid(P_ALL, 0, &seen, WEXITED | WNOHANG | WNOWAIT)) return guard.look_failed |= errno != ECHILD;
         if (!seen.si_pid) return true;
         if (seen.si_pid == page->command && (page->state < RUNNING || !note_exit())) return true; /* not recorded yet */
         if (seen.si_pid == page->child && !page->wrapper_known) {

@@ -72,24 +72,12 @@ void write_code(int status, int64_t cpu_us) {
     else write_slot(CODE, "{\"exit\":%d,\"cpu\":%s}", WEXITSTATUS(status), cpu);
 }
 
-/* As much of `text` as fits, as the inside of a JSON string. Non-ASCII bytes become lone surrogates, as Python's
- * `surrogateescape` decodes them. */
-static void escape(const char *text, char *into, size_t size) {
-    size_t at = 0;
-    for (; *text && at + 7 < size; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\') at += (size_t)snprintf(into + at, size - at, "\\%c", c);
-        else if (c >= ' ' && c < 0x7f) into[at++] = (char)c;
-        else at += (size_t)snprintf(into + at, size - at, "\\u%04x", c < 0x80 ? c : 0xdc00u + c);
-    }
-    into[at] = 0;
-}
-
 void write_spawn_failure(void) {
-    char what[80], text[106];
-    snprintf(what, sizeof what, "%s: %.60s", strerror(guard.page->spawn_errno), guard.page->spawn_what);
-    escape(what, text, sizeof text);
-    write_slot(CODE, "{\"spawn\":\"%s\"}", text);
+    char why[80];
+    snprintf(why, sizeof why, "%s: %.60s", strerror(guard.page->spawn_errno), guard.page->spawn_what);
+    for (char *at = why; *at; at++)
+        if (*at < ' ' || *at > '~' || *at == '"' || *at == '\\') *at = '?'; /* so that it is JSON as it is */
+    write_slot(CODE, "{\"spawn\":\"%s\"}", why);
 }
 
 /* --- the bells: the supervisor holds the write end of one of two named pipes. Waiters hold both read ends. To ring, the

@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 
 #ifndef SYS_landlock_restrict_self
@@ -20,8 +21,8 @@ enum {
     CAPABILITIES = 64,
 };
 
-/* Pipes from the child: that it is set up, that its program is ready, and what bubblewrap says about its sandbox. */
-static int report[2] = {-1, -1}, ready[2] = {-1, -1}, status[2] = {-1, -1};
+/* A socket pair: the child, or its program, says that it is ready, and the kernel which process said it. */
+static int ready[2] = {-1, -1};
 static int errors = -1; /* a memfd: what the program prints until it is ready */
 
 /* --- input --- */
@@ -55,7 +56,6 @@ bool open_stdin(void) {
     switch (launch->stdin_kind) {
     case STDIN_OPEN: return open_input_pipe();
     case STDIN_TEXT: guard.stdin_read = make_memfd(&launch->stdin_text); break;
-    case STDIN_INHERIT: guard.stdin_read = launch->stdin_fd; break;
     case STDIN_FILE:
         guard.stdin_read = open(launch->stdin_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
         if (guard.stdin_read >= 0) fcntl(guard.stdin_read, F_SETFL, 0); /* O_NONBLOCK: only so that opening cannot block */
@@ -97,8 +97,7 @@ static void confine(void) {
     const struct launch *launch = guard.launch;
     int ruleset = launch->landlock_fd;
     if (launch->drop_capabilities) drop_capabilities();
-    if ((ruleset >= 0 || launch->seccomp.size || launch->no_new_privileges) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-        give_up("no new privileges", errno);
+    if ((ruleset >= 0 || launch->seccomp.size) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) give_up("no new privileges", errno);
     if (ruleset >= 0 && syscall(SYS_landlock_restrict_self, ruleset, 0)) give_up("Landlock", errno);
     if (!launch->seccomp.size) return;
     struct sock_filter *steps = malloc(launch->seccomp.size); /* the bytes of the description may be unaligned */
@@ -107,20 +106,6 @@ static void confine(void) {
     struct sock_fprog program = {.len = (unsigned short)(launch->seccomp.size / sizeof *steps), .filter = steps};
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0)) give_up("seccomp", errno);
     free(steps);
-}
-
-static int find_source(enum fd_source source, int number) {
-    switch (source) {
-    case FD_STDIN: return guard.stdin_read;
-    case FD_STDOUT: return write_end(0);
-    case FD_STDERR: return write_end(1);
-    case FD_GO: return guard.go_read;
-    case FD_READY: return ready[1];
-    case FD_STATUS: return status[1];
-    case FD_ERRORS: return errors;
-    case FD_INHERIT: return number;
-    }
-    return -1;
 }
 
 static void join_cgroup(const char *group) {
@@ -137,25 +122,23 @@ static int duplicate_above(int fd, int least) {
     return copy;
 }
 
-/* Give the command its descriptors and close all others, also the lock. `*go` and `*tell` stay ours. */
+/* Give the command its descriptors. `*go` and `*tell` stay ours. `execve` closes all others, such as the lock. */
 static void arrange_fds(int *go, int *tell) {
     struct launch *launch = guard.launch;
-    int copies[LAUNCH_MOST_FDS], kept[LAUNCH_MOST_FDS + 3], least = 3;
+    const int sources[] = {[FD_STDIN] = guard.stdin_read, [FD_STDOUT] = write_end(0), [FD_STDERR] = write_end(1),
+                           [FD_GO] = guard.go_read, [FD_READY] = ready[1], [FD_ERRORS] = errors};
+    int copies[LAUNCH_MOST_FDS], least = 3;
+    close_fd(&guard.go_write); /* so that the end of both guards ends the wait for the go */
     for (size_t i = 0; i < launch->fd_count; i++)
         if (launch->fds[i].target >= least) least = launch->fds[i].target + 1;
     /* First copies above every target, so that no source is overwritten before its turn comes. */
     for (size_t i = 0; i < launch->fd_count; i++)
-        copies[i] = duplicate_above(find_source(launch->fds[i].source, launch->fds[i].number), least);
+        copies[i] = duplicate_above(launch->fds[i].source == FD_INHERIT ? launch->fds[i].number : sources[launch->fds[i].source], least);
     *go = duplicate_above(guard.go_read, least);
-    *tell = duplicate_above(report[1], least);
+    *tell = duplicate_above(ready[1], least);
     if (launch->landlock_fd >= 0) launch->landlock_fd = duplicate_above(launch->landlock_fd, least);
-    for (size_t i = 0; i < launch->fd_count; i++) {
-        kept[i] = launch->fds[i].target;
-        if (dup2(copies[i], kept[i]) < 0) give_up("descriptors", errno);
-    }
-    size_t count = launch->fd_count;
-    kept[count++] = *go, kept[count++] = *tell, kept[count++] = launch->landlock_fd;
-    close_all_but(kept, count);
+    for (size_t i = 0; i < launch->fd_count; i++)
+        if (dup2(copies[i], launch->fds[i].target) < 0) give_up("descriptors", errno);
 }
 
 static void reset_signals(void) {
@@ -169,6 +152,7 @@ static void reset_signals(void) {
 static noreturn void become_command(void) {
     const struct launch *launch = guard.launch;
     int go, tell;
+    ssize_t n = 1;
     char byte = 'r';
     if (setsid() < 0) give_up("session", errno);
     guard.page->command_tick = read_own_tick();
@@ -180,10 +164,8 @@ static noreturn void become_command(void) {
     if (!launch->program_waits && access(launch->program, X_OK)) give_up(launch->program, errno);
     confine();
     set_limits();
-    if (!launch->program_waits) {
-        /* If both guards die before the go, the read sees the end of the pipe. */
-        if (write(tell, &byte, 1) != 1 || read(go, &byte, 1) != 1) _exit(127);
-    }
+    if (!launch->program_waits && (write(tell, &byte, 1) != 1 || (n = read(go, &byte, 1)) < 0)) give_up("go", errno);
+    if (n == 0) _exit(127); /* the end of the pipe: both guards died before the go */
     execve(launch->program, launch->args.items, launch->env.items);
     give_up(launch->program, errno);
 }
@@ -193,33 +175,18 @@ static noreturn void become_command(void) {
 bool spawn_child(void) {
     const struct launch *launch = guard.launch;
     static const struct bytes NOTHING = {"", 0};
-    if (pipe2(report, O_CLOEXEC)) return false;
-    if (gives_fd(launch, FD_READY) && pipe2(ready, O_CLOEXEC)) return false;
-    if (gives_fd(launch, FD_STATUS) && pipe2(status, O_CLOEXEC)) return false;
+    int on = 1;
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ready)) return false;
+    if (setsockopt(ready[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof on)) return false;
     if (gives_fd(launch, FD_ERRORS) && (errors = make_memfd(&NOTHING)) < 0) return false;
     int pid = fork_process(&guard.page->child, SIGCHLD);
     if (pid == 0) become_command();
     int why = errno;
-    close_fd(&report[1]);
     close_fd(&ready[1]);
-    close_fd(&status[1]);
     close_fd(&guard.stdin_read); /* so that a writer gets EPIPE when the command closes its input */
     close_fd(&guard.go_read);
     errno = why;
     return pid > 0;
-}
-
-/* bubblewrap says in JSON which process it started; that is the init of the sandbox, and the command is its child. */
-static int find_inner(void) {
-    char text[1024], path[64];
-    if (!is_ready(status[0], POLLIN)) return 0;
-    ssize_t n = read(status[0], text, sizeof text - 1);
-    text[n > 0 ? n : 0] = 0;
-    char *at = strstr(text, "\"child-pid\":");
-    int init = at ? (int)strtol(at + 12, NULL, 10) : 0;
-    if (init <= 1) return 0;
-    snprintf(path, sizeof path, "/proc/%d/task/%d/children", init, init);
-    return read_file(path, text, sizeof text) > 0 ? (int)strtol(text, NULL, 10) : 0;
 }
 
 /* The refusal quotes what the program printed before it ended, such as an error of bubblewrap. */
@@ -234,43 +201,42 @@ static void read_errors(void) {
     guard.page->spawn_errno = ENOEXEC;
 }
 
-/* Wait for a byte or the end on `fd`. */
-static ssize_t await_byte(int fd) {
-    char byte;
-    struct pollfd one = {.fd = fd, .events = POLLIN};
-    int64_t until = now(CLOCK_MONOTONIC) + READY_MS * MILLISECOND;
-    for (;;) {
-        int64_t left = (until - now(CLOCK_MONOTONIC)) / MILLISECOND;
-        int found = poll(&one, 1, left > 0 ? (int)left : 0);
-        if (found > 0) return read(fd, &byte, 1);
-        if (found == 0) return errno = ETIMEDOUT, -1;
-    }
+/* Wait for a byte from the child. Returns the pid of the process that wrote it, 0 at the end, -1 if it takes too long. */
+static int await_ready(void) {
+    char byte, control[CMSG_SPACE(sizeof(struct ucred))] = {0};
+    struct iovec into = {&byte, 1};
+    struct msghdr message = {.msg_iov = &into, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    struct pollfd one = {.fd = ready[0], .events = POLLIN};
+    struct ucred writer;
+    int64_t until = now(CLOCK_MONOTONIC) + READY_MS * MILLISECOND, left = READY_MS;
+    while (poll(&one, 1, (int)left) <= 0)
+        if ((left = (until - now(CLOCK_MONOTONIC)) / MILLISECOND) <= 0) return errno = ETIMEDOUT, -1;
+    if (recvmsg(ready[0], &message, MSG_DONTWAIT) != 1) return 0;
+    memcpy(&writer, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof writer);
+    return writer.pid;
 }
 
-/* Wait until the child is set up. False: `spawn_errno` and `spawn_what` say why it is not. */
+/* The command is the process that said that it is ready: in a sandbox it is not our child but a process below that. */
+static void watch_command(int pid) {
+    struct shared *page = guard.page;
+    struct proc_stat stat;
+    guard.command = open_pidfd(pid);
+    if (guard.command < 0) page->spawn_errno = errno;
+    else if (pid != page->child && (!read_stat(pid, &stat) || !is_unreaped(guard.command))) read_errors();
+    else if (pid != page->child) page->command_tick = stat.tick;
+    page->command = pid;
+}
+
+/* Wait until the child is ready. False: `spawn_errno` and `spawn_what` say why it is not. */
 bool await_child(void) {
     struct shared *page = guard.page;
-    ssize_t said = await_byte(report[0]); /* a byte, or the end at `execve` */
+    int said = await_ready();
+    /* If the program does not say it, the end at `execve` does. */
+    if (said == 0 && guard.launch->program_waits && !gives_fd(guard.launch, FD_READY)) said = page->child;
     if (said < 0) page->spawn_errno = errno;
-    page->command = page->child;
-    if (!page->spawn_errno && said == 0 && !guard.launch->program_waits) {
-        snprintf(page->spawn_what, sizeof page->spawn_what, "the command was killed before it began");
-        page->spawn_errno = ECHILD;
-    }
-    if (!page->spawn_errno && ready[0] >= 0 && await_byte(ready[0]) != 1) read_errors();
-    if (!page->spawn_errno && status[0] >= 0) {
-        struct proc_stat stat;
-        int inner = find_inner();
-        if (inner > 0 && read_stat(inner, &stat) && !stat.dead) {
-            page->command_tick = stat.tick;
-            page->command = inner;
-        } else
-            read_errors();
-    }
-    close_fd(&report[0]);
+    if (said == 0 && !page->spawn_errno) read_errors();
+    if (!page->spawn_errno) watch_command(said);
     close_fd(&ready[0]);
-    close_fd(&status[0]);
     close_fd(&errors);
-    if (!page->spawn_errno && (guard.command = open_pidfd(page->command)) < 0) page->spawn_errno = errno;
     return !page->spawn_errno;
 }

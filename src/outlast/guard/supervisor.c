@@ -9,9 +9,8 @@
 
 enum {
     STATUS_MS = 20,  /* only the command's parent can read the exit status, and has not recorded it yet: look again */
-    FORK_MS = 1000,  /* fork failed when the keeper had to be replaced: try again */
     KEEPER_MS = 100, /* a keeper that has not closed its pipes by then is stopped */
-    BEGIN_BYTES = 4096,
+    TERMS_BYTES = 4096,
 };
 
 /* --- refusing: nothing was published, and nothing will be --- */
@@ -19,20 +18,14 @@ enum {
 static void clean_up(void) {
     if (guard.page && guard.page->supervisor) kill_everything();
     remove_cgroups();
-    if (!guard.launch->publish || !guard.owns_directory) return;
+    if (!guard.launch->publish || guard.lock < 0) return;
     DIR *here = opendir(".");
     for (struct dirent *entry; here && (entry = readdir(here));) unlink(entry->d_name);
     if (here) closedir(here);
     rmdir(guard.launch->directory);
 }
 
-/* The caller of a prepared task is gone. The keeper repeats this if the supervisor dies doing it. */
-noreturn void abandon_task(void) {
-    clean_up();
-    guard.page->state = CLOSED;
-    _exit(0);
-}
-
+/* The keeper repeats this if the supervisor dies doing it. */
 noreturn void refuse(int number, const char *what) {
     clean_up(); /* first: when the caller gets the message, nothing is left */
     if (number == ENOTEMPTY) number = EEXIST; /* rename to a place that is taken */
@@ -42,66 +35,16 @@ noreturn void refuse(int number, const char *what) {
     _exit(1);
 }
 
-/* --- the keeper --- */
-
-/* A stopped guard cannot do its part. Its parent gets SIGCHLD when it is stopped. */
-void continue_peer(void) {
-    siginfo_t seen = {0};
-    if (guard.peer >= 0 && waitid(P_PIDFD, (id_t)guard.peer, &seen, WSTOPPED | WNOHANG | __WALL) == 0 && seen.si_pid)
-        signal_pidfd(guard.peer, SIGCONT);
-}
-
-/* The keeper died, and what it had below it went to init. Fork another one, which writes its pid into the record. */
-static void replace_keeper(void) {
-    struct shared *page = guard.page;
-    siginfo_t seen;
-    if (guard.peer >= 0) {
-        waitid(P_PIDFD, (id_t)guard.peer, &seen, WEXITED | WNOHANG | __WALL);
-        close_fd(&guard.peer);
-        page->keeper_has_children = 0;
-        page->keeper_closed_pipes = 0;
-        page->recoveries++;
-    }
-    if (fork_guard(&page->keeper) != 0) return;
-    release_bell();
-    close_output_files();
-    keep_task();
-}
-
 /* --- until the command begins --- */
-
-/* Keep a prepared shell until the caller sends the terms, or goes away. */
-static void await_begin(void) {
-    char text[BEGIN_BYTES];
-    send_to_caller("prepared %d", guard.page->command);
-    for (;;) {
-        struct pollfd all[] = {{.fd = guard.caller, .events = POLLIN},
-                               {.fd = guard.command, .events = POLLIN},
-                               {.fd = guard.peer, .events = POLLIN},
-                               {.fd = guard.signals, .events = POLLIN}};
-        if (poll(all, 4, guard.peer < 0 ? FORK_MS : -1) < 0) continue;
-        if (all[3].revents) drain_fd(guard.signals), continue_peer();
-        reap_children();
-        if (guard.peer < 0 || all[2].revents) replace_keeper();
-        if (all[1].revents) refuse(ECHILD, "the prepared shell ended");
-        if (all[0].revents) break;
-    }
-    ssize_t n = recv(guard.caller, text, sizeof text, MSG_DONTWAIT | MSG_TRUNC);
-    if (n <= 0) abandon_task();
-    if ((size_t)n > sizeof text) refuse(E2BIG, "terms");
-    if (!parse_terms(guard.launch, text, (size_t)n)) refuse(EINVAL, guard.launch->error);
-    guard.page->terms = guard.launch->terms;
-}
 
 /* The task is published: release the command. A successor does all of it again if it cannot know that it was done. */
 static void release_command(void) {
     struct shared *page = guard.page;
-    page->state = RUNNING;
     send_to_caller("started %d %llu %lld.%06lld", page->command, (unsigned long long)page->command_tick, SECONDS(page->started));
     if (guard.go_write >= 0 && write(guard.go_write, page->terms.go, page->terms.go_bytes) < 0) errno = 0; /* it was killed */
     close_fd(&guard.go_write);
     for (size_t i = 0; i < guard.launch->remove.count; i++) unlink(guard.launch->remove.items[i]);
-    page->released = 1;
+    page->state = RUNNING;
     ring_bell();
     ring_directory();
 }
@@ -114,7 +57,7 @@ bool is_published(void) {
 
 static void publish(void) {
     struct shared *page = guard.page;
-    apply_bounds();
+    page->terms = guard.launch->terms;
     page->started = now(CLOCK_REALTIME);
     page->monotonic = now(CLOCK_MONOTONIC);
     page->begun = 1;
@@ -122,6 +65,16 @@ static void publish(void) {
     if (guard.launch->publish && rename(guard.launch->directory, guard.launch->publish)) refuse(errno, guard.launch->publish);
     /* From here on there is a task, and nothing that happens to either guard takes it back. */
     release_command();
+}
+
+/* The caller of a prepared task sent the terms, or went away. */
+static void begin_prepared(void) {
+    char text[TERMS_BYTES];
+    ssize_t n = recv(guard.caller, text, sizeof text, MSG_DONTWAIT | MSG_TRUNC);
+    if (n <= 0) refuse(ECANCELED, "the caller went away");
+    if ((size_t)n > sizeof text) refuse(E2BIG, "terms");
+    if (!parse_terms(guard.launch, text, (size_t)n)) refuse(EINVAL, guard.launch->error);
+    publish();
 }
 
 /* --- the end --- */
@@ -151,7 +104,7 @@ static void announce_end(void) {
     ring_directory();
     /* Unlocking acts on the open file, so also for every other process that inherited the descriptor. */
     for (size_t i = 0; i < guard.launch->held_count; i++) flock(guard.launch->held[i], LOCK_UN);
-    page->announced = 1;
+    page->state = DRAINED;
 }
 
 /* The command ended and the record says how: keep what it printed before, record the outcome, announce it. */
@@ -160,18 +113,17 @@ static void finish_command(void) {
     if (page->state == EXITED) {
         drain_outputs();
         if (page->status_known || page->spawn_errno) write_outcome();
-        page->state = DRAINED;
+        announce_end();
     }
-    if (!page->announced) announce_end();
     close_write_ends();
     close_fd(&guard.stdin_write);
-    wake(guard.wake_keeper);
+    wake_peer();
     if (move_outputs()) ring_bell(); /* if no other process holds the pipe, this sees its end */
 }
 
 static bool may_close(void) {
     const struct shared *page = guard.page;
-    if (page->state < DRAINED || !page->announced || !outputs_are_closed() || page->keeper_has_children) return false;
+    if (page->state < DRAINED || !outputs_are_closed() || page->keeper_has_children) return false;
     if (guard.launch->on_end.count && !page->on_end) return false;
     return !has_descendants();
 }
@@ -187,11 +139,21 @@ static noreturn void close_task(void) {
 
 /* --- the loop --- */
 
+/* What the keeper had below it went to init. The new keeper writes its pid into the record. */
+static void replace_keeper(void) {
+    guard.page->keeper_has_children = 0;
+    guard.page->keeper_closed_pipes = 0;
+    if (replace_peer(&guard.page->keeper) != 0) return;
+    release_bell();
+    close_output_files();
+    keep_task();
+}
+
 static void close_stdin_if_asked(void) {
     if (guard.stdin_write < 0 || access("stdin.eof", F_OK)) return;
     close_fd(&guard.stdin_write);
     signal_pidfd(guard.peer, SIGCONT); /* a stopped keeper would hold it open */
-    wake(guard.wake_keeper);
+    wake_peer();
 }
 
 /* How long `poll` may wait, in milliseconds. */
@@ -199,7 +161,7 @@ static int find_timeout(bool status_is_hidden) {
     const struct shared *page = guard.page;
     int64_t next = next_limit_check(), at = now(CLOCK_MONOTONIC), wait = NEVER;
     bool keeper_is_late = page->state >= DRAINED && (!page->keeper_closed_pipes || (guard.launch->on_end.count && !page->on_end));
-    if (guard.peer < 0) wait = FORK_MS;
+    if (guard.peer < 0 || guard.look_failed) wait = RETRY_MS;
     if (keeper_is_late) wait = KEEPER_MS;
     if (status_is_hidden) wait = STATUS_MS;
     if (next != NEVER) next = next > at ? (next - at) / MILLISECOND + 1 : 0;
@@ -212,22 +174,23 @@ static noreturn void watch_task(void) {
     bool status_is_hidden = false, finished = false;
     for (;;) {
         struct pollfd all[STREAMS + 5];
+        bool is_prepared = page->state == STARTING;
         poll_outputs(all);
         all[2] = (struct pollfd){.fd = page->state >= EXITED || status_is_hidden ? -1 : guard.command, .events = POLLIN};
         all[3] = (struct pollfd){.fd = guard.peer, .events = POLLIN};
         all[4] = (struct pollfd){.fd = guard.signals, .events = POLLIN};
-        all[5] = (struct pollfd){.fd = guard.wake_supervisor, .events = POLLIN};
-        all[6] = (struct pollfd){.fd = guard.stdin_write < 0 ? -1 : guard.wake_fifo, .events = POLLIN};
+        all[5] = (struct pollfd){.fd = guard.stdin_write < 0 ? -1 : guard.wake_fifo, .events = POLLIN};
+        all[6] = (struct pollfd){.fd = is_prepared ? guard.caller : -1, .events = POLLIN};
         int found = poll(all, STREAMS + 5, find_timeout(status_is_hidden));
         if (found < 0) continue;
-        for (int i = 4; i < 7; i++)
-            if (all[i].revents) drain_fd(all[i].fd);
-        if (found == 0 && page->state >= DRAINED) signal_pidfd(guard.peer, SIGCONT), wake(guard.wake_keeper); /* if it is stopped */
+        if (all[4].revents) drain_fd(guard.signals), continue_peer();
+        if (all[5].revents) drain_fd(guard.wake_fifo), close_stdin_if_asked();
+        if (is_prepared && all[2].revents) refuse(ECHILD, "the prepared shell ended");
+        if (is_prepared && all[6].revents) begin_prepared();
+        if (found == 0 && (page->state >= DRAINED || status_is_hidden)) signal_pidfd(guard.peer, SIGCONT), wake_peer();
         if ((all[0].revents || all[1].revents) && move_outputs()) ring_bell();
-        if (all[6].revents) close_stdin_if_asked();
-        if (page->state < EXITED && (status_is_hidden || all[2].revents)) status_is_hidden = !note_exit();
+        if (page->state == RUNNING && (status_is_hidden || all[2].revents)) status_is_hidden = !note_exit();
         if (guard.peer < 0 || all[3].revents) replace_keeper();
-        if (all[4].revents) continue_peer();
         reap_children();
         if (page->state >= EXITED && !finished) finish_command(), finished = true;
         if (finished) run_on_end();
@@ -249,11 +212,10 @@ noreturn void start_task(void) {
     /* Do the rest while the child sets itself up. */
     if (!make_bells() || !open_outputs()) refuse(errno, "output");
     open_bell();
-    guard.page->terms = guard.launch->terms;
     if (!await_child()) refuse(guard.page->spawn_errno, guard.page->spawn_what);
     drop_launch();
-    if (guard.launch->prepare) await_begin();
-    publish();
+    if (guard.launch->prepare) send_to_caller("prepared %d", guard.page->command);
+    else publish();
     watch_task();
 }
 
@@ -263,9 +225,9 @@ noreturn void resume_task(void) {
     open_bell();
     resume_outputs();
     write_guards();
-    if (!guard.page->released) release_command();
+    if (guard.page->state < RUNNING) release_command();
     close_fd(&guard.go_write);
     close_stdin_if_asked();
-    wake(guard.wake_supervisor); /* check everything once */
+    kill(getpid(), SIGCHLD); /* check everything once */
     watch_task();
 }

@@ -9,10 +9,8 @@
 #include <dirent.h>
 
 enum {
-    FIRST_LOOK_MS = 10, /* after the first TERM, see `would_end_by_term` */
-    LOOK_MS = 250,      /* while a tree is ending: look for new processes this often */
-    KILL_LOOK_MS = 20,
-    KILL_MS = 5000,     /* what survives KILL for so long hangs in the kernel */
+    LOOK_MS = 50,      /* while a tree is ending: look for new processes, and for those that lost a signal, this often */
+    KILL_MS = 5000,    /* what survives KILL for so long hangs in the kernel, or is of another user: look every RETRY_MS */
     FREEZE_ROUNDS = 50,
 };
 
@@ -28,13 +26,9 @@ struct members {
     size_t count, size;
 };
 
-static struct members known; /* at the last look */
-static int64_t next_look = NEVER, stage_ends, look_after;
-static enum { IDLE, TERMINATING, KILLING, GIVEN_UP } stage;
-
-static struct member *find_member(const struct members *list, int pid) {
+static struct member *find_member(const struct members *list, int pid, uint64_t tick) {
     for (size_t i = 0; i < list->count; i++)
-        if (list->items[i].pid == pid) return &list->items[i];
+        if (list->items[i].pid == pid && list->items[i].tick == tick) return &list->items[i];
     return NULL;
 }
 
@@ -49,33 +43,49 @@ static bool is_guard(int pid) {
     return pid != guard.page->child && stat(path, &exe) == 0 && exe.st_ino == guard.exe_inode && exe.st_dev == guard.exe_device;
 }
 
+/* A process that cannot be read because it is gone is no failure; one for which there is no descriptor is. */
+static void note_failure(void) { guard.look_failed |= errno != ENOENT && errno != ESRCH; }
+
 static void add_member(struct members *list, int pid) {
     struct proc_stat who;
-    if (find_member(list, pid) || !read_stat(pid, &who) || who.dead || is_guard(pid)) return;
+    if (!read_stat(pid, &who)) {
+        note_failure();
+        return;
+    }
+    if (who.dead || find_member(list, pid, who.tick) || is_guard(pid)) return;
     if (list->count == list->size) {
         size_t size = list->size * 2 + 64;
         struct member *more = realloc(list->items, size * sizeof *more);
-        if (!more) return; /* it is found at the next look */
+        if (!more) {
+            note_failure();
+            return;
+        }
         list->items = more, list->size = size;
     }
     list->items[list->count++] = (struct member){.pid = pid, .tick = who.tick, .state = who.state};
 }
 
-/* Children belong to the thread that forked them. Returns whether this kernel lists them (CONFIG_PROC_CHILDREN). */
-static bool add_children(struct members *list, int pid) {
-    char path[64], text[8192];
+/* Children belong to the thread that forked them. `tick` is 0 for this process itself. Returns whether this kernel lists them (CONFIG_PROC_CHILDREN). */
+static bool add_children(struct members *list, int pid, uint64_t tick) {
+    char path[64];
+    struct proc_stat after;
+    size_t before = list->count;
     bool listed = false;
     snprintf(path, sizeof path, "/proc/%d/task", pid);
     DIR *threads = opendir(path);
+    if (!threads) note_failure();
     for (struct dirent *entry; threads && (entry = readdir(threads));) {
         if (entry->d_name[0] == '.') continue;
         snprintf(path, sizeof path, "/proc/%d/task/%.12s/children", pid, entry->d_name);
-        ssize_t n = read_file(path, text, sizeof text);
-        listed |= n >= 0;
-        char *at = text, *end;
-        for (int child; n > 0 && (child = (int)strtol(at, &end, 10)) > 0; at = end) add_member(list, child);
+        FILE *file = fopen(path, "re");
+        if (!file) note_failure();
+        for (int child; file && fscanf(file, "%d", &child) == 1;) add_member(list, child);
+        listed |= file != NULL;
+        if (file) fclose(file);
     }
     if (threads) closedir(threads);
+    /* Compared after they were read: children of a process that got the pid meanwhile are not ours. */
+    if (tick && read_stat(pid, &after) && after.tick != tick) list->count = before;
     return listed;
 }
 
@@ -96,23 +106,25 @@ static void add_marked(struct members *list) {
 }
 
 static struct members find_tree(void) {
+    const struct shared *page = guard.page;
     struct members list = {0};
     struct proc_stat who;
-    int command = guard.page->command, me = getpid();
-    int peer = me == guard.page->supervisor ? guard.page->keeper : guard.page->supervisor;
-    bool listed = add_children(&list, me);
-    if (is_unreaped(guard.peer)) add_children(&list, peer); /* else the pid may be that of another process by now */
-    if (command > 0 && read_stat(command, &who) && who.tick == guard.page->command_tick) add_member(&list, command);
-    if (!listed || guard.page->recoveries > 1) add_marked(&list);
-    for (size_t i = 0; i < list.count; i++) add_children(&list, list.items[i].pid);
+    int me = getpid(), peer = me == page->supervisor ? page->keeper : page->supervisor;
+    bool listed = add_children(&list, me, 0);
+    /* A peer that was reaped has none, and its pid may be that of another process by now. */
+    if (is_unreaped(guard.peer)) add_children(&list, peer, peer == page->keeper ? page->keeper_tick : page->supervisor_tick);
+    if (page->command > 0 && read_stat(page->command, &who) && who.tick == page->command_tick) add_member(&list, page->command);
+    if (!listed || page->recoveries > 1) add_marked(&list);
+    for (size_t i = 0; i < list.count; i++) add_children(&list, list.items[i].pid, list.items[i].tick);
     return list;
 }
 
-/* Whether processes of the task are below this one. */
+/* Whether processes of the task are below this one. If that cannot be seen they may be. */
 bool has_descendants(void) {
     struct members list = {0};
+    guard.look_failed = false;
     if (!reap_children()) return false;
-    bool found = !add_children(&list, getpid()) || list.count > 0;
+    bool found = !add_children(&list, getpid(), 0) || guard.look_failed || list.count > 0;
     free(list.items);
     return found || is_ready(guard.signals, POLLIN); /* one that ended meanwhile may have left us a child */
 }
@@ -147,82 +159,87 @@ static bool is_wrapper(const struct member *member) {
     return guard.page->command != guard.page->child && member->pid == guard.page->child;
 }
 
-static void terminate_all(struct members *list) {
-    for (size_t i = 0; i < list->count; i++) {
-        struct member *member = &list->items[i], *before = find_member(&known, member->pid);
-        member->got_term = before && before->tick == member->tick && before->got_term;
+static void terminate_all(void) {
+    static struct members last; /* at the last look */
+    struct members list = find_tree();
+    for (size_t i = 0; i < list.count; i++) {
+        struct member *member = &list.items[i], *before = find_member(&last, member->pid, member->tick);
         if (is_wrapper(member)) continue;
+        member->got_term = before && before->got_term;
         if (!member->got_term || would_end_by_term(member->pid)) member->got_term = send_signal(member, SIGTERM);
         if (member->state == 'T' || member->state == 't') send_signal(member, SIGCONT);
     }
+    free(last.items);
+    last = list;
 }
 
-static void kill_all(struct members *list) {
+static void kill_cgroups(void) {
     for (size_t i = 0; i < guard.launch->cgroups.count; i++) {
         char path[PATH_MAX];
         snprintf(path, sizeof path, "%s/cgroup.kill", guard.launch->cgroups.items[i]);
         int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd >= 0 && write(fd, "1", 1) < 0) errno = 0; /* the walk below does it */
+        if (fd >= 0 && write(fd, "1", 1) < 0) errno = 0; /* the walk through /proc does it */
         close_fd(&fd);
     }
+}
+
+/* Stop every process until no new one turns up. */
+static struct members stop_all(void) {
+    struct members list = find_tree(), last = {0};
     for (int round = 0; round < FREEZE_ROUNDS; round++) {
         bool fresh = false;
-        for (size_t i = 0; i < list->count; i++) {
-            struct member *before = find_member(&known, list->items[i].pid);
-            fresh |= round > 0 && (!before || before->tick != list->items[i].tick);
-            if (!is_wrapper(&list->items[i])) send_signal(&list->items[i], SIGSTOP);
+        for (size_t i = 0; i < list.count; i++) {
+            const struct member *member = &list.items[i];
+            if (!is_wrapper(member) && !find_member(&last, member->pid, member->tick)) fresh |= send_signal(member, SIGSTOP);
         }
-        free(known.items);
-        known = *list;
-        *list = find_tree();
-        if (round > 0 && !fresh && list->count <= known.count) break;
+        if (!fresh) break;
+        free(last.items);
+        last = list;
+        list = find_tree();
     }
-    for (size_t i = 0; i < list->count; i++)
-        if (!is_wrapper(&list->items[i]) || list->count == 1) send_signal(&list->items[i], SIGKILL);
+    free(last.items);
+    return list;
+}
+
+static void kill_all(void) {
+    kill_cgroups();
+    struct members list = stop_all();
+    for (size_t i = 0; i < list.count; i++)
+        if (!is_wrapper(&list.items[i]) || list.count == 1) send_signal(&list.items[i], SIGKILL);
+    free(list.items);
 }
 
 /* --- the limit --- */
 
-static void begin_limit(void) {
-    struct shared *page = guard.page;
-    if (!page->limit_reached) {
-        char rule[48];
-        int n = snprintf(rule, sizeof rule, "limit of %.3f", (double)page->terms.limit / (double)SECOND);
-        while (rule[n - 1] == '0') rule[--n] = 0;
-        if (rule[n - 1] == '.') rule[--n] = 0;
-        write_slot(ENDING, "{\"by\":\"limit\",\"rule\":\"%s s\",\"at\":%lld.%06lld}", rule, SECONDS(now(CLOCK_REALTIME)));
-    }
-    page->limit_reached = 1;
-    stage = TERMINATING;
-    stage_ends = now(CLOCK_MONOTONIC) + page->terms.grace;
-    look_after = FIRST_LOOK_MS * MILLISECOND;
+static int64_t next_look;
+
+static void note_limit(void) {
+    char rule[48];
+    int n = snprintf(rule, sizeof rule, "limit of %.3f", (double)guard.page->terms.limit / (double)SECOND);
+    while (rule[n - 1] == '0') rule[--n] = 0;
+    if (rule[n - 1] == '.') rule[--n] = 0;
+    write_slot(ENDING, "{\"by\":\"limit\",\"rule\":\"%s s\",\"at\":%lld.%06lld}", rule, SECONDS(now(CLOCK_REALTIME)));
 }
 
-/* When to call `enforce_limit` next. A supervisor that replaces one begins with TERM again. */
+/* When to call `enforce_limit` next. The limit is for the command: once reached, it is for all that the command started. */
 int64_t next_limit_check(void) {
     const struct shared *page = guard.page;
-    if (page->terms.limit == NEVER || stage == GIVEN_UP) return NEVER;
-    if (stage == IDLE) return page->state < EXITED || page->limit_reached ? page->monotonic + page->terms.limit : NEVER;
-    return next_look;
+    if (page->limit_at) return next_look; /* 0 in a supervisor that replaces one: at once */
+    return page->state == RUNNING && page->terms.limit != NEVER ? page->monotonic + page->terms.limit : NEVER;
 }
 
 void enforce_limit(void) {
+    struct shared *page = guard.page;
     int64_t at = now(CLOCK_MONOTONIC);
-    if (stage == IDLE) begin_limit();
-    if (stage == TERMINATING && at >= stage_ends) stage = KILLING, stage_ends = at + KILL_MS * MILLISECOND;
-    struct members list = find_tree();
-    if (stage == TERMINATING) {
-        terminate_all(&list);
-        next_look = at + look_after < stage_ends ? at + look_after : stage_ends;
-        look_after = look_after * 2 < LOOK_MS * MILLISECOND ? look_after * 2 : LOOK_MS * MILLISECOND;
-    } else {
-        kill_all(&list);
-        next_look = at + KILL_LOOK_MS * MILLISECOND;
-        if (at >= stage_ends) stage = GIVEN_UP;
+    if (!page->limit_at) {
+        note_limit();
+        page->limit_at = at;
     }
-    if (!list.count) next_look = at + LOOK_MS * MILLISECOND;
-    free(known.items);
-    known = list;
+    int64_t kill_at = page->limit_at + page->terms.grace;
+    if (at < kill_at) terminate_all();
+    else kill_all();
+    next_look = at + (at < kill_at + KILL_MS * MILLISECOND ? LOOK_MS : RETRY_MS) * MILLISECOND;
+    if (at < kill_at && next_look > kill_at) next_look = kill_at;
 }
 
 /* There will be no task: kill the child and all that it started. */
@@ -233,11 +250,9 @@ void kill_everything(void) {
     guard.page->command = 0; /* nothing is recorded about it, so it may be reaped */
     if (child > 0 && waitid(P_PID, (id_t)child, &seen, WEXITED | WNOHANG | WNOWAIT) == 0) kill(child, SIGKILL); /* not reaped */
     while (has_descendants() && now(CLOCK_MONOTONIC) < until) {
-        struct members list = find_tree();
-        kill_all(&list);
-        free(list.items);
+        kill_all();
         struct pollfd one = {.fd = guard.signals, .events = POLLIN};
-        if (poll(&one, 1, KILL_LOOK_MS) > 0) drain_fd(guard.signals);
+        if (poll(&one, 1, LOOK_MS) > 0) drain_fd(guard.signals);
     }
 }
 

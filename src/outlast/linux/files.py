@@ -1,10 +1,21 @@
-"""Files: open them although a command may have replaced them, find programs."""
+"""Files: open them although a command may have replaced them, lock them; find programs."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+_SHORTEST_PAUSE_S = 0.0005  # about what a merge of a session takes
+_LONGEST_PAUSE_S = 0.02
 
 
 def open_regular(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
@@ -19,8 +30,29 @@ def open_regular(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     return fd
 
 
+def read_file(path: str, most: int = sys.maxsize) -> bytes:
+    """Return what a regular file holds, or its first `most` bytes."""
+    with open(open_regular(path), "rb", buffering=0) as file:
+        # Not more than its size: `read` allocates as many bytes as it is asked for.
+        return file.read(min(os.fstat(file.fileno()).st_size, most)) or b""
+
+
+def create_file(path: str, data: bytes = b"") -> None:
+    """Create a private file with this data; FileExistsError if there is one."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+        file.write(data)
+
+
+def remove_file(path: str) -> None:
+    """Remove a file if it is there."""
+    try:
+        os.unlink(path)
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+
+
 def find_program(name: str, path: str | None, cwd: str = "") -> str | None:
-    """The path of a program, as `execvp` finds it (`shutil.which` imports every kind of archive)."""
+    """Return the path of a program, as `execvp` finds it (`shutil.which` imports every kind of archive)."""
     if "/" in name:
         return name if _is_program(os.path.join(cwd, name)) else None
     path = os.defpath if path is None else path
@@ -30,3 +62,55 @@ def find_program(name: str, path: str | None, cwd: str = "") -> str | None:
 
 def _is_program(path: str) -> bool:
     return os.access(path, os.X_OK) and not os.path.isdir(path)
+
+
+# --- locks -------------------------------------------------------------------------------
+
+
+class FileLock:
+    """An exclusive flock on an open file. Leaving the `with` unlocks and closes it.
+
+    With a `timeout` (seconds) it waits no longer than that for another process, and then raises `on_timeout`.
+    """
+
+    def __init__(self, fd: int, timeout: float | None = None, on_timeout: Exception | None = None) -> None:
+        self._fd = fd
+        self._timeout, self._on_timeout = timeout, on_timeout or TimeoutError()
+
+    def __enter__(self) -> Self:
+        try:
+            if self._timeout is None:
+                fcntl.flock(self._fd, fcntl.LOCK_EX)
+            else:
+                self._lock_before(time.monotonic() + self._timeout)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        return self
+
+    def _lock_before(self, deadline: float) -> None:
+        # flock has no timeout, and a signal to interrupt it would belong to the host.
+        pause = _SHORTEST_PAUSE_S
+        while not try_lock(self._fd):
+            if time.monotonic() >= deadline:
+                raise self._on_timeout
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        unlock_and_close(self._fd)
+
+
+def try_lock(fd: int, how: int = fcntl.LOCK_EX) -> bool:
+    """Lock an open file without waiting; return False if another process holds a lock that excludes this one."""
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+
+
+def unlock_and_close(fd: int) -> None:
+    """Unlock before closing: a child that the host forked may have the descriptor open."""
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    os.close(fd)

@@ -25,7 +25,7 @@ from outlast.types import Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from outlast.linux.process import Stat, Table
     from outlast.types import Guards
@@ -52,80 +52,42 @@ class Look:
 
 
 def look(guards: Guards, apart: Apart, all_processes: Callable[[], Table]) -> Look:
-    """The living processes of the tree, found from its guards downwards.
+    """Find the living processes of the tree, from its guards downwards, without the guards themselves.
 
     Quick, whatever else runs on the machine: what forks all the time has to be caught between two forks.
     """
-    if not process.is_visible(guards.command.boot):
-        return Look({}, set())
-    watching = [who.pid for who in _those_watching(guards) if process.is_alive(who)]
-    found = _descend(watching, lambda stat: apart(stat, guards.task_id))
-    if guards.scattered or not watching:
-        table = all_processes()
-        found.members.update({pid: table.by_pid[pid] for pid in members(guards, table, apart)})
-    found.ended.update(who.pid for who in _those_watching(guards) if who.pid in watching and not process.is_alive(who))
-    return found
-
-
-def _descend(watching: list[int], apart: Callable[[Stat], bool]) -> Look:
-    # A new guard is not recorded in the moment it is forked. It is known by its session: that is its
-    # guards', the command has its own from the beginning, and nobody can join another's.
     found = Look({}, set())
+    if not process.is_visible(guards.command.boot):
+        return found
+    watching = [who.pid for who in _watchers(guards) if process.is_alive(who)]
+    waiting = [(pid, guard) for guard in watching for pid in process.children_of(guard)]
+    if guards.scattered or not watching:
+        waiting += [(pid, 0) for pid in _strays(guards, all_processes())]
+    # A new guard is not recorded in the moment it is forked. It is known by its session: that is its
+    # guards', the command has its own from the beginning, and no process can join another's.
     ours = {stat.session for guard in watching if (stat := process.stat_of(guard))}
-    waiting = [(pid, guard) for guard in watching for pid in process.children_of(guard) if pid not in watching]
     while waiting:
         pid, parent = waiting.pop()
+        if pid in found.members or pid in watching:
+            continue
         stat = process.stat_of(pid)
         if stat is not None and not stat.dead:
-            if pid not in found.members and not apart(stat):
+            if not apart(stat, guards.task_id):
                 if stat.session not in ours:
                     found.members[pid] = stat
                 waiting.extend((child, pid) for child in process.children_of(pid))
         elif stat is None or parent in watching:
             found.ended.add(pid)  # a guard reaps what ended; others may leave it lying about
+    found.ended.update(who.pid for who in _watchers(guards) if who.pid in watching and not process.is_alive(who))
     return found
 
 
-def _those_watching(guards: Guards) -> list[Identity]:
+def _watchers(guards: Guards) -> list[Identity]:
     return [who for who in (guards.supervisor, guards.keeper) if who is not None]
 
 
-def members(guards: Guards, table: Table, apart: Apart) -> dict[int, Identity]:
-    """The living processes of the tree, without the guards themselves."""
-    boot = guards.command.boot
-    if not process.is_visible(boot):
-        return {}
-    watching = {who.pid for who in _those_watching(guards) if table.holds(who) and not table.by_pid[who.pid].dead}
-    roots = set(watching)
-    if table.holds(guards.command):
-        roots.add(guards.command.pid)
-    if guards.scattered or not watching:
-        roots |= _strays(guards, table)
-    ours = {table.by_pid[pid].session for pid in watching}
-    return {
-        stat.pid: Identity(stat.pid, stat.tick, boot)
-        for stat in _below(roots, table, lambda stat: apart(stat, guards.task_id))
-        if stat.pid not in watching and not stat.dead and stat.session not in ours
-    }
-
-
-def _below(roots: Iterable[int], table: Table, apart: Callable[[Stat], bool]) -> Iterator[Stat]:
-    reached: set[int] = set()
-    waiting = list(roots)
-    while waiting:
-        pid = waiting.pop()
-        if pid in reached:
-            continue
-        reached.add(pid)
-        if pid in table.by_pid:
-            if apart(table.by_pid[pid]):
-                continue
-            yield table.by_pid[pid]
-        waiting.extend(table.children.get(pid, ()))
-
-
 def _strays(guards: Guards, table: Table) -> set[int]:
-    """Processes in the command's own session, or with the task's id in their environment."""
+    """Return the processes in the command's own session, or with the task's id in their environment."""
     # Once the command is reaped and its session empty, its number can be a stranger's, and that one's session too.
     session = guards.command.pid if table.holds(guards.command) else None
     found = {stat.pid for stat in table.by_pid.values() if stat.session == session}
@@ -150,7 +112,7 @@ class _Tree:
         self._forget_guards(guards)
         self.missed = {pid for pid in seen.ended if pid in self.living or pid not in self.known}
         fresh = []
-        watching = [who.pid for who in (guards.supervisor, guards.keeper) if who]
+        watching = [who.pid for who in _watchers(guards)]
         for pid, stat in seen.members.items():  # parents before their children: no parent sees its child killed
             who = Identity(pid, stat.tick, guards.command.boot)
             if pid == os.getpid():
@@ -178,8 +140,8 @@ class _Tree:
 
     def _forget_guards(self, guards: Guards) -> None:
         """A new guard looks like a member of the tree until it is recorded."""
-        for who in (guards.supervisor, guards.keeper):
-            if who and self.known.get(who.pid) == who:
+        for who in _watchers(guards):
+            if self.known.get(who.pid) == who:
                 self._forget(who.pid)
 
     def _forget(self, pid: int) -> None:

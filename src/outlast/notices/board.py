@@ -10,8 +10,7 @@ from outlast.notices.gatherer import Gatherer
 from outlast.notices.house import HouseWatch
 from outlast.notices.seal import Seal, parsed
 from outlast.notices.watching import Watching
-from outlast.storage.claims import Claims
-from outlast.storage.outbox import EVERYBODY, Happened, Outbox
+from outlast.storage.outbox import EVERYBODY, Claims, Happened, Outbox
 from outlast.types import Event, Notice
 
 TYPE_CHECKING = False

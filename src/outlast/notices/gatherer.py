@@ -9,7 +9,7 @@ from outlast.errors import OutlastError
 from outlast.storage import record, task_events
 from outlast.storage.index import NOTICE_DUE, NOTICE_IF_CALLER_DIED
 from outlast.storage.outbox import Found
-from outlast.storage.status import has_guard
+from outlast.storage.record import has_guard
 from outlast.types import Ended, Pending, Running
 
 TYPE_CHECKING = False

@@ -11,9 +11,8 @@ import select
 
 from outlast.errors import OutlastError
 from outlast.linux import process
-from outlast.storage import bell, status
-from outlast.storage.bell import Listener
-from outlast.watch import is_ready
+from outlast.storage import record, watch
+from outlast.storage.watch import Listener, is_ready
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ class HouseWatch:
     """What to wait on until there may be something to gather. Arm, gather, tell it what was found, wait."""
 
     def __init__(self, outbox: str) -> None:
-        for name in bell.NAMES:
+        for name in watch.NAMES:
             try:
                 os.mkfifo(os.path.join(outbox, name), 0o600)
             except FileExistsError:
@@ -71,7 +70,7 @@ class HouseWatch:
         if fd is not None:
             os.close(self._keepers.pop(task_id))
         try:
-            keeper = status.guards_of(seen.directory).keeper
+            keeper = record.guards_of(seen.directory).keeper
         except (OSError, OutlastError, KeyError, TypeError, ValueError):
             return
         new = process.open_pidfd(keeper) if keeper else None

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import base64
 import hmac
+import os
 import re
+import stat
 
-from outlast.storage.layout import read_or_create_secret
+from outlast.errors import StateRefused
+from outlast.storage.layout import create_once
 
+_SECRET_BYTES = 32
 CODE_CHARS = 8  # 40 bits: nobody guesses one, and a model copies it without mistakes
 _LINE = re.compile(rf"\[outlast notice (\d{{1,18}}), code ([a-z2-7]{{{CODE_CHARS}}})\] (.+)", re.DOTALL)
 _REFERENCE = re.compile(rf"(?:notice )?(\d{{1,18}})(?:,? code |[ -]){{1}}([a-z2-7]{{{CODE_CHARS}}})")
@@ -42,3 +46,28 @@ def parsed(said: str) -> tuple[int, str, str] | None:
     if found := _REFERENCE.fullmatch(said.strip("[]")):
         return int(found[1]), found[2], ""
     return None
+
+
+# --- the file of a secret ----------------------------------------------------------------
+
+
+def read_or_create_secret(directory: str, name: str) -> str:
+    """Return the random secret in a file that only its owner can read; create it the first time."""
+    path = os.path.join(directory, name)
+    try:
+        return _read_secret(path)
+    except FileNotFoundError:
+        os.makedirs(directory, 0o700, exist_ok=True)
+        create_once(path, os.urandom(_SECRET_BYTES).hex().encode() + b"\n")
+    return _read_secret(path)
+
+
+def _read_secret(path: str) -> str:
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as file:
+        found = os.fstat(file.fileno())
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            raise StateRefused(f"Others can read or wrote {path}; remove it, and a new one is made.")
+        text = file.read(256).strip()
+    if len(text) < _SECRET_BYTES:
+        raise StateRefused(f"{path} holds no secret of {_SECRET_BYTES} characters; remove it, and a new one is made.")
+    return text

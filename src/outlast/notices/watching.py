@@ -16,7 +16,7 @@ from outlast import activity
 from outlast.light import json
 from outlast.linux import process, process_tree
 from outlast.output.cleaner import Cleaner
-from outlast.storage import output, status
+from outlast.storage import output, record
 from outlast.storage.outbox import Found
 from outlast.storage.task_events import facts_of
 from outlast.types import STREAMS, Ended, Running
@@ -197,7 +197,7 @@ def _found(seen: Observation, kind: str, turn: int, more: dict[str, Any], at: fl
 
 def _activity(directory: str) -> str:
     try:
-        guards = status.guards_of(directory)
+        guards = record.guards_of(directory)
     except (OSError, KeyError, TypeError, ValueError):
         return ""
-    return activity.of_task(process_tree.look(guards, status.is_foreign_guard, process.Table).members)
+    return activity.of_task(process_tree.look(guards, record.is_foreign_guard, process.Table).members)

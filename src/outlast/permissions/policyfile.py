@@ -165,7 +165,7 @@ def _is_matched(line: str, allow: tuple[str, ...], deny: tuple[str, ...]) -> boo
 
 def remember(path: str, patterns: tuple[str, ...], said: str) -> None:
     """Add allow rules at the end of a policy file, whatever else it holds; `said` stands above them."""
-    from outlast.storage.locks import FileLock  # most judge only
+    from outlast.linux.files import FileLock  # most judge only
 
     path = os.path.realpath(path)  # a link stays one
     directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)

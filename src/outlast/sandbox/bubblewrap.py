@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # Its own three are not the command's: it would hold them open, and its complaints are no output.
 STDIN, STDOUT, STDERR, TOLD = 6, 7, 8, 9
-STATUS, ARGUMENTS = 10, 11
+ARGUMENTS = 10
 
 APART = (
     "--unshare-user-try",  # always possible for root, who may do without
@@ -104,7 +104,7 @@ def pins(home: str, writable: Iterable[str]) -> list[str]:
 def for_args(words: Iterable[str], env: Mapping[str, str]) -> bytes:
     """Options and variables as `--args` takes them: variables may be secret, and an argument list is not."""
     setenv = [word for name, value in env.items() for word in ("--setenv", name, value)]
-    return b"".join(os.fsencode(word) + b"\0" for word in [*words, *setenv, "--json-status-fd", str(STATUS)])
+    return b"".join(os.fsencode(word) + b"\0" for word in [*words, *setenv])
 
 
 def arguments(program: str, shell: list[str], waits: bool) -> list[str]:

@@ -8,7 +8,7 @@ from outlast import session_admin, validation
 from outlast.errors import AlreadyEnded, BadInput, StillRunning
 from outlast.output.redaction import split_variables
 from outlast.shell.context import translate_errors
-from outlast.watch import Deadline, until
+from outlast.storage.watch import Deadline, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,6 @@ class Control:
             raise BadInput(f"The age must be 0 hours or more, not {older_than_hours}.")
         hours = self.context.settings.retention_hours if older_than_hours is None else older_than_hours
         registry, scope = self._executor.registry, self.context.scope
-        registry.sweep()
         # Looked at first: only what was seen to be over is known to be over.
         for task in registry.tasks(scope):
             if task.finished and not task.closed and not task.children:

@@ -13,9 +13,9 @@ from outlast import conditions, validation
 from outlast.errors import BadInput
 from outlast.frozen import extended
 from outlast.shell.context import SYSTEM_ERRORS
-from outlast.storage.locks import Hold
+from outlast.storage.task_directory import Hold
+from outlast.storage.watch import Deadline
 from outlast.types import STREAMS, Result, Slice, Waited
-from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outlast.errors import BadInput
 from outlast.shell.context import translate_errors
-from outlast.watch import Deadline
+from outlast.storage.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from outlast.options import CommandOptions, TaskId
     from outlast.permissions import Mode
     from outlast.shell.context import Context, OpenOptions
-    from outlast.storage.locks import Hold
+    from outlast.storage.task_directory import Hold
     from outlast.types import Grant, Launch, Request, Sandbox, Task
 
 _TRIES = 100  # a session may change so often while one command of it is prepared

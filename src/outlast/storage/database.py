@@ -1,4 +1,4 @@
-"""What the two SQLite files (index and outbox) share: how a file is created, and transactions."""
+"""What the two SQLite files (index and outbox) share: how a file is opened and created, and transactions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import errno
 import os
 import stat
 
-from outlast.storage.locks import FileLock
+from outlast.light import sqlite3
+from outlast.linux.files import FileLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import sqlite3
+    from collections.abc import Callable
     from types import TracebackType
 
+IN_MEMORY = ":memory:"
+_BUSY_S = 30.0
 _SQLITE_FULL = 13
 
 
@@ -31,7 +34,28 @@ def create_file(path: str) -> os.stat_result:
     return found
 
 
-def enable_wal(db: sqlite3.Connection, path: str) -> None:
+def open_database(path: str, version: int, create: Callable[[sqlite3.Connection, int], None]) -> sqlite3.Connection:
+    """Open a database. `create` creates its tables; it gets the version of the present ones, 0 if there are none."""
+    db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
+    try:
+        if _read_version(db) != version:
+            if path != IN_MEMORY:
+                _enable_wal(db, path)
+            with Transaction(db):
+                if (found := _read_version(db)) != version:  # another process may just have created them
+                    create(db, found)
+                    db.execute(f"PRAGMA user_version = {version}")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _read_version(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _enable_wal(db: sqlite3.Connection, path: str) -> None:
     """Let readers and a writer not wait for each other.
 
     Under a lock: when several processes switch at once, SQLite fails all but one without the busy timeout.
@@ -45,11 +69,6 @@ def is_disk_full(error: Exception) -> bool:
     if isinstance(error, OSError):
         return error.errno in (errno.ENOSPC, errno.EDQUOT)
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == _SQLITE_FULL
-
-
-def read_version(db: sqlite3.Connection) -> int:
-    """Return the version of the schema; 0 if the file is new."""
-    return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
 class Transaction:

@@ -20,7 +20,7 @@ import stat
 
 from outlast.errors import StateRefused
 from outlast.frozen import frozen
-from outlast.linux.files import open_regular
+from outlast.linux.files import create_file, read_file
 
 FORMAT = 1
 STAGING = "staging"
@@ -36,33 +36,18 @@ QUEUED = "queued"  # the name of its entry in the queue, if it was pending
 STDIN = "stdin"
 END_OF_INPUT = "stdin.eof"
 
-_SECRET_BYTES = 32
-
 
 @frozen
 class Home:
-    """A state directory that is private, ours and of a known format."""
+    """A state directory that is private, ours and of a known format; the paths in it."""
 
     path: str
-
-    @property
-    def tasks(self) -> str:
-        return f"{self.path}/tasks"
-
-    @property
-    def staging(self) -> str:
-        return f"{self.path}/{STAGING}"
-
-    @property
-    def sessions(self) -> str:
-        return f"{self.path}/sessions"
-
-    @property
-    def index(self) -> str:
-        return f"{self.path}/index.sqlite"
+    tasks: str
+    staging: str
+    sessions: str
 
     def task(self, task_id: str) -> str:
-        return f"{self.path}/tasks/{task_id}"
+        return f"{self.tasks}/{task_id}"
 
 
 def random_token() -> str:
@@ -72,7 +57,7 @@ def random_token() -> str:
 
 def open_home(path: str) -> Home:
     """Create or check the state directory at `path`."""
-    home = Home(path)
+    home = Home(path, f"{path}/tasks", f"{path}/{STAGING}", f"{path}/sessions")
     try:
         os.makedirs(os.path.dirname(path) or "/", exist_ok=True)
         _refuse_foreign_files(path)
@@ -119,10 +104,9 @@ def _make_private(directory: str) -> None:
 
 
 def _check_format(path: str) -> None:
-    name = os.path.join(path, "format")
+    name = f"{path}/format"
     try:
-        with open(open_regular(name), "rb") as file:
-            text = file.read(64)
+        text = read_file(name, 64)
     except FileNotFoundError:
         create_once(name, b"%d\n" % FORMAT)
         return
@@ -144,34 +128,10 @@ def _check_format(path: str) -> None:
 def create_once(path: str, data: bytes) -> None:
     """Create a file with all of its data, atomically; keep one that is there."""
     temporary = f"{path}.{random_token()}"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    create_file(temporary, data)
     try:
-        with open(fd, "wb") as file:
-            file.write(data)
         os.link(temporary, path)
     except FileExistsError:
         pass  # another process was faster
     finally:
         os.unlink(temporary)
-
-
-def read_or_create_secret(directory: str, name: str) -> str:
-    """Return the random secret in a file that only its owner can read; create it the first time."""
-    path = os.path.join(directory, name)
-    try:
-        return _read_secret(path)
-    except FileNotFoundError:
-        os.makedirs(directory, 0o700, exist_ok=True)
-        create_once(path, os.urandom(_SECRET_BYTES).hex().encode() + b"\n")
-    return _read_secret(path)
-
-
-def _read_secret(path: str) -> str:
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)) as file:
-        found = os.fstat(file.fileno())
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            raise StateRefused(f"Others can read or wrote {path}; remove it, and a new one is made.")
-        text = file.read(256).strip()
-    if len(text) < _SECRET_BYTES:
-        raise StateRefused(f"{path} holds no secret of {_SECRET_BYTES} characters; remove it, and a new one is made.")
-    return text

@@ -237,21 +237,19 @@ def read_order(directory: str, ends: Mapping[str, int]) -> list[tuple[str, int]]
 # --- counting lines ----------------------------------------------------------------------
 
 
-def count_lines(
-    directory: str, limit: int, split: bool, known: dict[str, tuple[int, int]]
-) -> dict[str, tuple[int, int]]:
-    """Count the lines in each output file, as (bytes counted, lines), going on from what is `known`."""
+def count_lines(directory: str, limit: int, split: bool, known: dict[str, list[int]]) -> dict[str, list[int]]:
+    """Count the lines in each output file, as [bytes counted, lines], going on from what is `known`."""
     counted = {}
     bound = bound_of(limit, split)
     for stream in FILES:
         for extent in list_extents(directory, stream, bound.head):
             file = os.path.basename(extent.path)
             upto, lines = known.get(file, (0, 0))
-            counted[file] = (extent.size, lines + _count_newlines(extent.path, upto, extent.size))
+            counted[file] = [extent.size, lines + _count_newlines(extent.path, upto, extent.size)]
     return counted
 
 
-def sum_lines(counted: dict[str, tuple[int, int]]) -> tuple[int, int]:
+def sum_lines(counted: dict[str, list[int]]) -> tuple[int, int]:
     """Return the lines of stdout and of stderr in what `count_lines` counted."""
     stderr = sum(lines for file, (_, lines) in counted.items() if file.partition(".")[0] == FILES["stderr"])
     return sum(lines for _, lines in counted.values()) - stderr, stderr

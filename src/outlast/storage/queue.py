@@ -4,6 +4,7 @@ queue/lock       held (flock) while a process chooses the next task
 queue/places/N   a slot, held (flock) by the guards of one running background task; N is below `max_running`
 queue/entries/   an empty file for each pending task; its name says what is needed to choose
 queue/names/     for each session and name the task that has it
+tasks/ID/after.* how tasks ended that this pending task waits for, if they were removed
 
 The guards of a running task hold its slot, so the kernel frees it when they are gone, also after kill -9. A process
 that starts a pending task holds the task's `lock` until the guards do. Only the guards in its record say that a task
@@ -17,21 +18,21 @@ import os
 import time
 
 from outlast.frozen import frozen
-from outlast.linux import process
-from outlast.linux.files import open_regular
-from outlast.storage import bell, launchfile, predecessors, record, status
+from outlast.linux.files import FileLock, create_file, open_regular, read_file, remove_file, try_lock
+from outlast.storage import record, task_directory, watch
 from outlast.storage.layout import LOCK, QUEUED
-from outlast.storage.locks import FileLock, NameLock, try_flock
-from outlast.storage.status import UNREADABLE
+from outlast.storage.record import UNREADABLE
+from outlast.types import Ended, Exited, Lost, Signalled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import Self
 
     from outlast.types import Launch
 
 _SLOT_BYTES = 160  # of the line in a slot, always: so that a new one is written over the old one
-_DIGITS = 20  # of the sequence number of an entry
+_NAME_BYTES = 64  # of the line in the file of a name
 _NONE = "-"
 _OUTBOX = "../../outbox"  # from a task's directory
 
@@ -48,14 +49,7 @@ class Entry:
 
     @property
     def name(self) -> str:
-        return f"{self.sequence:0{_DIGITS}d}.{self.task_id}.{self.slots}.{self.after}.{self.session}"
-
-
-def _parse_entry(name: str) -> Entry | None:
-    parts = name.split(".", 4)
-    if len(parts) != 5 or not (parts[0].isdecimal() and parts[2].isdecimal()):
-        return None  # not a file of ours
-    return Entry(int(parts[0]), parts[1], int(parts[2]), parts[3], parts[4])
+        return f"{self.sequence:020d}.{self.task_id}.{self.slots}.{self.after}.{self.session}"
 
 
 @frozen
@@ -78,9 +72,9 @@ class Queue:
     """The queue of one state directory."""
 
     def __init__(self, home: str) -> None:
-        self._tasks = os.path.join(home, "tasks")
-        self._path = os.path.join(home, "queue")
-        self._entries, self._slots, self._names = (os.path.join(self._path, n) for n in ("entries", "places", "names"))
+        self._tasks = f"{home}/tasks"
+        self._path = f"{home}/queue"
+        self._entries, self._slots, self._names = (f"{self._path}/{name}" for name in ("entries", "places", "names"))
 
     def is_empty(self) -> bool:
         """Return whether no task is pending."""
@@ -90,7 +84,7 @@ class Queue:
             return True
 
     def _lock(self) -> FileLock:
-        return FileLock(self._open(os.path.join(self._path, "lock")))
+        return FileLock(self._open(f"{self._path}/lock"))
 
     def _open(self, path: str) -> int:
         how = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -98,18 +92,16 @@ class Queue:
             return os.open(path, how, 0o600)
         except FileNotFoundError:
             for directory in (self._path, self._entries, self._slots, self._names):
-                try:
-                    os.mkdir(directory, 0o700)
-                except FileExistsError:
-                    continue
+                os.makedirs(directory, 0o700, exist_ok=True)
             return os.open(path, how, 0o600)
 
     def _task(self, task_id: str) -> str:
-        return os.path.join(self._tasks, task_id)
+        return f"{self._tasks}/{task_id}"
 
     def _list_entries(self) -> list[Entry]:
         """Return the pending tasks in the order in which they were queued."""
-        return [entry for name in sorted(os.listdir(self._entries)) if (entry := _parse_entry(name))]
+        names = [name.split(".", 4) for name in sorted(os.listdir(self._entries)) if name.count(".") >= 4]
+        return [Entry(int(number), task_id, int(slots), *rest) for number, task_id, slots, *rest in names]
 
     # --- slots ---------------------------------------------------------------------------
 
@@ -125,14 +117,11 @@ class Queue:
         return None
 
     def _try_slot(self, number: int) -> int | None:
-        fd = self._open(os.path.join(self._slots, str(number)))
-        return fd if try_flock(fd) else None
+        return _lock_or_close(self._open(f"{self._slots}/{number}"))
 
     def label_slot(self, fd: int, session: str, task_id: str) -> None:
         """Write into a slot that we hold which task it is for."""
-        me = process.identity(os.getpid())
-        line = f"{task_id} {me.pid} {me.tick} {me.boot} {session}"
-        os.pwrite(fd, line.ljust(_SLOT_BYTES - 1).encode() + b"\n", 0)
+        os.pwrite(fd, f"{task_id} {session}".ljust(_SLOT_BYTES - 1).encode() + b"\n", 0)
 
     def _used_slots(self) -> dict[int, str]:
         """Return the slots that are held, each with its session. Call this with the queue locked."""
@@ -141,8 +130,7 @@ class Queue:
             if (fd := self._try_slot(int(name))) is not None:
                 os.close(fd)
                 continue
-            with open(open_regular(os.path.join(self._slots, name)), "rb") as file:
-                words = file.read(_SLOT_BYTES).decode(errors="replace").split()
+            words = read_file(f"{self._slots}/{name}", _SLOT_BYTES).decode(errors="replace").split()
             found[int(name)] = words[-1] if words else ""
         return found
 
@@ -151,23 +139,22 @@ class Queue:
     def enqueue(self, staged: str, published: str, launch: Launch) -> None:
         """Publish a staged task as pending."""
         record.reserve(staged)
-        bell.create(staged)
-        launchfile.write_secrets(staged, launch)
-        _create(os.path.join(staged, LOCK))
+        watch.create(staged)
+        task_directory.write_secrets(staged, launch)
+        create_file(f"{staged}/{LOCK}")
         with self._lock():
-            sequences = [name[:_DIGITS] for name in os.listdir(self._entries) if name[:_DIGITS].isdecimal()]
             entry = Entry(
-                sequence=int(max(sequences, default="0")) + 1,
+                sequence=max((entry.sequence for entry in self._list_entries()), default=0) + 1,
                 task_id=os.path.basename(published),
                 slots=launch.max_running if launch.background else 0,
                 after=launch.after[0] if launch.after else _NONE,
                 session=launch.session,
             )
-            _create(os.path.join(staged, QUEUED), entry.name.encode())
+            create_file(f"{staged}/{QUEUED}", entry.name.encode())
             for task_id in launch.after:
-                predecessors.write_end(self._task(task_id), staged)  # it may be removed as soon as we release the lock
+                _write_end(self._task(task_id), staged)  # it may be removed as soon as we release the lock
             # The entry first: a task without one would wait for ever, an entry without a task is ignored.
-            _create(os.path.join(self._entries, entry.name))
+            create_file(f"{self._entries}/{entry.name}")
             try:
                 os.rename(staged, published)
             except OSError:
@@ -175,18 +162,14 @@ class Queue:
                 raise
 
     def _remove_entry(self, name: str) -> None:
-        try:
-            os.unlink(os.path.join(self._entries, name))
-        except FileNotFoundError:
-            pass
+        remove_file(f"{self._entries}/{name}")
 
     def _read_entry_name(self, directory: str) -> str:
-        with open(open_regular(os.path.join(directory, QUEUED)), "rb") as file:
-            return os.path.basename(file.read(512).decode())
+        return os.path.basename(read_file(f"{directory}/{QUEUED}", 512).decode())
 
     def files_of_pending(self, directory: str) -> list[str]:
         """Return the files that the guard of a pending task removes once its command runs."""
-        return [*launchfile.SECRETS, os.path.join(self._entries, self._read_entry_name(directory))]
+        return [*task_directory.SECRETS, f"{self._entries}/{self._read_entry_name(directory)}"]
 
     def remember_end(self, task_id: str) -> None:
         """Before a task is removed, note how it ended in each pending task that waits for it.
@@ -197,12 +180,13 @@ class Queue:
             return
         with self._lock():
             for entry in self._list_entries():
+                directory = self._task(entry.task_id)
                 try:
-                    waits = entry.after != _NONE and task_id in launchfile.read_after(self._task(entry.task_id))[0]
+                    waits = entry.after != _NONE and task_id in task_directory.read_values(directory)["after"]
                 except UNREADABLE:
                     continue
                 if waits:
-                    predecessors.write_end(self._task(task_id), self._task(entry.task_id))
+                    _write_end(self._task(task_id), directory)
 
     def cancel(self, directory: str, by: str, rule: str) -> bool:
         """End a pending task; False if it is not pending, or about to begin. OSError if it has no usable lock."""
@@ -211,21 +195,22 @@ class Queue:
             if lock is None:
                 return False
             try:
-                if not status.is_pending(directory):
+                if not record.is_pending(directory):
                     return False
-                status.write_ending(by, rule, time.time(), directory)
-                self.end_unrun(directory, "it was ended before it began")
+                self.end_unrun(directory, "it was ended before it began", by, rule)
+                return True
             finally:
                 os.close(lock)
-        bell.wake_waiters(directory)
-        return True
 
-    def end_unrun(self, directory: str, why: str) -> None:
-        """Record that a pending task never ran. The caller holds its lock."""
-        status.write_never_started(why, time.time(), directory)
-        launchfile.erase_secrets(directory)
+    def end_unrun(self, directory: str, why: str, by: str = "", rule: str = "") -> None:
+        """Record that a pending task never ran, and who decided that, by which rule. The caller holds its lock."""
+        if by:
+            record.write_ending(by, rule, time.time(), directory)
+        record.write_never_started(why, time.time(), directory)
+        task_directory.erase_secrets(directory)
         self._remove_entry(self._read_entry_name(directory))
-        bell.wake_waiters(os.path.join(directory, _OUTBOX))
+        watch.wake_waiters(directory)
+        watch.wake_waiters(f"{directory}/{_OUTBOX}")
 
     # --- choose --------------------------------------------------------------------------
 
@@ -245,30 +230,32 @@ class Queue:
             return None
         with self._lock():
             used = self._used_slots()
-            # A task that ends unrun may be one that an earlier entry waits for: then look through all again.
-            while (found := self._choose(used)) is True:
-                continue
-            return found or None
+            while True:
+                entries = self._list_entries()
+                turn = self._choose(entries, used)
+                # A task that ended unrun may be one that an earlier entry waits for: then look through all again.
+                if turn is not None or self._list_entries() == entries:
+                    return turn
 
-    def _choose(self, used: dict[int, str]) -> Turn | bool:
-        """Return the next turn; True if an entry was removed, False if no task may begin."""
-        entries = self._list_entries()
+    def _choose(self, entries: list[Entry], used: dict[int, str]) -> Turn | None:
+        """Return the next turn; end the tasks that never will begin, and remove entries that are left over."""
         pending = {entry.task_id for entry in entries}
         free = next(number for number in range(len(used) + 1) if number not in used)
         sessions = list(used.values())
-        changed = False
         for entry in sorted(entries, key=lambda entry: (sessions.count(entry.session), entry.sequence)):
             if entry.slots and entry.slots <= free and entry.after == _NONE:
                 continue  # it only waits for a slot
             ready = self._is_ready(entry, pending)
-            if isinstance(ready, str):
-                changed |= self._skip(entry, ready)
-            elif ready and (not entry.slots or free < entry.slots):
-                lock = self._lock_if_pending(entry)
-                if lock is not None:
-                    return self._take_turn(entry, lock, free) or False
-                changed |= not os.path.lexists(os.path.join(self._entries, entry.name))
-        return changed
+            begins = ready is True and (not entry.slots or free < entry.slots)
+            lock = self._lock_if_pending(entry) if begins or isinstance(ready, str) else None
+            if lock is not None and begins:
+                return self._take_turn(entry, lock, free)
+            if lock is not None:
+                try:
+                    self.end_unrun(self._task(entry.task_id), "it was not to begin", "queue", str(ready))
+                finally:
+                    os.close(lock)
+        return None
 
     def _is_ready(self, entry: Entry, pending: set[str]) -> bool | str:
         """Return whether all that it waits for has ended; or the sentence why it never will begin."""
@@ -278,26 +265,13 @@ class Queue:
             return False
         directory = self._task(entry.task_id)
         try:
-            after, after_failed = launchfile.read_after(directory)
+            values = task_directory.read_values(directory)
+            ends = [None if one in pending else _read_end(self._task(one), directory) for one in values["after"]]
         except UNREADABLE:
             return True  # the process that starts it reports what is wrong
-        ends = [None if one in pending else predecessors.read_end(self._task(one), directory) for one in after]
-        if after_failed == "run":
+        if values.get("after_failed") == "run":
             return None not in ends
         return next((end for end in ends if end), None not in ends)
-
-    def _skip(self, entry: Entry, why: str) -> bool:
-        directory = self._task(entry.task_id)
-        lock = self._lock_if_pending(entry)
-        if lock is None:
-            return False
-        try:
-            status.write_ending("queue", why, time.time(), directory)
-            self.end_unrun(directory, "it was not to begin")
-        finally:
-            os.close(lock)
-        bell.wake_waiters(directory)
-        return True
 
     def _take_turn(self, entry: Entry, lock: int, free: int) -> Turn | None:
         slot = self._try_slot(free) if entry.slots else -1
@@ -312,17 +286,15 @@ class Queue:
     def _lock_if_pending(self, entry: Entry) -> int | None:
         """Lock a task if it is still pending; otherwise remove its entry, which a dead process left behind."""
         directory = self._task(entry.task_id)
+        lock, is_leftover = None, True
         try:
             lock = _lock_task(directory)
-        except OSError:
-            lock = None
-        try:
-            pending = status.is_pending(directory)
-        except UNREADABLE:
-            pending = False
-        if pending:
-            return lock
-        self._remove_entry(entry.name)
+            if record.is_pending(directory):
+                return lock
+        except UNREADABLE as error:
+            is_leftover = record.is_damage(error)  # otherwise the task may be pending, and needs its entry
+        if is_leftover:
+            self._remove_entry(entry.name)
         if lock is not None:
             os.close(lock)
         return None
@@ -331,26 +303,98 @@ class Queue:
 
     def lock_name(self, session: str, name: str) -> NameLock:
         """Lock a name while it is decided which task has it."""
-        return NameLock(os.path.join(self._names, f"{session}:{name}"), self._open)
+        return NameLock(f"{self._names}/{session}:{name}", self._open)
 
     def forget_names(self) -> None:
         """Remove the names of tasks that are gone."""
         for file in os.listdir(self._names) if os.path.isdir(self._names) else ():
-            path = os.path.join(self._names, file)
+            path = f"{self._names}/{file}"
             with NameLock(path, self._open) as name:
                 if not name.task_id or not os.path.isdir(self._task(name.task_id)):
                     os.unlink(path)
 
 
-def _create(path: str, data: bytes = b"") -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(fd, data)
-    finally:
-        os.close(fd)
+class NameLock(FileLock):
+    """The file that says which task has a name, locked while that is read and changed."""
+
+    def __init__(self, path: str, opener: Callable[[str], int]) -> None:
+        super().__init__(opener(path))
+        self._path, self._opener = path, opener
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        # The file may have been removed while we waited for the lock.
+        while not (os.path.exists(self._path) and os.path.samestat(os.fstat(self._fd), os.stat(self._path))):
+            os.close(self._fd)
+            self._fd = self._opener(self._path)
+            super().__enter__()
+        return self
+
+    @property
+    def task_id(self) -> str:
+        return os.pread(self._fd, _NAME_BYTES, 0).decode(errors="replace").strip()
+
+    def assign(self, task_id: str) -> None:
+        os.pwrite(self._fd, task_id.ljust(_NAME_BYTES - 1).encode() + b"\n", 0)
 
 
 def _lock_task(directory: str) -> int | None:
     """Lock a task that has no guard and no starter; OSError if there is no such file."""
-    fd = open_regular(os.path.join(directory, LOCK), os.O_RDWR)
-    return fd if try_flock(fd) else None
+    return _lock_or_close(open_regular(f"{directory}/{LOCK}", os.O_RDWR))
+
+
+def _lock_or_close(fd: int) -> int | None:
+    if try_lock(fd):
+        return fd
+    os.close(fd)
+    return None
+
+
+# --- how the tasks ended that a pending task waits for -----------------------------------
+
+
+def _describe_end(directory: str) -> str | None:
+    """Return None while the task runs or waits, "" if it completed, otherwise the sentence why it did not."""
+    match record.status_of(directory)[0]:
+        case Ended(outcome=Exited(0), ending=None):
+            return ""
+        case Ended(ending=None, outcome=Exited(code)):
+            how = f"failed with exit code {code}"
+        case Ended(ending=None, outcome=Signalled(number)):
+            how = f"was ended by signal {number}"
+        case Ended(ending=None):
+            how = "could not be started"
+        case Ended():
+            how = "was killed"
+        case Lost():
+            how = "was lost"
+        case _:
+            return None
+    return f"{os.path.basename(directory)}, which it was to follow, {how}"
+
+
+def _write_end(directory: str, pending: str) -> None:
+    """Note in the directory of a pending task how another one ended. OSError if there is no space for that."""
+    try:
+        end = _describe_end(directory)
+    except UNREADABLE:
+        return
+    if end is None:
+        return
+    path = f"{pending}/after.{os.path.basename(directory)}"
+    with open(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "wb", buffering=0) as file:
+        file.write(b"%s\n" % end.encode())
+
+
+def _read_end(directory: str, pending: str) -> str | None:
+    """Return how a task ended, as `_describe_end`; if it was removed, from the note in the pending task."""
+    try:
+        return _describe_end(directory)
+    except UNREADABLE:
+        task_id = os.path.basename(directory)
+    try:
+        text = read_file(f"{pending}/after.{task_id}").decode(errors="replace")
+    except OSError:
+        text = ""
+    # Without the newline its writer was killed in the middle, or the disk was full.
+    return text[:-1] if text.endswith("\n") else f"{task_id}, which it was to follow, is not there any more"

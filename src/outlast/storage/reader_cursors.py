@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 
 from outlast.errors import ReaderBusy
-from outlast.linux.files import open_regular
-from outlast.storage.locks import FileLock
+from outlast.linux.files import FileLock, open_regular
 from outlast.types import START, Cursor
 
 TYPE_CHECKING = False
@@ -93,18 +92,10 @@ def _parse(line: bytes) -> Cursor:
 
 def claim_once(directory: str, reader: str) -> bool:
     """Return True for the first caller only; on a full disk for each: a sentence twice is better than never."""
-    try:
-        fd = _open_or_create(_path(directory, reader))
-    except OSError:
-        return True
-    with FileLock(fd):
-        if os.fstat(fd).st_size:
-            return False
-        try:
-            os.write(fd, b"1 0".ljust(_LINE - 1) + b"\n")
-        except OSError:
-            pass
-        return True
+    with ReaderCursor(directory, reader) as place:
+        is_first = place.cursor == START
+        place.save(Cursor(1, 0))
+    return is_first
 
 
 def _open_or_create(path: str) -> int:

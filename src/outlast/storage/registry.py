@@ -13,7 +13,6 @@ from outlast.errors import (
     DamagedTask,
     NewerTask,
     OutlastError,
-    SessionBusy,
     StartFailed,
     UnknownTask,
     named,
@@ -21,11 +20,12 @@ from outlast.errors import (
 from outlast.frozen import replaced
 from outlast.light import sqlite3
 from outlast.linux.process import Table
-from outlast.storage import disk_limit, launchfile, layout, output, sessions, view
-from outlast.storage.index import Index
-from outlast.storage.queue import Queue
-from outlast.storage.status import explain_error, has_guard, is_pending
-from outlast.storage.task_directory import is_removable, measure_size, remove_tree, rename_unless_held, sweep_staging
+from outlast.storage import layout, output, removal, sessions, task_directory
+from outlast.storage.index import NOTICE_DUE, NOTICE_IF_CALLER_DIED, Index
+from outlast.storage.record import explain_error
+from outlast.storage.sessions import Sessions
+from outlast.storage.task_directory import remove_tree
+from outlast.types import Usual
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,15 +34,18 @@ if TYPE_CHECKING:
 
     from outlast.storage.index import FileId, Mark
     from outlast.storage.layout import Home
-    from outlast.types import Launch, Task, Usual
+    from outlast.types import Launch, Surroundings, Task
 
     T = TypeVar("T")
 
-PRUNE_AT_ONCE = 20  # tasks that one start removes at most, so that no start waits long for a clean-up
 LOOK_AT_ONCE = 200  # tasks that one start checks for having ended
 CLOSED_AT_MOST = 5000  # closed tasks in the cache, about 2 KiB each
 RUNS_AT_MOST = 15  # earlier runs of a command from which its usual duration is computed
 LAUNCHES_AT_MOST = 64  # launches in the cache; a command may have a megabyte
+LEAST_SHARE_BYTES = 32 * 1024  # of the disk: what a task may keep at least, about what one reply shows
+LARGEST_PART = 4  # no task gets more than a quarter of the whole limit
+SPARE_PART = 8  # an eighth of the limit is for tasks that get only the least share
+OVERHEAD_BYTES = 64 * 1024  # what a task takes besides its output: its other files, and blocks that are not full
 _NAMED_AT_MOST = 5
 
 
@@ -60,15 +63,19 @@ class Registry:
     def index(self) -> Index:
         with self._opening:
             if self._index is None:
-                self._index = Index(self.home.index, lambda: map(self._index_row, os.listdir(self.home.tasks)))
+                path = f"{self.home.path}/index.sqlite"
+                self._index = Index(path, lambda: map(self._index_row, os.listdir(self.home.tasks)))
             return self._index
+
+    def _directory(self, task_id: str) -> str:
+        return f"{self.home.tasks}/{task_id}"
 
     def _index_row(self, task_id: str) -> tuple[str, str, float, int]:
         try:
-            launch, created = launchfile.read(self.home.task(task_id))
+            launch, created = task_directory.read_launch(self._directory(task_id))
         except (DamagedTask, UnknownTask):
             return task_id, "", 0.0, 0
-        return task_id, launch.session, created, launch.output_limit + disk_limit.OVERHEAD_BYTES
+        return task_id, launch.session, created, launch.output_limit + OVERHEAD_BYTES
 
     def close(self) -> None:
         with self._opening:
@@ -78,15 +85,30 @@ class Registry:
 
     # --- create --------------------------------------------------------------------------
 
+    def stage(self, kind: str, around: Surroundings) -> tuple[str, str]:
+        """Create a directory for a task under a new id; return its path, and the path at which it will be published.
+
+        In a session it also gets the snapshot that its shell begins with. `reserve` finds out whether the id is taken.
+        """
+        task_id = f"{kind}-{layout.random_token()}"
+        staged = f"{self.home.staging}/{task_id}.{layout.random_token()}"
+        os.mkdir(staged, 0o700)
+        try:
+            if around.state:
+                Sessions(self.home.sessions).link(around.state, staged, around.snapshot)
+        except BaseException:
+            remove_tree(staged)
+            raise
+        return staged, self._directory(task_id)
+
     def reserve(self, staged: str, published: str, launch: Launch, state_limit: int) -> tuple[FileId, Launch] | None:
         """Write the launch of a staged task, with its share of the disk; None if its id is taken."""
         if self._index is not None and self._index.unusable:
             self.close()  # perhaps there is space for an index on disk again
         created, task_id = time.time(), os.path.basename(published)
         try:
-            share = disk_limit.reserve_share(self, task_id, launch, created, state_limit)
-            launch = replaced(launch, output_limit=share)
-            launchfile.write(staged, launch, created)
+            launch = replaced(launch, output_limit=self._reserve_share(task_id, launch, created, state_limit))
+            task_directory.write_launch(staged, launch, created)
             _remember(self._launches, task_id, launch, LAUNCHES_AT_MOST)
         except sqlite3.IntegrityError:
             return None  # another process prepares a task under this id
@@ -94,12 +116,35 @@ class Registry:
             raise StartFailed(f"The task cannot be prepared in {self.home.path}: {error}.") from None
         return self.index.file, launch
 
-    def confirm(self, task_id: str, file: FileId | None = None) -> None:
+    def _reserve_share(self, task_id: str, launch: Launch, created: float, total: int) -> int:
+        """Insert a task into the index; return its share of the `total` bytes that all tasks may keep."""
+        wanted = min(launch.output_limit, total // LARGEST_PART)
+        least = min(wanted, LEAST_SHARE_BYTES)
+        overhead = OVERHEAD_BYTES + len(launch.command) + len(launch.stdin.text or b"")
+        most = total - total // SPARE_PART
+        # A caller that waits for a foreground task gets its result, and needs no notice.
+        notice = NOTICE_DUE if launch.background or launch.notify else NOTICE_IF_CALLER_DIED
+
+        def fits(share: int, limit: int) -> bool:
+            return self.index.reserve(task_id, launch.session, created, notice, share + overhead, limit)
+
+        if fits(wanted, most):
+            return wanted
+        self._refresh_unfinished(time.time(), LOOK_AT_ONCE)  # frees what ended tasks reserved and did not use
+        removal.make_room(self, wanted + overhead, least + overhead, most, total)
+        smaller = max(least, min(wanted, most - overhead - self.index.kept_bytes()))
+        for share in (smaller, least):
+            if fits(share, total):
+                return share
+        raise StartFailed(
+            f"The tasks in {self.home.path} take all of the {total} bytes that they may, and none of them is over; "
+            "end some of them, or raise OUTLAST_STATE_LIMIT_BYTES."
+        )
+
+    def confirm(self, task_id: str, file: FileId = None) -> None:
         """Insert a published task once more if the index was created anew since it was reserved in `file`."""
         try:
-            if file is not None and file == self.index.file:
-                return
-            if self.index.row(task_id) is None:
+            if file is None or file != self.index.file:
                 self.index.add([self._index_row(task_id)])
         except (OSError, OutlastError, sqlite3.Error):
             pass  # the task runs, and its caller must get the id
@@ -160,7 +205,7 @@ class Registry:
     def get(self, task_id: str) -> Task:
         """Return one task as it is now."""
         closed = self._closed.get(task_id)
-        if closed is not None and os.path.isdir(self.home.task(task_id)):
+        if closed is not None and os.path.isdir(self._directory(task_id)):
             return closed
         return self._read(task_id, Table)
 
@@ -171,9 +216,9 @@ class Registry:
 
     def _read(self, task_id: str, table: Callable[[], Table]) -> Task:
         """Read a task from its files; store its final state in the index if it is closed."""
-        directory = self.home.task(task_id)
+        directory = self._directory(task_id)
         try:
-            task, _ = view.view_task(directory, self.launch_of(task_id), table)
+            task, _ = task_directory.view_task(directory, self.launch_of(task_id), table)
             if task.closed and not task.children:
                 self._store_final_state(task, directory)
                 _remember(self._closed, task_id, task, CLOSED_AT_MOST)
@@ -186,60 +231,47 @@ class Registry:
         if row is not None and row.view is not None:
             return  # another process did
         try:
-            launchfile.erase_secrets(directory)  # if the guards died before they could
+            task_directory.erase_secrets(directory)  # if the guards died before they could
             launch = self.launch_of(task.task_id)
-            if launch.state and (not launch.keeps or sessions.is_moved(directory)):
+            if launch.state and (not launch.keeps or task_directory.is_moved(directory)):
                 sessions.remove_files(directory)  # there is nothing to merge into the session
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise
-        self.index.finish(task.task_id, task.ended_at or task.started_at, measure_size(directory), view.dump(task))
+        size = task_directory.measure_size(directory, sessions.TEMPORARY_FILES)
+        self.index.finish(task.task_id, task.ended_at or task.started_at, size, task_directory.dump_task(task))
 
-    def refresh_some(self) -> None:
+    def _refresh_unfinished(self, before: float, most: int) -> None:
         """Let the index know of tasks that ended since they were last read."""
-        for task_id in self.index.unfinished_sample(LOOK_AT_ONCE):
-            self._refresh_if_ended(task_id)
-
-    def _refresh_if_ended(self, task_id: str) -> None:
-        directory = self.home.task(task_id)
-        try:
-            if is_pending(directory) or has_guard(directory):
-                return
-        except (OSError, DamagedTask):
-            pass
-        try:
-            self._read(task_id, Table)
-        except UnknownTask:
-            self._forget_if_gone(task_id)
-        except DamagedTask:
-            pass  # `clean` removes it
+        for task_id in self.index.unfinished(before, most):
+            if removal.is_removable(self._directory(task_id)):
+                self._load_one(task_id, None, Table)
 
     def _forget_if_gone(self, task_id: str) -> None:
         # Check in this order: publishing moves a task from the first directory to the second.
         is_staged = any(name.startswith(task_id) for name in os.listdir(self.home.staging))
-        if not is_staged and not os.path.lexists(self.home.task(task_id)):
+        if not is_staged and not os.path.lexists(self._directory(task_id)):
             self.index.forget(task_id)
 
     def launch_of(self, task_id: str) -> Launch:
         """Return what a task runs. That never changes, so it is cached."""
         launch = self._launches.get(task_id)
         if launch is None:
-            launch, _ = launchfile.read(self.home.task(task_id))
+            launch, _ = task_directory.read_launch(self._directory(task_id))
             _remember(self._launches, task_id, launch, LAUNCHES_AT_MOST)
         return launch
 
     def source(self, task_id: str, stream: str) -> output.Source:
         """Return one stream of a task's output."""
         launch = self.launch_of(task_id)
-        return output.Source(self.home.task(task_id), stream, output.bound_of(launch.output_limit, launch.split))
+        return output.Source(self._directory(task_id), stream, output.bound_of(launch.output_limit, launch.split))
 
     def line_counts(self, task: Task) -> tuple[int, int]:
         """Return how many lines of stdout and stderr are kept, counting on from the last count."""
         known = self.index.lines(task.task_id)
-        directory = os.path.dirname(task.output_file)
         try:
-            launch, _ = launchfile.read(directory)
-            counted = output.count_lines(directory, launch.output_limit, launch.split, known)
+            limit = self.launch_of(task.task_id).output_limit
+            counted = output.count_lines(os.path.dirname(task.output_file), limit, task.split, known)
         except (DamagedTask, UnknownTask, FileNotFoundError):
             return 0, 0  # removed since it was listed
         if counted != known:
@@ -287,7 +319,7 @@ class Registry:
     def _load_one(self, task_id: str, final_state: str | None, table: Callable[[], Table]) -> Task | None:
         if final_state is not None:
             try:
-                task = view.load(final_state, self.home.task(task_id))
+                task = task_directory.load_task(final_state, self._directory(task_id))
                 _remember(self._closed, task_id, task, CLOSED_AT_MOST)
                 return task
             except (TypeError, ValueError, KeyError):
@@ -297,7 +329,7 @@ class Registry:
         except UnknownTask:
             self._forget_if_gone(task_id)
         except DamagedTask:
-            pass
+            pass  # `clean` removes it
         return None
 
     def damaged(self) -> Iterator[str]:
@@ -312,62 +344,22 @@ class Registry:
 
     def usual(self, command: str, session: str) -> Usual | None:
         """Return how long a command took in a session when it completed."""
-        self.refresh_some()
-        return view.usual_duration(self.index.views_with(session, view.command_in_dump(command), RUNS_AT_MOST))
+        self._refresh_unfinished(time.time(), LOOK_AT_ONCE)
+        durations = sorted(self.index.durations(session, command, RUNS_AT_MOST))
+        return Usual(durations[len(durations) // 2], len(durations)) if durations else None
 
     # --- remove --------------------------------------------------------------------------
 
     def remove(self, task_id: str) -> bool:
         """Remove a task that has no guard and no hold; return whether it was removed."""
-        directory = self.home.task(task_id)
-        if not is_removable(directory) or not self._is_merged(task_id):
-            return False
-        put_notices = None
-        if self.index.is_notice_due(task_id):
-            from outlast.storage.task_events import save_before_removal  # rarely needed
+        return removal.remove(self, task_id)
 
-            put_notices = save_before_removal(self, task_id)
-        moved = os.path.join(self.home.staging, f"{task_id}.{layout.random_token()}")
-        try:
-            Queue(self.home.path).remember_end(task_id)
-        except OSError:
-            return False  # the disk is full: a pending task that waits for this one would take it for failed
-        try:
-            if not rename_unless_held(directory, moved):
-                return False
-        except FileNotFoundError:
-            self.index.forget(task_id)
-            return False
-        self.index.forget(task_id)
-        remove_tree(moved)
-        if put_notices is not None:
-            put_notices()  # there was no space for them before
-        return True
-
-    def _is_merged(self, task_id: str) -> bool:
-        """Merge what a finished task changed into its session; False if that is not possible now."""
-        if not os.path.exists(f"{self.home.task(task_id)}/{sessions.BEFORE}"):
-            return True  # it is merged, or has no session
-        try:
-            launch = self.launch_of(task_id)
-            if launch.state and launch.keeps:
-                sessions.Sessions(self.home.sessions).merge(launch.state)
-        except (OSError, SessionBusy):
-            return False
-        except (OutlastError, ValueError):
-            pass  # the task or the snapshot is damaged
-        return True
-
-    def prune(self, older_than_s: float, most: int = PRUNE_AT_ONCE, session: str | None = None) -> int:
+    def prune(self, older_than_s: float, most: int = removal.AT_ONCE, session: str | None = None) -> int:
         """Remove up to `most` tasks (-1: all) that ended longer ago than that; return how many."""
+        removal.sweep_staging(self.home.staging)
         before = time.time() - older_than_s
-        for task_id in self.index.unfinished(before, most):
-            self._refresh_if_ended(task_id)
+        self._refresh_unfinished(before, most)
         return sum(self.remove(task_id) for task_id in self.index.ended_before(before, most, session))
-
-    def sweep(self) -> None:
-        """Remove the staging directories of processes that died."""
-        sweep_staging(self.home.staging)
 
 
 def _remember(cached: dict[str, T], task_id: str, value: T, most: int) -> None:

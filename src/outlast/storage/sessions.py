@@ -26,10 +26,11 @@ import fcntl
 import os
 import time
 
-from outlast.errors import OutlastError, SessionBusy, SessionMoved
+from outlast.errors import SessionBusy, SessionMoved
 from outlast.frozen import frozen
-from outlast.storage import dump, launchfile, snapshot, status
-from outlast.storage.locks import FileLock, try_flock
+from outlast.linux.files import FileLock, create_file, read_file, remove_file, try_lock
+from outlast.storage import dump, record, snapshot, task_directory
+from outlast.storage.task_directory import remove_tree
 from outlast.types import Ended, Pending, Running
 
 TYPE_CHECKING = False
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from outlast.storage.snapshot import Snapshot, State
 
-BEFORE, START, STATE, MOVED, GO = "before", "start", "state", "moved", "go"
+BEFORE, START, STATE, GO = "before", "start", "state", "go"
 # `before` first: a task without it has nothing to merge, so a crash between two unlinks does no harm.
 TEMPORARY_FILES = (BEFORE, START, STATE, GO)
 LOCK_TIMEOUT_S = 5.0  # a merge takes milliseconds: a process that holds the lock longer was stopped, or the disk hangs
@@ -48,9 +49,7 @@ _DAMAGED = "snapshot.damaged-"
 _PRIVATE = ".shell-"
 _STALE_S = 3600.0  # no copy or removal takes this long: its process died
 _HEADER_BYTES = 512  # the mark is within them
-_MOST_BYTES = 64 << 20  # Outlast writes no larger file
-_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a FIFO in its place must not block
-_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_BYTES = 64 << 20  # no shell dumps more
 
 
 class Sessions:
@@ -69,7 +68,7 @@ class Sessions:
 
     def peek(self, name: str) -> Snapshot:
         """As `read`, without merging what commands that just ended changed."""
-        return snapshot.parse(_read_file(self._path(name, _SNAPSHOT)))
+        return snapshot.parse(read_file(self._path(name, _SNAPSHOT)))
 
     def read_or_create(self, name: str, compose_first: Callable[[], bytes]) -> Snapshot:
         """As `read`. A session that is new, or whose snapshot is damaged, begins with what `compose_first` returns."""
@@ -90,7 +89,7 @@ class Sessions:
     def read_first_state(self, name: str) -> State:
         """Return what a session began with; empty if that is not known any more."""
         try:
-            return snapshot.parse(_read_file(self._path(name, _FIRST))).state()
+            return snapshot.parse(read_file(self._path(name, _FIRST))).state()
         except (OSError, snapshot.DamagedSnapshot):
             return {}
 
@@ -113,12 +112,12 @@ class Sessions:
         try:
             os.link(source, target)
         except OSError:  # another file system, or one without links
-            _create_file(target, _read_file(source))
-        if mark.encode() not in _read_file(target)[:_HEADER_BYTES]:
+            create_file(target, read_file(source))
+        if mark.encode() not in read_file(target, _HEADER_BYTES):
             raise SessionMoved(f"The session {name} changed while a command was prepared; try again.")
         # Here, because a file that the shell created would have the mode that the command's umask gives.
-        _create_file(f"{staged}/{START}")
-        _create_file(f"{staged}/{STATE}")
+        create_file(f"{staged}/{START}")
+        create_file(f"{staged}/{STATE}")
 
     def register(self, name: str, staged: str) -> None:
         """Register a staged task, so that the next user of the session merges its state. Raises `SessionMoved`."""
@@ -128,7 +127,7 @@ class Sessions:
                 os.mkdir(pending, 0o700)
             except FileExistsError:
                 pass
-            _create_file(f"{pending}/{time.time_ns():020d}-{os.path.basename(staged)}")
+            create_file(f"{pending}/{time.time_ns():020d}-{os.path.basename(staged)}")
         except (FileNotFoundError, NotADirectoryError):
             raise SessionMoved(f"The session {name} was removed while a command was prepared; try again.") from None
 
@@ -183,7 +182,7 @@ class Sessions:
 
     def _unregister(self, name: str, task: _EndedTask) -> None:
         remove_files(task.directory)
-        _unlink(self._path(name, f"{_PENDING}/{task.entry}"))
+        remove_file(self._path(name, f"{_PENDING}/{task.entry}"))
 
     # --- reset, copy, remove -------------------------------------------------------------
 
@@ -207,12 +206,12 @@ class Sessions:
         temporary = f".copy-{os.urandom(4).hex()}"
         os.mkdir(self._path(temporary), 0o700)
         try:
-            _create_file(self._path(temporary, _SNAPSHOT), _read_file(self._path(name, _SNAPSHOT)))
-            _create_file(self._path(temporary, _FIRST), _read_file(self._path(name, _FIRST)))
+            create_file(self._path(temporary, _SNAPSHOT), read_file(self._path(name, _SNAPSHOT)))
+            create_file(self._path(temporary, _FIRST), read_file(self._path(name, _FIRST)))
             # rename(2) does not replace a directory that is not empty.
             os.rename(self._path(temporary), self._path(target))
         except OSError as error:
-            self._remove_tree(temporary)
+            remove_tree(self._path(temporary))
             if error.errno == errno.ENOTEMPTY:
                 raise FileExistsError(error.errno, error.strerror) from None
             raise
@@ -224,7 +223,7 @@ class Sessions:
         # Rename it first: other processes never see half a session.
         temporary = f".gone-{os.urandom(4).hex()}"
         os.rename(self._path(name), self._path(temporary))
-        self._remove_tree(temporary)
+        remove_tree(self._path(temporary))
 
     def create_private(self) -> tuple[str, int]:
         """Create a state for this process. Returns its name and a descriptor: `sweep` spares it while that is open.
@@ -250,10 +249,10 @@ class Sessions:
     def _is_stale(self, name: str) -> bool:
         if name.startswith(_PRIVATE):
             fd = os.open(self._path(name), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            is_free = try_flock(fd)
-            if is_free:
+            try:
+                return try_lock(fd)
+            finally:
                 os.close(fd)
-            return is_free
         return name.startswith(".") and os.stat(self._path(name)).st_mtime < time.time() - _STALE_S
 
     # --- files ---------------------------------------------------------------------------
@@ -270,16 +269,11 @@ class Sessions:
     def _replace(self, name: str, file: str, data: bytes) -> None:
         temporary = self._path(name, f".{os.urandom(4).hex()}")
         try:
-            _create_file(temporary, data)
+            create_file(temporary, data)
             os.rename(temporary, self._path(name, file))
         except BaseException:
-            _unlink(temporary)
+            remove_file(temporary)
             raise
-
-    def _remove_tree(self, name: str) -> None:
-        from shutil import rmtree
-
-        rmtree(self._path(name), ignore_errors=True)
 
 
 @frozen
@@ -295,14 +289,14 @@ class _EndedTask:
 def _find_end(directory: str) -> float | None:
     """Return when a published task ended; 0 if its state does not count, None while it runs."""
     try:
-        found = status.status_of(directory)[0]
-    except (OSError, KeyError, TypeError, ValueError, OutlastError) as error:
-        if isinstance(error, OSError) and not status.is_damage(error):
+        found = record.status_of(directory)[0]
+    except record.UNREADABLE as error:
+        if not record.is_damage(error):
             raise
         return 0.0  # removed, never published, or damaged
     if isinstance(found, Pending):
         return None  # also if its caller stopped waiting: it still needs the snapshot that it begins with
-    if is_moved(directory):
+    if task_directory.is_moved(directory):
         return 0.0
     if isinstance(found, Running):
         return None
@@ -334,18 +328,18 @@ def _apply_task(state: State, task: _EndedTask, first_mark: str) -> State | None
     `first_mark` is the mark of the session's first snapshot while no command has been merged into it.
     """
     try:
-        before = snapshot.parse(_read_file(f"{task.directory}/{BEFORE}"))
+        before = snapshot.parse(read_file(f"{task.directory}/{BEFORE}"))
         base = before.state()
-        found = dump.parse_dump(_read_file(f"{task.directory}/{STATE}"), before.mark, base)
+        found = dump.parse_dump(read_file(f"{task.directory}/{STATE}", _MOST_BYTES), before.mark, base)
         if found is None:
             return None  # the shell was killed, or replaced by `exec`
         if before.first:
-            begun = dump.parse_dump(_read_file(f"{task.directory}/{START}"), before.mark, base)
+            begun = dump.parse_dump(read_file(f"{task.directory}/{START}", _MOST_BYTES), before.mark, base)
             if begun:
                 base = {**begun.state, snapshot.DIRECTORY: base[snapshot.DIRECTORY]}
-        cwd = launchfile.read_cwd(task.directory)
+        cwd = str(task_directory.read_values(task.directory)["cwd"])
     except (OSError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, OSError) and not status.is_damage(error):
+        if not record.is_damage(error):
             raise
         return None  # its files are damaged, or were merged and removed
     if first_mark:  # a first snapshot lacks what bash sets by itself
@@ -359,31 +353,9 @@ def _apply_task(state: State, task: _EndedTask, first_mark: str) -> State | None
 def remove_files(directory: str) -> None:
     """Remove what the session does not need any more. Keeps `moved`, which notices read."""
     for name in TEMPORARY_FILES:
-        _unlink(f"{directory}/{name}")
+        remove_file(f"{directory}/{name}")
 
 
 def skip_dump(directory: str) -> None:
     """Let the shell of a task that keeps no state end without dumping it."""
-    _unlink(f"{directory}/{BEFORE}")
-
-
-def is_moved(directory: str) -> bool:
-    return os.path.exists(f"{directory}/{MOVED}")
-
-
-def _unlink(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass  # it does not exist, or its directory was removed
-
-
-def _create_file(path: str, data: bytes = b"") -> None:
-    with open(os.open(path, _CREATE_FLAGS, 0o600), "wb") as file:
-        file.write(data)
-
-
-def _read_file(path: str) -> bytes:
-    with open(os.open(path, _READ_FLAGS), "rb", buffering=0) as file:
-        # Not more than its size: `read` allocates as many bytes as it is asked for.
-        return file.read(min(os.fstat(file.fileno()).st_size, _MOST_BYTES)) or b""
+    remove_file(f"{directory}/{BEFORE}")

@@ -43,6 +43,7 @@ SET_BY_BASH = frozenset(
     b"COLUMNS HOSTNAME HOSTTYPE IFS LINES MACHTYPE MAILCHECK OLDPWD OPTERR OPTIND OSTYPE PATH PS4 SHELL SHLVL "
     b"TERM".split()
 )
+_EXPORTED_BY_BASH = (b"OLDPWD", b"SHLVL")
 _OPTIONS_OF_BASH = (b"braceexpand", b"hashall", b"interactive-comments")  # set in every new bash
 _SKIPPED_FUNCTIONS = (b"builtin", b"unset")  # the code of session.bash could not work with them
 # These would make the session unusable, or only mean something on a terminal.
@@ -189,8 +190,9 @@ def _compose_script(state: State, mark: bytes, first: bool) -> bytes:
     elsewhere = {posix, *converted}
     lines = [b"__outlast_mark=" + mark, b"__outlast_shopts=(${BASHOPTS//:/ })", b"builtin shopt -s extglob"]
     if not first:
-        absent = [name for name in sorted(SET_BY_BASH) if (VARIABLE, name) not in state]
-        lines.append(b"builtin unset -v " + b" ".join(absent) if absent else b":")
+        # A new bash exports OLDPWD and SHLVL, and `declare -- SHLVL="2"` would not take that back.
+        absent = [name for name in sorted(SET_BY_BASH) if (VARIABLE, name) not in state or name in _EXPORTED_BY_BASH]
+        lines.append(b"builtin unset -v " + b" ".join(absent))
     lines.append(separator + b"variables")
     lines += [value for (kind, _), value in items if kind == VARIABLE and value not in elsewhere]
     lines.append(separator + b"converted")

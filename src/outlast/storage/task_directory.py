@@ -1,108 +1,209 @@
-"""The directory of a task as a whole: create it under a new id, measure it, remove it."""
+"""The directory of a task: what the caller writes into it before it starts, what keeps it; the task as callers see it.
+
+launch.json   what runs; the following are not part of it. A shared lock on it keeps an ended task from being removed
+command       the text of the command, never in an argument list
+offspring     the ids of tasks that were started from inside of this one, a line for each
+environ       its variables, and
+input         its input if that was given as text: only while it is pending, because they may
+              hold secrets; otherwise the guard gets them in memory
+moved         empty: its caller stopped waiting
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 
-from outlast.errors import DamagedTask, StartFailed
-from outlast.storage import launchfile, layout, sessions
-from outlast.storage.locks import is_held, lock_for_removal, unlock_and_close
-from outlast.storage.sessions import Sessions
-from outlast.storage.status import explain_error, has_guard, is_damage, is_pending
+from outlast.categories import category
+from outlast.errors import NewerTask
+from outlast.frozen import fields, replaced
+from outlast.light import json
+from outlast.linux.files import create_file, open_regular, read_file, remove_file, try_lock, unlock_and_close
+from outlast.linux.process import is_alive
+from outlast.linux.process_tree import look
+from outlast.storage.layout import FORMAT, LAUNCH
+from outlast.storage.output import FILES
+from outlast.storage.record import UNREADABLE, explain_error, is_foreign_guard, status_of
+from outlast.types import (
+    BUBBLEWRAP,
+    Ended,
+    Exited,
+    Launch,
+    Lost,
+    NeverStarted,
+    Pending,
+    Running,
+    Signalled,
+    Stdin,
+    Task,
+    as_sandbox,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.storage.layout import Home
-    from outlast.types import Surroundings
+    from collections.abc import Callable
+    from types import TracebackType
+    from typing import Any
 
-_ID_TRIES = 5
-_STALE_S = 3600.0  # a process that prepares or removes a task does not take this long
+    from outlast.linux.process import Stat, Table
+    from outlast.types import Guards, Sandbox, Status
+
+SECRETS = _ENVIRON, _INPUT = "environ", "input"
+MOVED = "moved"
+_COMMAND = "command"
+_OFFSPRING = "offspring"
+_IN_OTHER_FILES = ("command", "env", "stdin")
+_REMOVAL_S = 1.0  # a removal holds the lock for the length of one rename
+_PAUSE_S = 0.0005
+_DUMP_S = 5.0  # how long the shell may take to dump its state after the end of the command
+_BLANK = dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms"))
+_FROM_LAUNCH = ("kind", "command", "description", "name", "session", "cwd", "shell", "limit", "split", "parent")
+_LOST = "its supervisor and its keeper both ended before it did, so nobody knows how it ended"
 
 
-def stage(home: Home, kind: str, around: Surroundings) -> tuple[str, str]:
-    """Create a directory for a task under a new id; return its path, and the path at which it will be published.
+# --- the launch --------------------------------------------------------------------------
 
-    In a session it also gets the snapshot that its shell begins with.
+
+def write_launch(directory: str, launch: Launch, created: float) -> None:
+    """Write the launch into a staged directory, without its variables and its input."""
+    values = {name: value for name, value in fields(launch).items() if name not in _IN_OTHER_FILES}
+    values["sandbox"] = fields(launch.sandbox) if launch.sandbox else None
+    stdin = {"file": launch.stdin.file, "open": launch.stdin.open, "text": launch.stdin.text is not None}
+    text = json.dumps({"format": FORMAT, "created": created, "stdin": stdin, **values})
+    create_file(f"{directory}/{LAUNCH}", text.encode())
+    create_file(f"{directory}/{_COMMAND}", os.fsencode(launch.command))
+
+
+def read_launch(directory: str) -> tuple[Launch, float]:
+    """Return the launch of a task and when it was created; without its variables and its input."""
+    try:
+        values = read_values(directory)
+        if values.pop("format") > FORMAT:
+            name = os.path.basename(os.path.abspath(directory))
+            raise NewerTask(f"{name} was made by a newer version of Outlast; update Outlast to read it.")
+        created = float(values.pop("created"))
+        stdin = values.pop("stdin")
+        values["command"], values["env"] = os.fsdecode(read_file(f"{directory}/{_COMMAND}")), {}
+        values["stdin"] = Stdin(file=stdin["file"], open=stdin["open"], text=b"" if stdin["text"] else None)
+        values.update({name: tuple(values.get(name, ())) for name in ("after", "held_back")})
+        values["sandbox"] = as_sandbox(values.get("sandbox"))
+        return Launch(**values), created
+    except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
+        raise explain_error(directory, error) from None
+
+
+def read_values(directory: str) -> dict[str, Any]:
+    """Return what `launch.json` holds, as it is."""
+    values: dict[str, Any] = json.loads(read_file(f"{directory}/{LAUNCH}"))
+    return values
+
+
+def write_secrets(directory: str, launch: Launch) -> None:
+    """Write what another process needs to start a pending task: its variables and its input."""
+    create_file(f"{directory}/{_ENVIRON}", b"\0".join(os.fsencode(f"{k}={v}") for k, v in launch.env.items()))
+    if launch.stdin.text is not None:
+        create_file(f"{directory}/{_INPUT}", launch.stdin.text)
+
+
+def read_with_secrets(directory: str) -> Launch:
+    """Return the launch of a pending task, with its variables and its input."""
+    launch, _ = read_launch(directory)
+    items = os.fsdecode(read_file(f"{directory}/{_ENVIRON}")).split("\0")
+    env = dict(item.split("=", 1) for item in items if item)
+    stdin = Stdin(text=read_file(f"{directory}/{_INPUT}")) if launch.stdin.text is not None else launch.stdin
+    return replaced(launch, env=env, stdin=stdin)
+
+
+def erase_secrets(directory: str) -> None:
+    """Remove the variables and the input once the command has them, or never will."""
+    for name in SECRETS:
+        remove_file(f"{directory}/{name}")
+
+
+def add_offspring(parent: str, task_id: str) -> None:
+    """Note that `task_id` is about to be started from inside of the task in the directory `parent`."""
+    try:
+        fd = open_regular(f"{parent}/{_OFFSPRING}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    except (FileNotFoundError, NotADirectoryError):
+        return  # the parent is a task of another state directory, or was removed
+    try:
+        os.write(fd, task_id.encode() + b"\n")
+    finally:
+        os.close(fd)
+
+
+def read_offspring(parent: str) -> list[str]:
+    """Return the ids of all tasks that were ever started from inside of this one."""
+    try:
+        text = read_file(f"{parent}/{_OFFSPRING}").decode(errors="replace")
+    except OSError:
+        return []
+    # The task itself can write to the file: a name that is no id would lead out of `tasks/`.
+    return [line for line in text.split("\n") if line and "/" not in line and line[0] != "."]
+
+
+def is_moved(directory: str) -> bool:
+    """Return whether the caller of a foreground task stopped waiting for it."""
+    return os.path.exists(f"{directory}/{MOVED}")
+
+
+# --- holds -------------------------------------------------------------------------------
+
+
+class Hold:
+    """Keeps tasks that have ended from being removed while a caller still has to report them.
+
+    It is a shared lock on `launch.json`, which exists before the task is published, so the process that starts a task
+    holds it from its first moment. A remover takes the lock exclusively until the directory is renamed.
     """
-    for _ in range(_ID_TRIES):
-        task_id = f"{kind}-{layout.random_token()}"
-        if not os.access(home.task(task_id), os.F_OK):
-            staged = f"{home.staging}/{task_id}.{layout.random_token()}"
-            os.mkdir(staged, 0o700)
+
+    def __init__(self) -> None:
+        self._fds: list[int] = []
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def take(self, directory: str) -> Hold:
+        """Hold the task in `directory`, if it can be held; a later look at the task reports what is wrong with it."""
+        deadline = time.monotonic() + _REMOVAL_S
+        while True:
             try:
-                if around.state:
-                    Sessions(home.sessions).link(around.state, staged, around.snapshot)
-            except BaseException:
-                remove_tree(staged)
-                raise
-            return staged, home.task(task_id)
-    raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
+                fd = open_regular(f"{directory}/{LAUNCH}")
+            except OSError:
+                return self
+            if try_lock(fd, fcntl.LOCK_SH):
+                self._fds.append(fd)
+                return self
+            os.close(fd)  # open it again: after the removal there is no such file
+            if time.monotonic() >= deadline:
+                return self
+            time.sleep(_PAUSE_S)
+
+    def close(self) -> None:
+        while self._fds:
+            unlock_and_close(self._fds.pop())
 
 
-def measure_size(directory: str) -> int:
-    """Return the bytes that a task takes on disk, without the files that go when its session is used next."""
+# --- the whole directory -----------------------------------------------------------------
+
+
+def measure_size(directory: str, without: tuple[str, ...] = ()) -> int:
+    """Return the bytes that a task takes on disk, without some of its files."""
     size = os.stat(directory).st_blocks * 512
     with os.scandir(directory) as entries:
         for entry in entries:
             try:
-                if entry.name in sessions.TEMPORARY_FILES:
-                    continue
-                is_directory = entry.is_dir(follow_symlinks=False)
-                size += measure_size(entry.path) if is_directory else entry.stat(follow_symlinks=False).st_blocks * 512
+                if entry.is_dir(follow_symlinks=False):
+                    size += measure_size(entry.path)
+                elif entry.name not in without:
+                    size += entry.stat(follow_symlinks=False).st_blocks * 512
             except FileNotFoundError:
                 continue  # the guard or a reader removed it
     return size
-
-
-def is_removable(directory: str) -> bool:
-    """Return whether a task has no guard and no hold, and this version may remove it."""
-    try:
-        in_use = is_pending(directory) or has_guard(directory) or is_held(directory)
-        return not in_use and not launchfile.is_newer(directory)
-    except DamagedTask:
-        return True
-    except OSError as error:
-        if not is_damage(error):
-            raise explain_error(directory, error) from None
-        return True
-
-
-def rename_unless_held(directory: str, moved: str) -> bool:
-    """Rename a task before it is removed, so that no reader sees half of it; return False if it is held."""
-    try:
-        lock = lock_for_removal(directory)
-    except OSError as error:
-        if not is_damage(error):
-            raise explain_error(directory, error) from None
-        lock = -1  # without a launch.json there is no hold
-    if lock is None:
-        return False
-    try:
-        os.rename(directory, moved)
-    finally:
-        if lock >= 0:
-            unlock_and_close(lock)
-    return True
-
-
-def sweep_staging(staging: str) -> None:
-    """Remove the staging directories of processes that died."""
-    with os.scandir(staging) as entries:
-        for entry in entries:
-            try:
-                is_old = entry.stat(follow_symlinks=False).st_mtime < time.time() - _STALE_S
-                if is_old and not _is_prepared_shell(entry.path):
-                    remove_tree(entry.path)
-            except FileNotFoundError:
-                continue
-
-
-def _is_prepared_shell(staged: str) -> bool:
-    try:
-        return has_guard(staged)
-    except OSError:
-        return False
 
 
 def remove_tree(directory: str) -> None:
@@ -113,3 +214,180 @@ def remove_tree(directory: str) -> None:
         os.unlink(directory)  # a planted link is not followed
     except OSError:
         rmtree(directory, ignore_errors=True)
+
+
+# --- as callers see it: launch and status in one flat `Task` -----------------------------
+
+
+def view_task(directory: str, launch: Launch, table: Callable[[], Table] | None) -> tuple[Task, Status]:
+    """Return what the files say about a task now.
+
+    Looking for processes that a task left behind takes a scan of the process `table`; with None it is left out.
+    """
+    status, guards, closed = status_of(directory)
+    children: tuple[int, ...] = ()
+    if table is not None and guards and _may_have_left_processes(status, closed):
+        children = _children(launch, guards, status, table)
+    waits_for: tuple[str, ...] = ()
+    if table is not None and isinstance(status, Pending):
+        waits_for = tuple(one for one in launch.after if _is_unfinished(f"{os.path.dirname(directory)}/{one}"))
+    values = {"children": children, "closed": closed, "waits_for": waits_for, **_describe_status(status, guards)}
+    if launch.agent:
+        values |= _describe_agent(directory, launch, values)
+    return _create_task(directory, launch, guards.command.pid if guards else None, status.since, values), status
+
+
+def view_started(directory: str, launch: Launch, pid: int | None, started: float, status: str = "running") -> Task:
+    """Return a task that was started a moment ago, without reading its files."""
+    values = {"children": (), "waits_for": (), "closed": False, **_BLANK, "status": status, "elapsed_ms": 0}
+    if launch.agent:
+        values |= _describe_agent(directory, launch, values)
+    return _create_task(directory, launch, pid, started, values)
+
+
+def _create_task(directory: str, launch: Launch, pid: int | None, started: float, values: dict[str, Any]) -> Task:
+    return Task(
+        task_id=os.path.basename(directory),
+        category=launch.kind if launch.agent else category(launch.command),
+        executor="local",
+        pid=pid,
+        pgid=pid,
+        started_at=started,
+        resources=_describe_resources(launch),
+        sandbox=describe_sandbox(launch.sandbox),
+        output_file=f"{directory}/{FILES['stdout']}",
+        background=launch.background or is_moved(directory),
+        held_back=launch.held_back,
+        **{name: getattr(launch, name) for name in _FROM_LAUNCH},
+        **{"metadata": None, **values},
+    )
+
+
+# --- what a task left behind, and what it waits for --------------------------------------
+
+
+def _may_have_left_processes(status: Status, closed: bool) -> bool:
+    if isinstance(status, Ended):
+        # For a moment the shell may still dump its state: then trust what the guard saw.
+        return not closed and not (status.left_no_processes and _may_be_dumping(status))
+    return isinstance(status, Lost)  # it has no guard that looks after its processes
+
+
+def _may_be_dumping(ended: Ended) -> bool:
+    return abs(time.time() - ended.until) < _DUMP_S
+
+
+def _children(launch: Launch, guards: Guards, status: Status, table: Callable[[], Table]) -> tuple[int, ...]:
+    if isinstance(status, Ended):
+        found = _find_left_behind(guards, status, table)
+    else:
+        found = look(guards, is_foreign_guard, table).members
+    if launch.sandbox and launch.sandbox.kind == BUBBLEWRAP:
+        # What the command left behind has bubblewrap's own processes as parents, which are none of the command's.
+        watching = [guard.pid for guard in (guards.supervisor, guards.keeper) if guard]
+        outer = {pid for pid, stat in found.items() if stat.parent in watching}
+        inner = {pid for pid, stat in found.items() if stat.parent in outer and stat.session == pid}
+        wrappers = outer | {pid for pid in inner if found[pid].name == "bwrap"}
+        return tuple(sorted(found.keys() - wrappers))
+    return tuple(sorted(found))
+
+
+def _find_left_behind(guards: Guards, ended: Ended, table: Callable[[], Table]) -> dict[int, Stat]:
+    """Find what a command left running. The shell itself does not count while it may dump its state."""
+    while True:
+        was_alive = is_alive(guards.command)
+        found = look(guards, is_foreign_guard, table).members
+        if not was_alive:
+            return found
+        if is_alive(guards.command):  # otherwise its children were reparented to the keeper during the scan
+            shell = guards.command.pid if _may_be_dumping(ended) else 0
+            return {pid: stat for pid, stat in found.items() if pid != shell}
+
+
+def _is_unfinished(directory: str) -> bool:
+    try:
+        return isinstance(status_of(directory)[0], (Pending, Running))
+    except UNREADABLE:
+        return False
+
+
+# --- in words ----------------------------------------------------------------------------
+
+
+def _describe_agent(directory: str, launch: Launch, values: dict[str, Any]) -> dict[str, Any]:
+    """Return what an agent reported, and how it ended if its exit code does not say that."""
+    from outlast.storage import agentfile  # most tasks are no agents
+
+    report = agentfile.read(directory)
+    found: dict[str, Any] = {"metadata": agentfile.metadata(launch.agent, report)}
+    if values["status"] != "failed" or values["reason"] != "exit":
+        return found
+    if why := report.get(agentfile.LOST):
+        return {**found, "reason": "lost", "exit_code": None, "pipe_status": None, "error": str(why)}
+    return {**found, "error": str(report["error"])} if report.get("error") else found
+
+
+def _describe_resources(launch: Launch) -> str | None:
+    text = ", ".join(f"{name} {value}" for name, value in launch.resources.items())
+    return (text + (" (all together)" if launch.groups else "")) or None
+
+
+def describe_sandbox(sandbox: Sandbox | None) -> str | None:
+    """Return in a few words how a task is kept from the rest of the machine."""
+    if sandbox is None:
+        return None
+    refused = "no network" if sandbox.program else "no TCP"  # Landlock alone knows no other protocol
+    writable = ", ".join(sandbox.writable) or "nothing but its own /tmp"
+    return f"{sandbox.kind}: {'network' if sandbox.network else refused}, writes to {writable}"
+
+
+def _describe_status(status: Status, guards: Guards | None) -> dict[str, Any]:
+    match status:
+        case Pending():
+            return {**_BLANK, "status": "pending", "elapsed_ms": 0}
+        case Running() if guards:
+            elapsed = max(0.0, time.monotonic() - guards.monotonic)
+            return {**_BLANK, "status": "running", "elapsed_ms": round(elapsed * 1000)}
+        case Ended() as ended:
+            return {**_BLANK, **_describe_end(ended)}
+    return {**_BLANK, "status": "failed", "reason": "lost", "elapsed_ms": 0, "error": _LOST}
+
+
+def _describe_end(ended: Ended) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "ended_at": ended.until,
+        "elapsed_ms": round(ended.elapsed * 1000),
+        "cpu_ms": None if ended.cpu is None else round(ended.cpu * 1000),
+        "pipe_status": ended.pipe_status,
+    }
+    match ended.outcome:
+        case Exited(code):
+            found |= {"status": "failed" if code else "completed", "reason": "exit", "exit_code": code}
+        case Signalled(number):
+            found |= {"status": "failed", "reason": "signal", "signal": number}
+        case NeverStarted(why):
+            found |= {"status": "failed", "reason": "spawn-error", "error": f"It could not be started: {why}."}
+    if ended.without_memory:
+        many = "a process" if ended.without_memory == 1 else f"{ended.without_memory} processes"
+        found["error"] = f"The kernel ended {many} of it: it used all the memory that it may."
+    if ended.ending:
+        reason = "timeout" if ended.ending.by == "limit" else "killed"
+        found |= {"status": "killed", "reason": reason, "ended_by": ended.ending.rule}
+    return found
+
+
+# --- as JSON, for the index --------------------------------------------------------------
+
+
+def dump_task(task: Task) -> str:
+    return json.dumps(fields(task))
+
+
+def load_task(text: str, directory: str) -> Task:
+    """Parse a finished task. ValueError, TypeError or KeyError if another version of Outlast wrote it."""
+    values = json.loads(text)
+    values["output_file"] = f"{directory}/{FILES['stdout']}"  # the state directory may have moved
+    for name in ("children", "pipe_status", "waits_for", "held_back"):
+        if values[name] is not None:
+            values[name] = tuple(values[name])
+    return Task(**values)

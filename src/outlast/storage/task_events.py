@@ -12,7 +12,8 @@ import time
 from outlast.errors import DamagedTask, OutlastError, UnknownTask
 from outlast.frozen import frozen
 from outlast.light import sqlite3
-from outlast.storage import launchfile, sessions, view
+from outlast.storage import task_directory
+from outlast.storage.layout import LAUNCH
 from outlast.storage.outbox import Found, Happened, Outbox
 from outlast.types import Ended, Lost, Pending
 
@@ -52,7 +53,7 @@ def observe(registry: Registry, task_id: str) -> Observation | None:
     directory = registry.home.task(task_id)
     try:
         launch = registry.launch_of(task_id)
-        task, status = view.view_task(directory, launch, None)
+        task, status = task_directory.view_task(directory, launch, None)
     except (UnknownTask, DamagedTask, OSError, KeyError, TypeError, ValueError):
         return None
     return Observation(task, launch, status, directory)
@@ -70,7 +71,7 @@ def needs_notice(seen: Observation) -> bool:
 def _moved_at(directory: str) -> float | None:
     """Return when the caller of a foreground command stopped waiting, if it did."""
     try:
-        return os.stat(os.path.join(directory, sessions.MOVED)).st_mtime
+        return os.stat(os.path.join(directory, task_directory.MOVED)).st_mtime
     except OSError:
         return None
 
@@ -87,7 +88,7 @@ def list_events(seen: Observation) -> Iterator[Happened]:
     task, facts = seen.task, {**facts_of(seen.task), "trace": seen.launch.trace, "background": needs_notice(seen)}
     running = {**facts, "status": "running", **_BEFORE_END}
     if seen.launch.after or isinstance(seen.status, Pending) or task.pid is None:
-        created = launchfile.created_at(seen.directory)
+        created = os.stat(f"{seen.directory}/{LAUNCH}").st_mtime
         yield Happened(task.task_id, QUEUED, task.session, created, {**running, "status": "pending"})
     if task.pid is not None:
         yield Happened(task.task_id, STARTED, task.session, task.started_at, running)

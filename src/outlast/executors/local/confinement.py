@@ -14,7 +14,7 @@ from outlast.frozen import replaced
 from outlast.sandbox import bubblewrap, cgroup, landlock, seccomp
 from outlast.storage import agentfile, sessions, snapshot
 from outlast.storage.layout import LAUNCH, random_token
-from outlast.storage.status import PIPES
+from outlast.storage.record import PIPES
 from outlast.types import AGENT, LANDLOCK
 
 TYPE_CHECKING = False
@@ -95,7 +95,7 @@ def add_bubblewrap(description: Description, staged: str, published: str, around
     for number, source in (
         *((0, f"inherit {null}"), (1, f"inherit {null}"), (2, "errors"), (shell_argv.GO_FD, "go")),
         *((bubblewrap.STDIN, "stdin"), (bubblewrap.STDOUT, "stdout"), (bubblewrap.STDERR, "stderr")),
-        *((bubblewrap.TOLD, "ready"), (bubblewrap.STATUS, "status"), (bubblewrap.ARGUMENTS, f"inherit {arguments}")),
+        *((bubblewrap.TOLD, "ready"), (bubblewrap.ARGUMENTS, f"inherit {arguments}")),
     ):
         description.add("fd", f"{number} {source}")
     description.add_state_fds()

@@ -11,10 +11,10 @@ from outlast.frozen import extended, replaced
 from outlast.light import signal
 from outlast.linux import process
 from outlast.linux.process_tree import end_trees
-from outlast.storage import record, status
+from outlast.storage import record
 from outlast.storage.queue import Queue
+from outlast.storage.watch import Deadline, until
 from outlast.types import Receipt, Running
-from outlast.watch import Deadline, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,8 +73,8 @@ def _end_trees(executor: LocalExecutor, task_ids: Sequence[str], grace: float, b
         check_visible(directory)
     for directory in directories:
         record_kill(directory, by, rule)
-    looks = [lambda directory=directory: status.guards_of(directory) for directory in directories]
-    ended = end_trees(looks, status.is_foreign_guard, grace)
+    looks = [lambda directory=directory: record.guards_of(directory) for directory in directories]
+    ended = end_trees(looks, record.is_foreign_guard, grace)
     for task_id, (_, survivors) in zip(task_ids, ended, strict=True):
         if not survivors:
             _wait_recorded(executor, task_id)
@@ -83,7 +83,7 @@ def _end_trees(executor: LocalExecutor, task_ids: Sequence[str], grace: float, b
 
 def _wait_recorded(executor: LocalExecutor, task_id: str) -> None:
     # A caller inside of the task must not wait until it is closed: it would wait for its own end.
-    inside = process.is_below(status.guards_of(executor.directory(task_id)).keeper)
+    inside = process.is_below(record.guards_of(executor.directory(task_id)).keeper)
     is_recorded = executor.has_ended if inside else executor.is_closed
     with executor.watch(task_id) as watch:
         until(watch, lambda: is_recorded(task_id), Deadline(_RECORD_WAIT_S))
@@ -99,7 +99,7 @@ def cancel_pending(directory: str, by: str, rule: str) -> bool:
     """Cancel a task that waits in the queue. Returns False if it has, or had, processes."""
     queue = Queue(os.path.dirname(os.path.dirname(directory)))
     deadline = time.monotonic() + _START_WAIT_S
-    while status.is_pending(directory):
+    while record.is_pending(directory):
         if queue.cancel(directory, by, rule):
             return True
         # Another process holds the task's lock to start it. Wait until it has.
@@ -111,7 +111,7 @@ def cancel_pending(directory: str, by: str, rule: str) -> bool:
 
 def check_visible(directory: str) -> None:
     """Refuse to signal a task of another pid namespace: its pids are those of strangers here, or of nobody."""
-    if not process.is_visible(status.guards_of(directory).command.boot) and status.has_guard(directory):
+    if not process.is_visible(record.guards_of(directory).command.boot) and record.has_guard(directory):
         raise OutOfReach(
             f"{os.path.basename(directory)} runs in another container (pid namespace), so its processes cannot be seen "
             "from here; end it from there."
@@ -120,9 +120,9 @@ def check_visible(directory: str) -> None:
 
 def record_kill(directory: str, by: str, rule: str) -> None:
     """Record who ends a running task, and send SIGCONT to its guards: a stopped guard would not record the end."""
-    if isinstance(status.status_of(directory)[0], Running):
-        status.write_ending(by, rule, time.time(), directory)
-    guards = status.guards_of(directory)
+    if isinstance(record.status_of(directory)[0], Running):
+        record.write_ending(by, rule, time.time(), directory)
+    guards = record.guards_of(directory)
     for guard in (guards.supervisor, guards.keeper):
         if guard:
             process.send(guard, signal.SIGCONT)

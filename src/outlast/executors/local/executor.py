@@ -7,12 +7,12 @@ import os
 from outlast.errors import AlreadyEnded, InputRefused, OutlastError
 from outlast.executors.local.starter import TaskStarter
 from outlast.linux.files import open_regular
-from outlast.storage import launchfile, sessions, status
+from outlast.storage import record, task_directory
 from outlast.storage.layout import END_OF_INPUT, open_home
-from outlast.storage.locks import Hold
 from outlast.storage.registry import Registry
+from outlast.storage.task_directory import Hold
+from outlast.storage.watch import Watch
 from outlast.types import Ended, Exited, Pending, Running
-from outlast.watch import Watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,9 +92,9 @@ class LocalExecutor:
     def _status_of(self, task_id: str) -> tuple[Status, Guards | None, bool]:
         directory = self.directory(task_id)
         try:
-            found = status.status_of(directory)
+            found = record.status_of(directory)
         except (OSError, KeyError, TypeError, ValueError) as error:
-            raise status.explain_error(directory, error) from None
+            raise record.explain_error(directory, error) from None
         if not isinstance(found[0], (Pending, Running)):
             self._connections.close(task_id)
         return found
@@ -102,7 +102,7 @@ class LocalExecutor:
     def _has_recorded_end(self, task_id: str) -> bool:
         connection = self._connections.get(task_id)
         try:
-            found = (connection is not None and connection.has_ended()) or status.has_outcome(self.directory(task_id))
+            found = (connection is not None and connection.has_ended()) or record.has_outcome(self.directory(task_id))
         except (OSError, ValueError):
             return False  # the full look at its status says what is wrong
         if found:
@@ -118,14 +118,14 @@ class LocalExecutor:
         from outlast.linux import process, process_tree
 
         try:
-            guards = status.guards_of(self.directory(task_id))
+            guards = record.guards_of(self.directory(task_id))
         except (OSError, KeyError, TypeError, ValueError):
             return {}  # pending, or just being removed
-        return process_tree.look(guards, status.is_foreign_guard, process.Table).members
+        return process_tree.look(guards, record.is_foreign_guard, process.Table).members
 
     def trouble(self, task_id: str, error: OSError) -> OutlastError:
         """The error to raise for a task whose files could not be used."""
-        return status.explain_error(self.directory(task_id), error)
+        return record.explain_error(self.directory(task_id), error)
 
     def watch(self, task_id: str, ends_only: bool = False) -> Watch:
         """Something to wait on until the task changes, or only until it ends."""
@@ -143,7 +143,7 @@ class LocalExecutor:
         from outlast.executors.local.stdin import end_input, write_input
 
         directory = self.directory(task_id)
-        launch, _ = launchfile.read(directory)
+        launch, _ = task_directory.read_launch(directory)
         if not launch.stdin.open:
             raise InputRefused(f"{task_id} takes no input; start it with `--stdin open`.")
         if self.has_ended(task_id):
@@ -165,7 +165,7 @@ class LocalExecutor:
         try:
             # The session still merges what a command changed that ended before this.
             if not self.has_ended(task_id):
-                path = os.path.join(self.directory(task_id), sessions.MOVED)
+                path = os.path.join(self.directory(task_id), task_directory.MOVED)
                 os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
                 self.registry.index.set_notice_due([task_id], 1)  # its end becomes a notice
         except OSError:
@@ -182,7 +182,7 @@ class LocalExecutor:
             return True
         try:
             check_visible(self.directory(task_id))
-            return process.send_group(status.guards_of(self.directory(task_id)).command, signal.SIGINT)
+            return process.send(record.guards_of(self.directory(task_id)).command, signal.SIGINT, to_group=True)
         except OSError as error:
             raise self.trouble(task_id, error) from None
 

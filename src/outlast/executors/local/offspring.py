@@ -13,7 +13,7 @@ import time
 from outlast.errors import OutlastError, OutOfReach
 from outlast.executors.local.ending import cancel_pending, check_visible, record_kill
 from outlast.linux.process_tree import end_trees
-from outlast.storage import launchfile, status
+from outlast.storage import record, task_directory
 from outlast.storage.layout import STAGING
 
 TYPE_CHECKING = False
@@ -48,8 +48,8 @@ def end_offspring(directory: str, grace: float, by: str) -> tuple[list[int], lis
         running = [one for one in alive if not cancel_pending(one, by, _rule(directory)) and _is_visible(one)]
         for one in running:
             record_kill(one, by, _rule(directory))
-        looks = [lambda one=one: status.guards_of(one) for one in running]
-        for gone, left in end_trees(looks, status.is_foreign_guard, grace):
+        looks = [lambda one=one: record.guards_of(one) for one in running]
+        for gone, left in end_trees(looks, record.is_foreign_guard, grace):
             ended += gone
             survivors += left
     return ended, survivors
@@ -75,14 +75,14 @@ def _living(directory: str) -> Iterator[str]:
         while not os.path.isdir(one) and _is_staged(tasks, one) and time.monotonic() < deadline:
             select.select([], [], [], _RETRY_S)
         try:
-            if status.is_pending(one) or status.has_guard(one):
+            if record.is_pending(one) or record.has_guard(one):
                 yield one
         except _REMOVED:
             continue
 
 
 def _descendants(directory: str, seen: set[str]) -> Iterable[str]:
-    for task_id in launchfile.read_offspring(directory):
+    for task_id in task_directory.read_offspring(directory):
         one = os.path.join(os.path.dirname(directory), task_id)
         if one not in seen:
             seen.add(one)

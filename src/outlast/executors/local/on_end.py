@@ -16,7 +16,7 @@ if __name__ == "__main__":
 
 from outlast.executors.local import LocalExecutor, offspring
 from outlast.settings import load
-from outlast.storage import launchfile, record
+from outlast.storage import record, task_directory
 
 
 def main() -> int:
@@ -24,7 +24,7 @@ def main() -> int:
     for directory in agents:
         if record.read(directory).get("ending", {}).get("by") == "limit":
             offspring.cancel_pending_offspring(directory, "limit")
-            offspring.end_offspring(directory, launchfile.read(directory)[0].grace, "limit")
+            offspring.end_offspring(directory, task_directory.read_launch(directory)[0].grace, "limit")
     executor = LocalExecutor(home, load(home, {}))
     executor.advance()
     executor.close()

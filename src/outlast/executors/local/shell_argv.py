@@ -18,7 +18,7 @@ import os
 import sys
 
 from outlast.linux.files import open_regular
-from outlast.storage.status import PIPES
+from outlast.storage.record import PIPES
 
 GO_FD = 3  # bash waits on it for its command
 # The task's directory is renamed when it is published, so bash gets the snapshot and the first dump as descriptors.

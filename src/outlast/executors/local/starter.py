@@ -13,11 +13,10 @@ from outlast.executors.local.prepared import Prepared, PreparedSlot, can_be_prep
 from outlast.frozen import frozen
 from outlast.guard.client import GONE, Refused, Started, start_guard
 from outlast.light import sqlite3
-from outlast.storage import launchfile, sessions
+from outlast.storage import sessions, task_directory
 from outlast.storage.queue import Queue
 from outlast.storage.sessions import Sessions
-from outlast.storage.task_directory import stage
-from outlast.storage.view import view_started
+from outlast.storage.task_directory import view_started
 from outlast.types import REGISTERED, surroundings, terms
 
 TYPE_CHECKING = False
@@ -27,14 +26,14 @@ if TYPE_CHECKING:
     from outlast.guard.client import Connection
     from outlast.settings import Settings
     from outlast.storage.index import FileId
-    from outlast.storage.locks import Hold
     from outlast.storage.queue import Turn
     from outlast.storage.registry import Registry
+    from outlast.storage.task_directory import Hold
     from outlast.types import Launch, Task
 
 _ID_TRIES = 5
 _NO_ID = "No free task id was found; `outlast clean` removes finished tasks."
-_PRUNE_EVERY_S = 0.1
+_PRUNE_EVERY_S = 1.0
 _FDS_TO_START = 4  # a socket pair, the launch description, /dev/null
 _FDS_TO_READ = 8  # descriptors that waiting for a task and reading it take at most
 _BACKGROUND_CONNECTIONS = 32  # kept open; waiting for a task without a connection takes a little longer
@@ -149,7 +148,6 @@ class TaskStarter:
         now = time.monotonic()
         if now >= self._prune_at:
             self._prune_at = now + _PRUNE_EVERY_S
-            self._registry.sweep()
             self._registry.prune(self._settings.retention_hours * 3600)
 
     # --- at once ---------------------------------------------------------------------------
@@ -162,7 +160,7 @@ class TaskStarter:
             if prepared is not None:
                 staged, published = prepared.staged, prepared.published
             else:
-                staged, published = stage(self._registry.home, start.launch.kind, around)
+                staged, published = self._registry.stage(start.launch.kind, around)
             answer, connection = self._start_staged(staged, published, start, slot, prepared)
             if isinstance(answer, Started) and connection is not None:
                 task_id = os.path.basename(published)
@@ -240,7 +238,7 @@ class TaskStarter:
         if launch.keeps:
             self._sessions.register(launch.state, staged)
         if launch.parent:
-            launchfile.add_offspring(self._registry.home.task(launch.parent), task_id)
+            task_directory.add_offspring(self._registry.home.task(launch.parent), task_id)
         if start.hold is not None:
             start.hold.take(staged)
         if start.give_name_to:
@@ -252,7 +250,7 @@ class TaskStarter:
     def _enqueue(self, start: _Start) -> Task:
         """Publish the task as pending."""
         for _ in range(_ID_TRIES):
-            staged, published = stage(self._registry.home, start.launch.kind, surroundings(start.launch))
+            staged, published = self._registry.stage(start.launch.kind, surroundings(start.launch))
             try:
                 entered = self._enter(staged, published, start)
                 if entered is not None:
@@ -287,7 +285,7 @@ class TaskStarter:
 
     def _start_pending(self, turn: Turn) -> bool:
         try:
-            launch = launchfile.read_with_secrets(turn.directory)
+            launch = task_directory.read_with_secrets(turn.directory)
             around = surroundings(launch)
             with describe(turn.directory, turn.directory, launch, around, terms(launch)) as description:
                 description.take_lock(turn.lock)
@@ -315,7 +313,7 @@ class TaskStarter:
         around = surroundings(launch)
         if not can_be_prepared(around) or self._prepared.holds(around):
             return
-        staged, published = stage(self._registry.home, launch.kind, around)
+        staged, published = self._registry.stage(launch.kind, around)
         try:
             with describe_prepared(staged, published, around) as description:
                 connection = start_guard(description.encode(), description.inherited)

@@ -18,7 +18,7 @@ from outlast.faces import render, table
 from outlast.faces.cli.look import width
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.frozen import replaced
-from outlast.storage.sessions import MOVED
+from outlast.storage.task_directory import MOVED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.shell.shell import Shell
+    from outlast.storage.watch import Watch
     from outlast.types import Task
-    from outlast.watch import Watch
 
 TICK_S = 1.0  # the times that are shown have seconds
 WATCHED_AT_MOST = 100  # tasks at once, each with three descriptors; with more, the list is read at every tick

@@ -6,13 +6,13 @@ import json
 import os
 import shutil
 import sys
+from fcntl import ioctl
 
 from outlast import __version__
 from outlast.errors import OutlastError
 from outlast.faces.cli.check import policy_in_force
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.frozen import fields, frozen
-from outlast.linux import process
 from outlast.settings import default_home
 
 TYPE_CHECKING = False
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from outlast.shell.shell import Shell
 
 GOOD, MINOR, BAD = "ok", "note", "FAIL"
+_PIDFD_INFO_BYTES = 80
+_PIDFD_GET_INFO = 3 << 30 | _PIDFD_INFO_BYTES << 16 | 0xFF << 8 | 11
+_PIDFD_INFO_EXIT = 8
 
 
 @frozen
@@ -82,7 +85,7 @@ def _exit_codes() -> tuple[str, str]:
     pid = os.posix_spawn("/bin/sh", ["sh", "-c", "exit 7"], {})
     fd = os.pidfd_open(pid)
     os.waitpid(pid, 0)
-    known = process.has_exit_info(fd)
+    known = has_exit_info(fd)
     os.close(fd)
     if known:
         return GOOD, "known even after both guards of a task were replaced"
@@ -171,3 +174,14 @@ def _policy(shell: Shell) -> Finding:
     if broken:
         return Finding("policy", BAD, f"{name}; everything is asked about: {'; '.join(broken)}")
     return Finding("policy", GOOD, name)
+
+
+def has_exit_info(pidfd: int) -> bool:
+    """Return whether this descriptor still tells how its process ended, after its parent reaped it (Linux 6.15)."""
+    info = bytearray(_PIDFD_INFO_BYTES)
+    info[0] = _PIDFD_INFO_EXIT
+    try:
+        ioctl(pidfd, _PIDFD_GET_INFO, info)
+    except OSError:
+        return False
+    return bool(info[0] & _PIDFD_INFO_EXIT)

@@ -9,7 +9,7 @@ import time
 from outlast import validation
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
-from outlast.watch import Deadline
+from outlast.storage.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -24,11 +24,10 @@ from outlast.faces.cli.options import (
 )
 from outlast.frozen import replaced
 from outlast.light import signal
-from outlast.linux import process
-from outlast.storage.locks import Hold
+from outlast.storage.task_directory import Hold
+from outlast.storage.watch import Deadline
 from outlast.types import STREAMS, Cursor, Stdin, Waited
 from outlast.validation import SKIP
-from outlast.watch import Deadline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     # The words stand in our own argument list; a `pkill -f` in the command must not find them there.
-    process.rename_self("outlast", "outlast run")
+    _rename_self("outlast", "outlast run")
     asked = parse(parser(), words)
     command = command_of(asked.command)
     if asked.stdin == "-" and asked.command[-1:] == ["-"]:
@@ -358,3 +357,18 @@ def exit_code(task: Task) -> int:
     if task.exit_code is not None:
         return task.exit_code
     return 128 + task.signal if task.signal else 125
+
+
+def _rename_self(name: str, title: str) -> None:
+    """Show `name` and `title` to ps and pkill instead of our interpreter and its arguments."""
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            part = file.read().rpartition(b")")[2].split()
+        start, end = int(part[45]), int(part[46])
+        with open("/proc/self/comm", "wb", 0) as file:
+            file.write(name[:15].encode())
+        with open("/proc/self/mem", "r+b", 0) as file:
+            file.seek(start)
+            file.write(title.encode()[: end - start - 1].ljust(end - start, b"\0"))
+    except (OSError, IndexError, ValueError):
+        pass  # only looks: hardened kernels forbid it

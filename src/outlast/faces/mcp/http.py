@@ -13,7 +13,8 @@ import socket
 import sys
 
 from outlast.errors import BadInput, SystemRefused, named
-from outlast.storage.layout import open_home, read_or_create_secret
+from outlast.notices.seal import read_or_create_secret
+from outlast.storage.layout import open_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

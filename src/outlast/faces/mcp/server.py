@@ -19,7 +19,8 @@ from outlast.faces.mcp.clients import Clients
 from outlast.faces.mcp.handles import Handles
 from outlast.faces.mcp.resources import Resources
 from outlast.faces.mcp.tasks import EXTENSION, TaskParams, Tasks, UpdateParams
-from outlast.storage.layout import open_home, read_or_create_secret
+from outlast.notices.seal import read_or_create_secret
+from outlast.storage.layout import open_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

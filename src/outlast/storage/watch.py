@@ -1,7 +1,13 @@
-"""Waiting, by event. Everything that can be waited for here is a file descriptor.
+"""Waiting for a task, by event. Everything that can be waited for here is a file descriptor.
 
-The pattern is always: arm, look, wait. Whatever changes after the look makes a
-descriptor ready that was armed before it.
+The pattern is always: arm, look, wait. Whatever changes after the look makes a descriptor ready that was armed before
+it; a wake-up only means "look again".
+
+Two FIFOs, `bell.0` and `bell.1`, are in the task's directory, and the supervisor holds the write end of one of them.
+To wake the waiters it opens the other one and closes this one: every process that has both open for reading sees a
+hang-up, which `poll` and `epoll` report. So a waiter needs no thread, there is no limit on waiters (inotify has
+128 instances for each user), and when the supervisor dies the kernel closes its end and the waiters wake as well.
+A third pair in `outbox/` wakes those who wait for any task.
 """
 
 from __future__ import annotations
@@ -11,8 +17,7 @@ import select
 import time
 
 from outlast.linux import process
-from outlast.storage import record, status
-from outlast.storage.bell import Listener
+from outlast.storage import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +31,42 @@ if TYPE_CHECKING:
 # kill -9, no process starts the next one. So a waiter checks the queue itself.
 _QUEUE_RECHECK_S = 0.5
 _LONGEST_POLL_S = 1e6  # poll takes a C int of milliseconds, which is 24 days
+NAMES = ("bell.0", "bell.1")
+
+
+def create(directory: str) -> None:
+    """Create the two FIFOs."""
+    for name in NAMES:
+        os.mkfifo(f"{directory}/{name}", 0o600)
+
+
+def wake_waiters(directory: str) -> None:
+    """Wake the waiters of a task that has no supervisor."""
+    for name in NAMES:
+        try:
+            os.close(os.open(f"{directory}/{name}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+        except OSError:
+            continue  # no process has it open for reading
+
+
+class Listener:
+    """A waiter's side: two descriptors that report a hang-up once the task changed; none before `rearm`."""
+
+    def __init__(self, directory: str) -> None:
+        self._directory = directory
+        self.fds: tuple[int, ...] = ()
+
+    def rearm(self) -> None:
+        """Open the FIFOs anew. Look at the task after this, not before."""
+        self.close()
+        for name in NAMES:
+            path = f"{self._directory}/{name}"
+            self.fds += (os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC),)
+
+    def close(self) -> None:
+        for fd in self.fds:
+            os.close(fd)
+        self.fds = ()
 
 
 class Watch:
@@ -82,7 +123,7 @@ class Watch:
         if "guards" not in record.read(self._directory):
             self.look_again_s = _QUEUE_RECHECK_S
             return
-        guards = status.guards_of(self._directory)
+        guards = record.guards_of(self._directory)
         for name in names:
             who = getattr(guards, name)
             fd = process.open_pidfd(who) if who else None
@@ -98,7 +139,7 @@ class Watch:
         try:
             return act()
         except (OSError, KeyError, TypeError, ValueError) as error:
-            raise status.explain_error(self._directory, error) from None
+            raise record.explain_error(self._directory, error) from None
 
     def wait(self, patience: float | None) -> bool:
         """Block until something changed; False if `patience` ran out first."""
