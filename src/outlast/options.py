@@ -109,15 +109,20 @@ class ListOptions(TypedDict, total=False):
     ended_after: float | None
 
 
+_names: dict[type, frozenset[str]] = {}
+
+
 def check_names(method: str, given: Iterable[str], known: type, *others: str) -> None:
     """Raise TypeError for an option that `method` does not have, with the nearest one that it has.
 
     `known` is the class that lists its options, `others` are its other keywords.
     """
-    names = {*others, *(name for kind in known.__mro__[:-2] for name in kind.__annotations__)}
-    unknown = sorted(set(given) - names)
-    if not unknown:
+    if known not in _names:
+        _names[known] = frozenset(name for kind in known.__mro__[:-2] for name in kind.__annotations__)
+    if _names[known].issuperset(given):
         return
+    names = _names[known].union(others)
+    unknown = sorted(set(given) - names)
     from difflib import get_close_matches
 
     near = get_close_matches(unknown[0], names, n=1)

@@ -80,17 +80,17 @@ def read(task: Task, selection: Selection, sources: Mapping[str, Source], budget
         if selection.interleaved and len(streams) > 1:
             together = _interleave(task, streams, selection, budget, mask)
         found = _read_short(streams, selection, budget) or _read_ends(task, streams, budget)
-    parts = [*found.values(), *((together,) if together else ())]
+    parts, out, err = list(found.values()), found.get("stdout"), found.get("stderr")
     return extended(
         Result,
         task,
         output=together.text if together else _join([part.text for part in parts]),
-        stdout=found["stdout"].text if task.split and "stdout" in found else None,
-        stderr=found["stderr"].text if task.split and "stderr" in found else None,
-        truncated=any(part.truncated or part.dropped for part in parts),
-        dropped_bytes=sum(part.dropped for part in parts),
-        hidden_lines=sum(part.hidden for part in parts),
-        cursor=str(Cursor(**{s: found[s].next if s in found else start.at(s) for s in STREAMS})),
+        stdout=out.text if task.split and out else None,
+        stderr=err.text if task.split and err else None,
+        truncated=any(part.truncated or part.dropped for part in (*parts, together) if part),
+        dropped_bytes=sum([part.dropped for part in parts]),
+        hidden_lines=sum([part.hidden for part in parts]),
+        cursor=str(Cursor(out.next if out else start.stdout, err.next if err else start.stderr)),
     )
 
 
@@ -103,6 +103,8 @@ def check_selection(selection: Selection, split: bool) -> None:
             "This task was run without --split, so its stderr is in its one output, in the order printed; "
             "read that one."
         )
+    if selection.tail is None and selection.takes_all:
+        return
     if selection.tail is not None and selection.tail < 0:
         raise BadInput(f"The number of last lines must be 0 or more, not {selection.tail}.")
     if selection.lines is not None:

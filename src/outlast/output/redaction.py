@@ -67,7 +67,16 @@ class Mask:
 
         A reader that starts at `after` does not see the text before a literal, so `after` is searched by itself, too.
         """
-        return not self.on or (not self.inside(before, after) and self._find(after, final) == ([], len(after)))
+        if not self.on:
+            return True
+        text = (_near(before) + after).decode("latin-1")
+        if (
+            not _find_literals(text)
+            and (final or not self._as_bytes)
+            and not any(one in text for one in self._as_bytes)
+        ):
+            return True
+        return not self.inside(before, after) and self._find(after, final) == ([], len(after))
 
     def unfinished(self, data: bytes) -> int:
         """Return how many bytes at the end may be the beginning of a secret."""

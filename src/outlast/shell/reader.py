@@ -10,7 +10,7 @@ from outlast.errors import BadInput, named
 from outlast.frozen import replaced
 from outlast.output.reader import check_options, read
 from outlast.output.redaction import OFF
-from outlast.output.text_stream import LiveRedactor, Selection, find_first_error
+from outlast.output.text_stream import EVERYTHING, LiveRedactor, find_first_error
 from outlast.shell.context import translate_errors
 from outlast.storage import reader_cursors
 from outlast.types import STREAMS, Cursor, Task
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from outlast.conditions import Condition
     from outlast.options import ListOptions, ReadOptions, TaskId
     from outlast.output.first_error import Excerpt
+    from outlast.output.text_stream import Selection
     from outlast.shell.context import Context
     from outlast.storage.output import Source
     from outlast.types import Result, Slice, Usual
@@ -52,7 +53,7 @@ class Reader:
         selected: dict[str, Any] = dict(options)
         new, reader, most = selected.pop("new", False), selected.pop("reader", None), selected.pop("max_chars", None)
         cursor = selected.pop("cursor", None)
-        selection = Selection(cursor=None if cursor is None else validation.cursor(cursor), **selected)
+        selection = replaced(EVERYTHING, cursor=None if cursor is None else validation.cursor(cursor), **selected)
         budget = self.context.settings.shown_chars if most is None else most
         check_options(selection, new, budget)
         # Of what is over only the output is looked at; if it is gone with its task, that is noticed there.
