@@ -66,8 +66,13 @@ class Collected:
 
 def read(task: Task, selection: Selection, sources: Mapping[str, Source], budget: int, mask: Mask) -> Result:
     """Return the wanted part of a task's output, as text."""
-    check_selection(selection, task.split)
     start = selection.cursor or START
+    if not task.split and selection.is_plain:
+        short = StreamReader(sources["stdout"], task.closed, selection, mask, start.stdout).read_short()
+        if short is not None and len(short.text) <= budget:
+            texts = {"output": short.text, "stdout": None, "stderr": None, "truncated": False}
+            return extended(Result, task, **texts, dropped_bytes=0, hidden_lines=0, cursor=str(short.next))
+    check_selection(selection, task.split)
     streams = {
         name: StreamReader(source, task.closed, selection, mask, start.at(name))
         for name, source in sources.items()
@@ -79,7 +84,7 @@ def read(task: Task, selection: Selection, sources: Mapping[str, Source], budget
     else:
         if selection.interleaved and len(streams) > 1:
             together = _interleave(task, streams, selection, budget, mask)
-        found = _read_short(streams, selection, budget) or _read_ends(task, streams, budget)
+        found = _read_ends(task, streams, budget)
     parts, out, err = list(found.values()), found.get("stdout"), found.get("stderr")
     return extended(
         Result,
@@ -88,8 +93,8 @@ def read(task: Task, selection: Selection, sources: Mapping[str, Source], budget
         stdout=out.text if task.split and out else None,
         stderr=err.text if task.split and err else None,
         truncated=any(part.truncated or part.dropped for part in (*parts, together) if part),
-        dropped_bytes=sum([part.dropped for part in parts]),
-        hidden_lines=sum([part.hidden for part in parts]),
+        dropped_bytes=sum(part.dropped for part in parts),
+        hidden_lines=sum(part.hidden for part in parts),
         cursor=str(Cursor(out.next if out else start.stdout, err.next if err else start.stderr)),
     )
 
@@ -137,19 +142,6 @@ def _join(texts: list[str]) -> str:
     for text in rest:
         first += ("\n" if first and text and not first.endswith("\n") else "") + text
     return first
-
-
-def _read_short(streams: Mapping[str, StreamReader], selection: Selection, budget: int) -> dict[str, Part] | None:
-    """Return all that is wanted if it is little and plain; None leaves it to the long way, which finds the same."""
-    if not selection.takes_all or selection.tail is not None:
-        return None
-    found = {}
-    for name, stream in streams.items():
-        short = stream.read_short()
-        if short is None or (budget := budget - len(short.text)) < 0:
-            return None
-        found[name] = short
-    return found
 
 
 def _read_ends(task: Task, streams: Mapping[str, StreamReader], budget: int) -> dict[str, Part]:

@@ -49,6 +49,11 @@ class Selection:
         return self.lines is None and not self.filter and not self.exclude
 
     @property
+    def is_plain(self) -> bool:
+        """Whether all of the output, or all from a cursor on, is wanted in the usual way."""
+        return self.tail is None and self.stream is None and not self.page and self.takes_all
+
+    @property
     def by_lines(self) -> bool:
         return bool(self.filter or self.exclude)
 

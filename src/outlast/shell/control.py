@@ -163,8 +163,6 @@ class SessionControl:
 
 def describe_end(task: Task) -> str:
     """Return how a task ended, in a few words."""
-    if task.reason == "exit":
-        return f"exit code {task.exit_code}"
-    if task.reason == "signal":
-        return f"signal {task.signal}"
+    if task.reason in ("exit", "signal"):
+        return f"exit code {task.exit_code}" if task.reason == "exit" else f"signal {task.signal}"
     return f"{task.reason}: {task.ended_by}" if task.ended_by else task.reason or task.status

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from outlast.conditions import Condition
     from outlast.options import ListOptions, ReadOptions, TaskId
     from outlast.output.first_error import Excerpt
-    from outlast.output.text_stream import Selection
     from outlast.shell.context import Context
     from outlast.storage.output import Source
     from outlast.types import Result, Slice, Usual
@@ -61,19 +60,17 @@ class Reader:
         over = self._executor.registry.get_cached(task_id, self.context.scope)
         found = self._redactor.redact_cached(over or self._find(task_id))
         try:
+            sources, mask = self._sources(found), self.context.mask_for(found)
             if not new:
-                return self._read_selected(found, selection, budget)
+                return read(found, selection, sources, budget, mask)
             # While the cursor is held, no other process reads as the same reader.
             with reader_cursors.ReaderCursor(os.path.dirname(found.output_file), self._reader_name(reader)) as place:
-                result = self._read_selected(found, replaced(selection, cursor=place.cursor), budget)
+                result = read(found, replaced(selection, cursor=place.cursor), sources, budget, mask)
                 place.save(validation.cursor(result.cursor))
             return result
         except OSError as error:
             self.context.find(task_id)  # which says so if it was removed
             raise self._executor.trouble(found.task_id, error) from None
-
-    def _read_selected(self, task: Task, selection: Selection, budget: int) -> Result:
-        return read(task, selection, self._sources(task), budget, self.context.mask_for(task))
 
     def _reader_name(self, reader: str | None) -> str:
         return reader or f"session {self.context.session}"
