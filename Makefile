@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint guard guard-sanitize wheels bench episodes clients client-figures fuzz soak clean
+.PHONY: help demo test lint guard guard-sanitize wheels bench episodes clients client-figures fuzz bypasses soak clean
 
 ARGS ?=
 CODE := $(wildcard src tests bench)
@@ -31,7 +31,7 @@ lint: ## ruff, mypy and the direction of imports
 
 guard: ## builds outlast-guard in place, if a C file changed
 	@scripts/setup runtime
-	@.venv/bin/python -c "from outlast.guard.build import find_guard; print(find_guard())"
+	@.venv/bin/python -c "from outlast.guard.client import find_guard; print(find_guard())"
 
 guard-sanitize: ## the guard's tests with ASan and UBSan, and its parser fuzzed
 	@scripts/guard-sanitize $(ARGS)
@@ -67,6 +67,11 @@ fuzz: ## lines that try to get past the judge, in a sandbox; ARGS="LINES SEED"
 	@scripts/setup dev
 	@scripts/setup tools
 	.venv/bin/python -m tests.permissions.fuzz $(ARGS)
+
+bypasses: ## the known attempts to get past a policy, judged and run in a sandbox; ARGS="FILE..."
+	@scripts/setup dev
+	@scripts/setup tools
+	.venv/bin/python -m tests.permissions.bypass $(ARGS)
 
 soak: ## the faults and loads in their full size, for hours
 	@scripts/setup dev

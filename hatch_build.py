@@ -24,7 +24,7 @@ TAGS = {  # architecture: the oldest release of each libc that pip has a tag for
 
 def load_builder(root: str) -> ModuleType:
     """The module that builds the guard. By its path: the package is not installed yet."""
-    spec = importlib.util.spec_from_file_location("outlast_guard_build", f"{root}/src/outlast/guard/build.py")
+    spec = importlib.util.spec_from_file_location("outlast_guard_build", f"{root}/guard_build.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from bench.measure import Turn, timed
 from bench.peers import Ours, Peer, Raw
 from bench.rows import OPENED_S, Goal, Race, Row
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.storage import task_directory
 from outlast.types import Task
 

@@ -20,7 +20,7 @@ def _over(shell: Shell, count: int) -> None:
     for task in [shell.start("true") for _ in range(count)]:
         shell.wait(task.task_id, timeout=_PATIENCE_S)
         deadline = time.monotonic() + _PATIENCE_S
-        while not shell.executor.is_closed(task.task_id) and time.monotonic() < deadline:
+        while not shell.executor.has_reached(task.task_id, "closed") and time.monotonic() < deadline:
             time.sleep(0.001)
 
 

@@ -17,10 +17,11 @@ import pytest
 
 from outlast import Shell, Task
 from outlast.errors import AlreadyEnded, BadInput, DamagedTask, NewerTask, StartFailed, UnknownTask
-from outlast.frozen import fields, replaced
+from outlast.light import fields, replaced
 from outlast.linux import process
 from outlast.storage import layout, record, removal
 from outlast.storage.registry import Registry
+from outlast.storage.task_directory import Hold
 from tests.conftest import eventually
 from tests.faults.support import end_both
 from tests.guard_files import write_guards
@@ -545,7 +546,8 @@ def test_a_task_that_somebody_still_has_to_report_is_not_removed(home):
     with Shell.open(home=home) as shell:
         task = shell.run("true")
         closed(shell, task)
-        with shell.executor.hold(task.task_id), shell.executor.hold(task.task_id):
+        directory = shell.executor.registry.home.task(task.task_id)
+        with Hold().take(directory), Hold().take(directory):
             assert shell.clean(all_finished=True) == 0
         assert shell.clean(all_finished=True) == 1
         seen = []

@@ -287,7 +287,7 @@ def test_to_be_named_like_a_guard_saves_nobody(shell, tmp_path):
 
 def test_a_stranger_with_the_same_pid_is_left_alone(shell):
     """The record names a pid; the process that has it now is another one."""
-    from outlast.frozen import replaced
+    from outlast.light import replaced
     from outlast.storage import record
 
     done = shell.run("true")

@@ -121,6 +121,7 @@ def test_a_hundred_tasks_at_once(home, tmp_path, capsys):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("count", [1000, 5000])
 def test_thousands_of_tasks_at_once(home, tmp_path, capsys, monkeypatch, count):
+    monkeypatch.setenv("OUTLAST_MAX_RUNNING", str(count))
     # Each reserves what it may print at the most; together they must fit into the whole.
     monkeypatch.setenv("OUTLAST_OUTPUT_LIMIT_BYTES", "1000000")
     cost = run_at_once(home, count, tmp_path, capsys)

@@ -15,7 +15,7 @@ import pytest
 import outlast
 from outlast import AsyncShell, OutlastError, Shell, Stdin, Task, Waited, errors
 from outlast.errors import BadInput, StartFailed, UnknownTask
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.linux.process import stat_of
 from outlast.storage import record
 from tests.conftest import eventually, processes_of
@@ -663,8 +663,8 @@ def staged(home):
 
 def wait_prepared(shell):
     """Wait until a shell is prepared, and return the name of its directory."""
-    found = eventually(lambda: shell.executor._starter._prepared._shell)
-    return os.path.basename(found.staged)
+    found = eventually(lambda: shell.executor._prepared)
+    return os.path.basename(found[0].staged)
 
 
 def test_the_next_task_is_prepared_and_changes_nothing(shell):

@@ -43,13 +43,12 @@ if TYPE_CHECKING:
         UnknownTask,
         Unsupported,
     )
+    from outlast.notices.board import Event, Notice
     from outlast.permissions import Policy
     from outlast.permissions.approval import Approval
     from outlast.shell.shell import Shell
     from outlast.types import (
         Cursor,
-        Event,
-        Notice,
         Receipt,
         Result,
         Sandbox,
@@ -103,12 +102,12 @@ __all__ = [
 _HOMES = {
     "Approval": "outlast.permissions.approval",
     "AsyncShell": "outlast.async_shell",
+    "Event": "outlast.notices.board",
+    "Notice": "outlast.notices.board",
     "Policy": "outlast.permissions",
     "Shell": "outlast.shell.shell",
 }
-_TYPES = frozenset(
-    ("Cursor", "Event", "Notice", "Receipt", "Result", "Sandbox", "SessionState", "Slice", "Stdin", "Task", "Waited")
-)
+_TYPES = frozenset(("Cursor", "Receipt", "Result", "Sandbox", "SessionState", "Slice", "Stdin", "Task", "Waited"))
 
 
 def __getattr__(name: str) -> object:

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.agents.host import Run
+    from outlast.agents.types import Agent, Stopped
     from outlast.shell.agents import Agents
-    from outlast.types import Agent, Stopped, Task
+    from outlast.types import Task
 
     Asking = Callable[..., Awaitable[Any]]
 

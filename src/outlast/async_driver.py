@@ -12,6 +12,7 @@ from inspect import isawaitable
 
 from outlast.errors import OutlastError
 from outlast.shell.flows import Flows, Wait, Work
+from outlast.storage.task_directory import Hold
 from outlast.types import Slice
 
 TYPE_CHECKING = False
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from outlast.permissions.approval import Approval
     from outlast.shell.flows import Flow
     from outlast.shell.shell import Shell
-    from outlast.storage.task_directory import Hold
     from outlast.storage.watch import Watch
 
     T = TypeVar("T")
@@ -149,7 +149,8 @@ class Driver:
         # Shared by all that wait for the same: two thousand waiters take four descriptors, not eight thousand.
         key, executor = (task_id, ends_only), self._shell.executor
         if key not in self._watches:
-            self._watches[key] = LoopWatch(executor.watch(task_id, ends_only), executor.hold(task_id))
+            hold = Hold().take(executor.registry.home.task(task_id))
+            self._watches[key] = LoopWatch(executor.watch(task_id, ends_only), hold)
         watch = self._watches[key]
         watch.waiters += 1
         try:

@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from typing import Any, Unpack
 
     from outlast.async_agents import AsyncAgents
+    from outlast.notices.board import Event, Notice
     from outlast.notices.subscription import Calling
     from outlast.options import TaskId
     from outlast.permissions import Policy
     from outlast.permissions.judge import Judgement
     from outlast.storage.task_directory import Hold
-    from outlast.types import Event, Notice, Receipt, Result, Slice, Task, Waited
+    from outlast.types import Receipt, Result, Slice, Task, Waited
 
 
 class AsyncShell:

@@ -25,130 +25,93 @@ class OutlastError(Exception):
 
     code = "error"
 
+    def __init_subclass__(cls, code: str = "") -> None:
+        cls.code = code or cls.code
+
     def __init__(self, message: str) -> None:
         self.message = _one_line(message)
         super().__init__(self.message)
 
 
-class BadInput(OutlastError):
+class BadInput(OutlastError, code="bad-input"):
     """What was asked for makes no sense; nothing was started or changed."""
 
-    code = "bad-input"
 
-
-class BadPattern(BadInput):
+class BadPattern(BadInput, code="bad-pattern"):
     """A regular expression that cannot be compiled."""
 
-    code = "bad-pattern"
 
-
-class UnknownTask(OutlastError):
+class UnknownTask(OutlastError, code="unknown-task"):
     """No task has this id, or not any more."""
 
-    code = "unknown-task"
 
-
-class AmbiguousTask(OutlastError):
+class AmbiguousTask(OutlastError, code="ambiguous-task"):
     """A part of an id that fits several tasks."""
 
-    code = "ambiguous-task"
 
-
-class UnknownSession(OutlastError):
+class UnknownSession(OutlastError, code="unknown-session"):
     """No session has this name, or not any more."""
 
-    code = "unknown-session"
 
-
-class SessionBusy(OutlastError):
+class SessionBusy(OutlastError, code="session-busy"):
     """The session has tasks that run, or its name is taken."""
 
-    code = "session-busy"
 
-
-class AlreadyEnded(OutlastError):
+class AlreadyEnded(OutlastError, code="already-ended"):
     """The task has ended, and nothing of it is left to end or to feed."""
 
-    code = "already-ended"
 
-
-class StillRunning(OutlastError):
+class StillRunning(OutlastError, code="still-running"):
     """The task, or something that it started, still runs, so it cannot be removed."""
 
-    code = "still-running"
 
-
-class OutOfReach(OutlastError):
+class OutOfReach(OutlastError, code="out-of-reach"):
     """The task runs in another pid namespace (a container), so its processes cannot be signalled from here."""
 
-    code = "out-of-reach"
 
-
-class InputRefused(OutlastError):
+class InputRefused(OutlastError, code="input-refused"):
     """The task takes no input, or does not read what it was given."""
 
-    code = "input-refused"
 
-
-class ReaderBusy(OutlastError):
+class ReaderBusy(OutlastError, code="reader-busy"):
     """Another process reads what is new as the same reader, and has not finished."""
 
-    code = "reader-busy"
 
-
-class StartFailed(OutlastError):
+class StartFailed(OutlastError, code="start-failed"):
     """The command could not be launched; no task was made."""
 
-    code = "start-failed"
 
-
-class StateRefused(OutlastError):
+class StateRefused(OutlastError, code="state-refused"):
     """The state directory is not private, not ours, or of a format we do not know."""
 
-    code = "state-refused"
 
-
-class DamagedTask(OutlastError):
+class DamagedTask(OutlastError, code="damaged-task"):
     """A task's own files cannot be understood; other tasks are not affected."""
 
-    code = "damaged-task"
 
-
-class NewerTask(DamagedTask):
+class NewerTask(DamagedTask, code="newer-task"):
     """A task that a newer version of Outlast made: nothing is wrong with it, we only cannot read it."""
 
-    code = "newer-task"
 
-
-class SystemRefused(OutlastError):
+class SystemRefused(OutlastError, code="system-refused"):
     """The system refused what we cannot do without just now: a descriptor, memory, a disk that works."""
 
-    code = "system-refused"
 
-
-class Unsupported(OutlastError):
+class Unsupported(OutlastError, code="unsupported"):
     """This system lacks something that Outlast cannot do without."""
 
-    code = "unsupported"
 
-
-class Refused(OutlastError):
+class Refused(OutlastError, code="refused"):
     """The policy denies it, or somebody who was asked said no. Nothing ran."""
 
-    code = "refused"
 
-
-class NeedsApproval(Refused):
+class NeedsApproval(Refused, code="needs-approval"):
     """The policy wants a yes for it, and nobody could be asked. Nothing ran."""
-
-    code = "needs-approval"
 
     def __init__(self, message: str, approval: object) -> None:
         super().__init__(message)
         self.approval = approval
 
 
-class SessionMoved(OutlastError):
+class SessionMoved(OutlastError, code="session-moved"):
     """The session's state changed between two looks at it; who asked begins anew."""
-
-    code = "session-moved"

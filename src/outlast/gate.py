@@ -11,13 +11,13 @@ import os
 
 from outlast import validation
 from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, named
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.permissions import OWN_RULES, Policy, decide, policies, policyfile, project_files, ruling
 from outlast.permissions.approval import Approval
 from outlast.permissions.judge import Judgement, Known
 from outlast.storage import snapshot
 from outlast.storage.dump import find_changed_variables
-from outlast.storage.snapshot import ALIAS, FUNCTION
+from outlast.storage.snapshot import ALIAS, FUNCTION, OPTION, SHOPT, TRAP, VARIABLE, flags_of, unquote_words, value_of
 from outlast.types import AGENT, NO_SHELL
 
 TYPE_CHECKING = False
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _POLICY = "OUTLAST_POLICY"
 _TRIES = 20  # a session that changes this often while one line is judged is not one to judge in
+_USUAL = {"PS4": "+ ", "IFS": " \t\n"}  # as bash sets them
+_FICKLE = b"ilnuc"  # attributes that change, or evaluate, what a variable is given
 _FUNCTION = ("BASH_FUNC_", "%%")  # how a function stands among the variables
 
 
@@ -76,7 +78,7 @@ class Gate:
         for _ in range(_TRIES):
             found = None if request.fresh else self._around.snapshot()
             where = request.cwd or (found.directory if found else self._opened_in)
-            known = self._around.known(found, request.env)
+            known = self._around.known(found, request.env, where)
             grant, approved = self._decided(handed_on, known, where, approved)
             launch = prepare(grant)
             if not launch.state or (found is not None and launch.snapshot == found.mark):
@@ -110,7 +112,9 @@ class Gate:
     def judged(self, request: Request) -> Judgement:
         """What would be decided, without asking anybody."""
         policy = self.policy_for(request.cwd)
-        known = self._around.known(self._around.snapshot(), request.env)
+        snapshot = self._around.snapshot()
+        where = request.cwd or (snapshot.directory if snapshot else self._opened_in)
+        known = self._around.known(snapshot, request.env, where)
         found = ruling.rule_all(request, policy, known, self._shell_of(request)).judgement
         if found.verdict == "allow" and "run" in policy.asks and self._mode == "default":
             return replaced(found, verdict="ask")
@@ -203,29 +207,51 @@ class Around:
         except (FileNotFoundError, NotADirectoryError, snapshot.DamagedSnapshot):
             return None
 
-    def known(self, found: Snapshot | None, env: Mapping[str, str]) -> Known:
-        """What is not as its name says, in this state and with these variables of a call."""
-        of_session = self._of_session(found) if found else Known(functions=frozenset(_functions(os.environ)))
-        given = {name for name in env if not name.startswith(_FUNCTION[0])}
-        return Known(
+    def known(self, found: Snapshot | None, env: Mapping[str, str], where: str) -> Known:
+        """What is not as its name says, in this state and with these variables of a call, in a directory."""
+        usual = Known(functions=frozenset(_functions(os.environ)), values=dict(os.environ))
+        of_session = self._of_session(found) if found else usual
+        given = {name: value for name, value in env.items() if not name.startswith(_FUNCTION[0])}
+        return replaced(
+            of_session,
             functions=of_session.functions | _functions(env),
-            aliases=of_session.aliases,
-            variables=of_session.variables | given,
+            variables=of_session.variables | given.keys(),
             path_changed=of_session.path_changed or "PATH" in given,
+            directory=where,
+            values={**of_session.values, **given},
         )
 
     def _of_session(self, found: Snapshot) -> Known:
         if self._last is None or self._last[0] != found.mark:
             state = found.state()
             changed = find_changed_variables(state, self._sessions().read_first_state(self._state()))
-            functions = frozenset(_names(state, FUNCTION) | _functions(found.environ))
-            known = Known(functions, frozenset(_names(state, ALIAS)), frozenset(changed), "PATH" in changed)
-            self._last = found.mark, known
+            self._last = found.mark, _known_of(state, frozenset(changed), _functions(found.environ))
         return self._last[1]
 
 
-def _names(state: State, kind: str) -> set[str]:
-    return {os.fsdecode(name) for one, name in state if one == kind}
+def _known_of(state: State, changed: frozenset[str], imported: set[str]) -> Known:
+    of: dict[str, dict[str, bytes]] = {}
+    for (kind, item), text in state.items():
+        of.setdefault(kind, {})[os.fsdecode(item)] = text
+    variables, functions, aliases = of.get(VARIABLE, {}), of.get(FUNCTION, {}), of.get(ALIAS, {})
+    values: dict[str, str] = {}
+    for name, line in variables.items():
+        value = value_of(line)
+        values[name] = os.fsdecode(line.partition(b"=")[2] if value is None else value)  # an array as it is written
+    changed |= {name for name, usual in _USUAL.items() if values.get(name, usual) != usual}
+    flags = {name: bytes(sorted(flags_of(line) & set(_FICKLE))).decode() for name, line in variables.items()}
+    return Known(
+        functions=frozenset(functions.keys() | imported),
+        aliases=frozenset(aliases),
+        variables=changed,
+        path_changed="PATH" in changed,
+        values=values,
+        texts={name: unquote_words(line)[-1].partition("=")[2] for name, line in aliases.items()},
+        bodies={name: os.fsdecode(text.partition(b" ")[2]) for name, text in functions.items()},
+        traps=tuple((name, unquote_words(text)[0]) for name, text in of.get(TRAP, {}).items()),
+        attributes={name: given for name, given in flags.items() if given},
+        options=frozenset(of.get(OPTION, {}).keys() | of.get(SHOPT, {}).keys()),
+    )
 
 
 def _functions(env: Mapping[str, str]) -> set[str]:

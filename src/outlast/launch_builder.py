@@ -10,10 +10,10 @@ import os
 import resource
 import stat
 import time
+from contextvars import ContextVar
 
-from outlast import current_task
 from outlast.errors import BadInput, Unsupported, named
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.linux.files import find_program
 from outlast.output.redaction import split_variables
 from outlast.storage import snapshot
@@ -29,17 +29,12 @@ if TYPE_CHECKING:
     from outlast.storage.snapshot import Snapshot
     from outlast.types import Request, Sandbox
 
+TASK_ID = "OUTLAST_TASK_ID"  # the variable that says which task a process belongs to
 _NON_INTERACTIVE = {
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "MANPAGER": "cat",
-    "SYSTEMD_PAGER": "cat",
+    **dict.fromkeys(("PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"), "cat"),
     "LESS": "-FRX",
     # An editor that changes nothing and succeeds: git takes its prepared message, or refuses an empty one.
-    "EDITOR": "true",
-    "VISUAL": "true",
-    "GIT_EDITOR": "true",
-    "GIT_SEQUENCE_EDITOR": "true",
+    **dict.fromkeys(("EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR"), "true"),
     "GIT_TERMINAL_PROMPT": "0",
     "DEBIAN_FRONTEND": "noninteractive",
     "TERM": "dumb",
@@ -47,8 +42,8 @@ _NON_INTERACTIVE = {
     "CLICOLOR": "0",
 }
 # Not FORCE_COLOR=0: node warns about it beside NO_COLOR, and Python takes any value for a yes.
-_UNSET = ("FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "LS_COLORS")
 _FORCE_COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE")
+_UNSET = (*_FORCE_COLOURS, "COLORTERM", "LS_COLORS", TASK_ID)
 _NO_COLOURS = ("NO_COLOR", "CLICOLOR")
 _RESOURCES = {  # the limits that a command can have: the setting and the rlimit of each
     "memory": ("memory_limit_bytes", "RLIMIT_AS"),
@@ -59,8 +54,20 @@ _RESOURCES = {  # the limits that a command can have: the setting and the rlimit
 _AFTER_XCPU_S = 5
 _TRACE = "TRACEPARENT"  # W3C trace context
 _TRACES = (_TRACE, "TRACESTATE")
+_AS_REQUESTED = (
+    *("command", "session", "stdin", "split", "limit", "description", "background", "name", "after", "after_failed"),
+    "agent",
+)
 _LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near helps nobody
-_NOT_IN_SNAPSHOTS = ("OUTLAST_SESSION", current_task.TASK_ID)  # every command gets its own
+_NOT_IN_SNAPSHOTS = ("OUTLAST_SESSION", TASK_ID)  # every command gets its own
+# The agent that runs as a coroutine here: it has no environment of its own. Threads that it has work done in get a
+# copy of its context.
+_agent: ContextVar[str] = ContextVar("agent", default="")
+
+
+def enter_agent(task_id: str) -> None:
+    """From here on, and in all that is begun from here, we are this agent."""
+    _agent.set(task_id)
 
 
 @frozen
@@ -70,16 +77,6 @@ class SessionScope:
     sessions: Sessions
     name: str
     keeps: bool
-
-
-@frozen
-class _Context:
-    """Where a command runs, and what it inherits."""
-
-    cwd: str
-    env: Mapping[str, str]
-    held_back: frozenset[str]  # names of the caller's secret variables that it does not get
-    mark: str = ""  # of the snapshot that it begins with
 
 
 class LaunchBuilder:
@@ -104,53 +101,47 @@ class LaunchBuilder:
         variables = _split_secrets(environ, settings, request, secret_names)
         if scope is None:
             inherited = {**variables.open, **variables.passed, **variables.asked}
-            env = compose_environment(inherited, request.env, request.session)
-            context = _Context(_find_directory(request.cwd, self._base), env, variables.held)
+            env, mark, held_back = compose_environment(inherited, request.env, request.session), "", variables.held
+            cwd = _find_directory(request.cwd, self._base)
         else:
-            context = self._enter_session(scope, request, shell, environ, variables)
-        sandbox, cwd = _resolve_sandbox(request, context.cwd, self._home, environ)
+            cwd, found, given = self._enter_session(scope, request, environ, variables)
+            compose = _compose_overlay if _is_bash(shell) else _compose_exported
+            env, mark = compose(found, request, given), found.mark
+            held_back = frozenset(_select_undeclared(found, dict.fromkeys(variables.held, "")))
+        sandbox, cwd = _resolve_sandbox(request, cwd, self._home, environ)
         _check_stdin(request, cwd)
         restored = scope if _is_bash(shell) else None
         resources = _select_resources(request, settings)
         groups = _plan_groups(resources) if resources else {}
         return Launch(
             kind="agent" if request.agent else "bash",
-            command=request.command,
-            session=request.session,
+            **{name: request.__dict__[name] for name in _AS_REQUESTED},
             cwd=cwd,
-            env=context.env,
-            stdin=request.stdin,
+            env=env,
             shell=shell,
-            split=request.split,
-            limit=request.limit,
             grace=settings.kill_grace_s,
             umask=_read_umask(),
-            description=request.description,
             output_limit=settings.output_limit_bytes,
             free_floor=settings.free_floor_bytes,
-            background=request.background,
-            name=request.name,
-            after=request.after,
-            after_failed=request.after_failed,
             max_running=settings.max_running,
             rlimits={**_read_rlimits(), **_compute_rlimits(resources, groups)},
             nice=os.getpriority(os.PRIO_PROCESS, 0),
             state=restored.name if restored else "",
-            snapshot=context.mark if restored else "",
+            snapshot=mark if restored else "",
             keeps=restored is not None and restored.keeps,
-            held_back=tuple(sorted(context.held_back - request.env.keys())),
+            held_back=tuple(sorted(held_back - request.env.keys())),
             sandbox=sandbox,
             resources=resources,
             groups=groups,
             notify=_select_notices(request, settings),
             trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
-            agent=request.agent,
-            parent=current_task.task(environ),
+            parent=_agent.get() or environ.get(TASK_ID, ""),
         )
 
     def _enter_session(
-        self, scope: SessionScope, request: Request, shell: str, environ: Mapping[str, str], variables: SplitVariables
-    ) -> _Context:
+        self, scope: SessionScope, request: Request, environ: Mapping[str, str], variables: SplitVariables
+    ) -> tuple[str, Snapshot, Mapping[str, str]]:
+        """Return the directory, the snapshot to begin with, and the variables that override those of the session."""
         # A command belongs to the trace of its caller, never to that of its session's first caller.
         trace = {name: environ[name] for name in _TRACES if name in environ}
         cwd = _find_directory(request.cwd, self._base) if request.cwd else ""
@@ -161,9 +152,7 @@ class LaunchBuilder:
 
         found = scope.sessions.read_or_create(scope.name, compose_first)
         given = {**trace, **_select_undeclared(found, variables.passed), **variables.asked, **request.env}
-        env = _compose_overlay(found, request, given) if _is_bash(shell) else _compose_exported(found, request, given)
-        held_back = frozenset(_select_undeclared(found, dict.fromkeys(variables.held, "")))
-        return _Context(cwd or _find_remaining_directory(found.directory, environ), env, held_back, found.mark)
+        return cwd or _find_remaining_directory(found.directory, environ), found, given
 
 
 def _select_notices(request: Request, settings: Settings) -> Mapping[str, object]:
@@ -184,10 +173,10 @@ def _check_stdin(request: Request, cwd: str) -> None:
     path = os.path.join(cwd, request.stdin.file)
     if not os.path.exists(path):
         raise BadInput(f"The input file {path} does not exist; give another one.")
-    if os.path.isdir(path):
+    mode = os.stat(path).st_mode
+    if stat.S_ISDIR(mode):
         raise BadInput(f"{path} is a directory; give a file to read the input from.")
-    if stat.S_ISFIFO(os.stat(path).st_mode):
-        # Its other end may never be opened, and the supervisor would wait for that.
+    if stat.S_ISFIFO(mode):  # its other end may never be opened, and the supervisor would wait for that
         raise BadInput(f"{path} is a pipe; read it, and give what it holds as text.")
     if not os.access(path, os.R_OK):
         raise BadInput(f"The input file {path} cannot be read: Permission denied; give another one.")
@@ -198,7 +187,7 @@ def _check_stdin(request: Request, cwd: str) -> None:
 
 def compose_environment(inherited: Mapping[str, str], given: Mapping[str, str], session: str) -> dict[str, str]:
     """Return a command's variables: those that it inherits and those that the caller gave for it."""
-    env = {name: value for name, value in inherited.items() if name not in (*_UNSET, current_task.TASK_ID)}
+    env = {name: value for name, value in inherited.items() if name not in _UNSET}
     env.update(_NON_INTERACTIVE)
     if _wants_colours(given):
         for name in _NO_COLOURS:

@@ -1,7 +1,9 @@
-"""Standard modules without the modules that they import.
+"""What the standard library has, without the modules that it imports: they would make the command line slow.
 
-`re`, `enum`, `datetime` and `selectors` take 9 of the 33 ms of `outlast ps`, which needs none of them. Names and
-meanings are those of the standard library; JSON has its shortest form only.
+`dataclasses` pulls in `inspect` and adds 10 ms to the 33 ms of `outlast ps`; `json`, `signal`, `socket` and `sqlite3`
+pull in `re`, `enum`, `datetime` and `selectors` and add 9. Names and meanings are those of the standard library;
+JSON has its shortest form only, and a record can do what a frozen dataclass can: construction by position and by
+keyword, defaults, equality, hash, `repr` and `match`.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ if TYPE_CHECKING:
     import signal
     import socket
     import sqlite3
-    from typing import Any
+    from typing import Any, TypeVar, dataclass_transform
+
+    T = TypeVar("T")
 
     class json:
         @staticmethod
@@ -23,7 +27,13 @@ else:
     import _json
     import _signal as signal
     import _socket as socket
-    import _sqlite3 as sqlite3
+
+    def __getattr__(name):
+        if name == "sqlite3":  # when it is asked for: it imports `collections`
+            import _sqlite3
+
+            return _sqlite3
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     class _Options:
         strict = True
@@ -53,4 +63,73 @@ else:
             return value
 
 
-__all__ = ("json", "signal", "socket", "sqlite3")
+# --- records -----------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+
+    @dataclass_transform(frozen_default=True)
+    def frozen(cls: type[T]) -> type[T]: ...
+
+else:
+
+    def _complete(cls, args, given):
+        names = cls.__match_args__
+        if not given.keys().isdisjoint(names[: len(args)]):
+            raise TypeError(f"{cls.__name__}() was given a value twice")
+        values = {**cls._defaults, **dict(zip(names, args, strict=False)), **given}
+        if values.keys() != set(names) or len(args) > len(names):
+            wrong = sorted(set(names) ^ values.keys())
+            raise TypeError(f"{cls.__name__}() takes {', '.join(names)}; missing or unknown: {', '.join(wrong)}")
+        return values
+
+    def _init(self, *args, **given):
+        # Mostly there is nothing to complete: all are given by position, or all by name.
+        names = self.__match_args__
+        if not given and len(args) == len(names):
+            given = zip(names, args, strict=True)
+        elif args or given.keys() != self._names:
+            given = _complete(self.__class__, args, given)
+        self.__dict__.update(given)
+
+    def _eq(self, other):
+        return self.__dict__ == other.__dict__ if other.__class__ is self.__class__ else NotImplemented
+
+    def _hash(self):
+        return hash((self.__class__, *fields(self).values()))
+
+    def _repr(self):
+        return f"{self.__class__.__name__}({', '.join(f'{name}={value!r}' for name, value in fields(self).items())})"
+
+    def _setattr(self, name, value):
+        raise AttributeError(f"{self.__class__.__name__} is immutable: {name} cannot be changed")
+
+    def frozen(cls):
+        names = tuple(dict.fromkeys(name for base in reversed(cls.__mro__[:-1]) for name in base.__annotations__))
+        cls._defaults = {name: getattr(cls, name) for name in names if hasattr(cls, name)}
+        cls.__match_args__, cls._names = names, frozenset(names)
+        cls.__init__, cls.__eq__, cls.__hash__, cls.__repr__, cls.__setattr__ = _init, _eq, _hash, _repr, _setattr
+        return cls
+
+
+def fields(record: object) -> dict[str, Any]:
+    """Return the record's values by name, in the order they were declared."""
+    names: tuple[str, ...] = type(record).__match_args__  # type: ignore[attr-defined]
+    return {name: record.__dict__[name] for name in names}
+
+
+def replaced(record: T, /, **changes: Any) -> T:
+    """Return the same record with some values changed."""
+    return extended(type(record), record, **changes)
+
+
+def extended(kind: type[T], record: object, /, **more: Any) -> T:
+    """Return a record of a kind that has all the values of this one, and `more`."""
+    values = record.__dict__ | more
+    if len(values) != len(kind.__match_args__):  # type: ignore[attr-defined]
+        raise TypeError(f"{kind.__name__} has other values than these: {', '.join(values)}")
+    made = kind.__new__(kind)
+    object.__setattr__(made, "__dict__", values)
+    return made
+
+
+__all__ = ("extended", "fields", "frozen", "json", "replaced", "signal", "socket", "sqlite3")

@@ -66,9 +66,8 @@ def copy(sessions: Sessions, name: str, target: str, scope: str | None = None) -
     try:
         sessions.copy(name, target)
     except FileExistsError:
-        raise SessionBusy(
-            f"There is a session {named(target)} already; remove it first, or give another name."
-        ) from None
+        why = f"There is a session {named(target)} already; remove it first, or give another name."
+        raise SessionBusy(why) from None
     except (*_NO_SESSION, snapshot.DamagedSnapshot):
         raise _unknown(sessions, name, scope) from None
 
@@ -77,11 +76,8 @@ def remove(sessions: Sessions, name: str, tasks: Iterable[Task], scope: str | No
     """Remove a session, unless one of its `tasks` still runs."""
     running = [task.task_id for task in tasks if not task.finished]
     if running:
-        more = f" and {len(running) - 3} more" if len(running) > 3 else ""
-        ids = ", ".join(running[:3])
-        raise SessionBusy(
-            f"Session {named(name)} has tasks that run ({ids}{more}); end them first with `outlast kill`."
-        )
+        ids = ", ".join(running[:3]) + (f" and {len(running) - 3} more" if len(running) > 3 else "")
+        raise SessionBusy(f"Session {named(name)} has tasks that run ({ids}); end them first with `outlast kill`.")
     try:
         sessions.remove(name)
     except _NO_SESSION:

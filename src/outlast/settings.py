@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from outlast.errors import BadInput, StateRefused
-from outlast.frozen import fields, frozen
+from outlast.light import fields, frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,159 +37,112 @@ _ALLOWED = (
 class Settings:
     """What can be set. The name of each is also its variable (`OUTLAST_` in front) and its key in the file."""
 
+    # What is kept of one task's output: the first half, and the newest rest.
     output_limit_bytes: int = 100_000_000
-    """What is kept of one task's output: the first half, and the newest rest."""
-
+    # What all tasks together may keep.
     state_limit_bytes: int = 10_000_000_000
-    """What all tasks together may keep."""
-
+    # Free space that output never eats into (at most a twentieth of the disk).
     free_floor_bytes: int = 256 * 1024 * 1024
-    """Free space that output never eats into (at most a twentieth of the disk)."""
-
+    # How long a finished task is kept.
     retention_hours: float = 24.0
-    """How long a finished task is kept."""
-
+    # How long a foreground command may run if the call sets no limit.
     foreground_limit_s: float = 120.0
-    """How long a foreground command may run if nobody said otherwise."""
-
+    # The longest wait of one call; a longer one is cut.
     max_wait_s: float = 600.0
-    """The longest wait of one call; a longer one is cut."""
-
+    # Between asking a tree to end and ending it: long enough for a dev server to close its sockets.
     kill_grace_s: float = 2.0
-    """Between asking a tree to end and ending it: long enough for a dev server to close its sockets."""
-
+    # What one reply shows of the output at most.
     shown_chars: int = 30_000
-    """What one reply shows of the output at most."""
-
+    # Whether a foreground development command that prints is moved to the background by itself.
     auto_background: bool = False
-    """Whether a foreground development command that prints is moved to the background by itself."""
-
+    # How long such a command is waited for first.
     auto_background_after_s: float = 2.0
-    """How long such a command is waited for first."""
-
+    # The programs that count as such, between blanks; with a + in front, those besides the usual ones.
     development_commands: str = _DEVELOPMENT
-    """The programs that count as such, between blanks; with a + in front, those besides the usual ones."""
-
+    # How many background tasks run at once; the rest are pending. 0 means that all of them start at once.
     max_running: int = 10
-    """How many background tasks run at once; the rest are pending. 0 means that all of them start at once."""
-
+    # How long a notice is kept, and an event.
     notice_days: float = 30.0
-    """How long a notice is kept, and an event."""
-
+    # What a model is told in one turn at most, all notices together.
     notice_chars: int = 2000
-    """What a model is told in one turn at most, all notices together."""
-
+    # Between two notices about matching lines of one task.
     notify_cooldown_s: float = 5.0
-    """Between two notices about matching lines of one task."""
-
+    # How many such notices there are of one task; then one says that there are no more.
     notify_most: int = 20
-    """How many such notices there are of one task; then one says that there are no more."""
-
+    # The longest wait of one call over MCP: many clients give up after 60 s, to start and to read included.
     mcp_wait_s: float = 45.0
-    """The longest wait of one call over MCP: many clients give up after 60 s, to start and to read included."""
-
+    # Whether a client that knows MCP tasks gets one for a background run, and for a command that outlasts the wait.
     mcp_tasks: bool = True
-    """Whether a client that knows MCP tasks gets one for a background run, and for a command that outlasts the wait."""
-
+    # Whether MCP results have structured content for programs; many agents give a model that instead of the text.
     mcp_structured: bool = False
-    """Whether MCP results have structured content for programs; many agents give a model that instead of the text."""
-
+    # Whether cancelling an MCP call ends the foreground command that the call started; otherwise it goes on.
     cancel_ends_foreground: bool = True
-    """Whether cancelling an MCP call ends the foreground command that the call started; otherwise it goes on."""
-
+    # The shell that runs commands; empty means bash, or /bin/sh where there is none.
     shell: str = ""
-    """The shell that runs commands; empty means bash, or /bin/sh where there is none."""
-
+    # The session that commands belong to.
     session: str = "default"
-    """The session that commands belong to."""
-
+    # Whether secret variables of the caller are held back from commands.
     hold_secrets: bool = True
-    """Whether secret variables of the caller are held back from commands."""
-
+    # The names of those that commands get nevertheless, between blanks; `*` stands for anything.
     pass_secrets: str = ""
-    """The names of those that commands get nevertheless, between blanks; `*` stands for anything."""
-
+    # Variables that are secret though they do not look like it, between blanks; `*` stands for anything.
     secret_names: str = ""
-    """Variables that are secret though they do not look like it, between blanks; `*` stands for anything."""
-
+    # Whether secrets are masked in what is shown.
     mask_secrets: bool = True
-    """Whether secrets are masked in what is shown."""
-
+    # Whether every command runs in a sandbox. If the file says so, no variable changes anything about it.
     sandbox: bool = False
-    """Whether every command runs in a sandbox. If the file says so, no variable changes anything about it."""
-
+    # Directories that a command in a sandbox may write to besides its own, with a : between them.
     sandbox_writable: str = ""
-    """Directories that a command in a sandbox may write to besides its own, with a : between them."""
-
+    # Whether a command in a sandbox may use the network.
     sandbox_network: bool = False
-    """Whether a command in a sandbox may use the network."""
-
+    # How: bubblewrap or landlock; empty means bubblewrap, or landlock where that does not work.
     sandbox_kind: str = ""
-    """How: bubblewrap or landlock; empty means bubblewrap, or landlock where that does not work."""
-
+    # How much memory each process of a task may ask for; 0 means as much as there is.
     memory_limit_bytes: int = 0
-    """How much memory each process of a task may ask for; 0 means as much as there is."""
-
+    # How many processes a task's user may have while it starts another; 0 means as many as the system allows.
     process_limit: int = 0
-    """How many processes a task's user may have while it starts another; 0 means as many as the system allows."""
-
+    # How many seconds of CPU each process of a task may use; 0 means as many as it likes.
     cpu_limit_s: int = 0
-    """How many seconds of CPU each process of a task may use; 0 means as many as it likes."""
-
+    # How large a file may become that a task writes; 0 means as large as it likes.
     file_size_limit_bytes: int = 0
-    """How large a file may become that a task writes; 0 means as large as it likes."""
-
+    # The policy that holds for everything, besides that of a call: a name or a file; empty means none.
     policy: str = ""
-    """The policy that holds for everything, besides that of a call: a name or a file; empty means none."""
-
+    # The programs of the policies `programs` and `allowlist`, between blanks; with a + in front, besides the usual.
     allowed_programs: str = _ALLOWED
-    """The programs of the policies `programs` and `allowlist`, between blanks; with a + in front, besides the usual."""
-
+    # Types of agents, by name: a command line, or a table with one. Only in the file.
     agents: Mapping[str, object] = _NO_AGENTS
-    """Types of agents, by name: a command line, or a table with one. Only in the file."""
 
 
-# The smallest sensible values; everything below is a typing mistake.
-_LEAST = {
+# The smallest sensible values, where 0 is none; everything below is a typing mistake.
+_LEAST: dict[str, float] = {
     "output_limit_bytes": 1024,
     "state_limit_bytes": 1024 * 1024,
-    "free_floor_bytes": 0,
-    "retention_hours": 0,
     "foreground_limit_s": 0.001,
-    "max_wait_s": 0,
-    "kill_grace_s": 0,
     "shown_chars": 200,
-    "auto_background_after_s": 0,
-    "max_running": 0,
-    "notice_days": 0,
     "notice_chars": 500,
-    "notify_cooldown_s": 0,
     "notify_most": 1,
-    "memory_limit_bytes": 0,
-    "process_limit": 0,
-    "cpu_limit_s": 0,
-    "file_size_limit_bytes": 0,
     "mcp_wait_s": 0.1,
 }
 _KINDS: dict[type, str] = {int: "a number, and a whole one", float: "a number"}
 _MOST = 1 << 53  # what every file format and the index can hold
-
-
 _TABLES = ("agents",)  # what no variable can say
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
 def development_commands(settings: Settings) -> frozenset[str]:
-    """The names of development commands, in lower case."""
-    text = settings.development_commands.lower()
-    more = text.lstrip().startswith("+")
-    return frozenset((text.replace("+", " ", 1) + " " + _DEVELOPMENT if more else text).split())
+    """Return the names of development commands, in lower case."""
+    return frozenset(_extend(settings.development_commands.lower(), _DEVELOPMENT))
 
 
 def allowed_programs(settings: Settings) -> tuple[str, ...]:
-    """The names of the programs that the policies `programs` and `allowlist` allow."""
-    text = settings.allowed_programs.lstrip()
-    return tuple((text[1:] + " " + _ALLOWED if text.startswith("+") else text).split())
+    """Return the names of the programs that the policies `programs` and `allowlist` allow."""
+    return tuple(_extend(settings.allowed_programs, _ALLOWED))
+
+
+def _extend(text: str, usual: str) -> list[str]:
+    """Return the words of a list; one that begins with a + is besides the usual ones."""
+    text = text.lstrip()
+    return (f"{text[1:]} {usual}" if text.startswith("+") else text).split()
 
 
 def default_home(env: Mapping[str, str]) -> str:
@@ -243,18 +196,14 @@ def _from_file(path: str) -> dict[str, object]:
             raise BadInput(f"The settings file {path} is not valid TOML: {error}; correct it.") from None
 
 
-def _table(value: object, where: str) -> object:
-    if not isinstance(value, dict):
-        raise BadInput(f"The setting {where} must be a table, not {value!r}.")
-    return value
-
-
 def _checked(name: str, value: object, where: str) -> object:
     known = fields(Settings())
     if name not in known:
         raise BadInput(f"There is no setting {where}; known are {', '.join(known)}.")
     if name in _TABLES:
-        return _table(value, where)
+        if not isinstance(value, dict):
+            raise BadInput(f"The setting {where} must be a table, not {value!r}.")
+        return value
     kind = type(known[name])
     if kind is bool:
         if str(value).lower() not in _TRUTH:
@@ -270,12 +219,12 @@ def _checked(name: str, value: object, where: str) -> object:
 def _number(kind: type, name: str, value: object, where: str) -> object:
     try:
         number = kind(value)
+        if isinstance(value, bool) or (kind is int and isinstance(value, float) and number != value):
+            raise ValueError
     except (TypeError, ValueError, OverflowError):
         raise BadInput(f"The setting {where} must be {_KINDS[kind]}, not {value!r}.") from None
-    if isinstance(value, bool) or (kind is int and isinstance(value, float) and number != value):
-        raise BadInput(f"The setting {where} must be {_KINDS[kind]}, not {value!r}.")
-    if not number >= _LEAST[name]:
-        raise BadInput(f"The setting {where} must be at least {_LEAST[name]}, not {value}.")
+    if not number >= (least := _LEAST.get(name, 0)):
+        raise BadInput(f"The setting {where} must be at least {least}, not {value}.")
     if kind is int and number > _MOST:
         raise BadInput(f"The setting {where} must be at most {_MOST}, not {value}.")
     return number

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
+    from outlast.notices.board import Event
     from outlast.shell.shell import Shell
-    from outlast.types import Event
 
 _NS = 1_000_000_000
 _COMMAND = 200  # characters of a command that a span repeats

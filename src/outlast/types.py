@@ -4,13 +4,12 @@
     (asked)   (allowed) (exactly  (an id)  (bytes)
                          what runs)
 
-Nothing in here does anything. A status is never stored: it is derived from a task's
-files (`store.registry`), so nothing can contradict them.
+A status is never stored: it is computed from a task's files (`storage.record`), so nothing can contradict them.
 """
 
 from __future__ import annotations
 
-from outlast.frozen import fields, frozen
+from outlast.light import fields, frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,16 +23,12 @@ STREAMS = ("stdout", "stderr")
 BUBBLEWRAP, LANDLOCK = "bubblewrap", "landlock"  # the kinds of sandbox
 NO_SHELL = "none"  # as a shell: the words of the command are one program and its arguments, for the system itself
 AGENT = "agent"  # as a shell: the same, by way of our runner, which understands what an agent prints
-REGISTERED = "registered"  # as the format of an agent: somebody else started it, so it takes no place here
+REGISTERED = "registered"  # as the format of an agent: another program started it, so it needs no slot
 BRIDGE = "bridge"  # as a shell: our runner alone; no command runs, and the text of it is only shown
-_NO_LIMITS: Mapping[str, tuple[int, int]] = {}
-_NO_RESOURCES: Mapping[str, int] = {}
-_NO_GROUPS: Mapping[str, Mapping[str, str]] = {}
 _NOTHING: Mapping[str, Any] = {}
-_NO_AGENT: Mapping[str, str] = {}
 
 
-# --- asking ------------------------------------------------------------------------------
+# --- requests ----------------------------------------------------------------------------
 
 
 @frozen
@@ -69,7 +64,7 @@ def as_sandbox(values: Mapping[str, Any] | None) -> Sandbox | None:
 
 @frozen
 class Request:
-    """What somebody asks for, as they said it."""
+    """What a caller asks for, as it said it."""
 
     command: str
     session: str
@@ -86,9 +81,9 @@ class Request:
     after_failed: str = "skip"
     pass_secrets: tuple[str, ...] = ()
     sandbox: Sandbox | None = None
-    resources: Mapping[str, int] = _NO_RESOURCES
+    resources: Mapping[str, int] = _NOTHING
     notify: Mapping[str, Any] = _NOTHING
-    agent: Mapping[str, str] = _NO_AGENT
+    agent: Mapping[str, str] = _NOTHING
     fresh: bool = False  # in a shell that neither sees the session's state nor changes it
 
 
@@ -99,12 +94,12 @@ class Grant:
     request: Request
     policy: str
     judgement: object = None  # a `permissions.judge.Judgement`; none if the policy has nothing to judge by
-    approved: bool = False  # somebody was asked and said yes
+    approved: bool = False  # a person was asked and said yes
 
 
 @frozen
 class Launch:
-    """Exactly what runs. Only `sessions.prepare` makes one, from a grant."""
+    """Exactly what runs. Only `LaunchBuilder` makes one, from a grant."""
 
     kind: str
     command: str
@@ -126,60 +121,19 @@ class Launch:
     after: tuple[str, ...] = ()
     after_failed: str = "skip"
     max_running: int = 10  # 0: it starts at once, however many run
-    rlimits: Mapping[str, tuple[int, int]] = _NO_LIMITS
+    rlimits: Mapping[str, tuple[int, int]] = _NOTHING
     nice: int | None = None
     state: str = ""  # the session whose state it begins with; none: only `env` and `cwd`
     snapshot: str = ""  # which state of it that is
     keeps: bool = False  # what it changes is there for the next
     held_back: tuple[str, ...] = ()  # names of secret variables that the caller has and it has not
     sandbox: Sandbox | None = None
-    resources: Mapping[str, int] = _NO_RESOURCES  # what it is held to: by `rlimits`, or by
-    groups: Mapping[str, Mapping[str, str]] = _NO_GROUPS  # control groups, by where they are made
-    notify: Mapping[str, Any] = _NOTHING  # what somebody is to be told of while it runs: see `notices.watching`
+    resources: Mapping[str, int] = _NOTHING  # what it is held to: by `rlimits`, or by
+    groups: Mapping[str, Mapping[str, str]] = _NOTHING  # control groups, by where they are made
+    notify: Mapping[str, Any] = _NOTHING  # what becomes a notice while it runs: see `notices.watching`
     trace: str = ""  # the trace that it is a part of, as a W3C traceparent
-    agent: Mapping[str, str] = _NO_AGENT  # of an agent: its type, its prompt, how it is understood
+    agent: Mapping[str, str] = _NOTHING  # of an agent: its type, its prompt, how it is understood
     parent: str = ""  # the task that it was started from inside of
-
-
-@frozen
-class Surroundings:
-    """What a shell needs before it knows its command: a launch without what is only decided at the last moment."""
-
-    shell: str
-    cwd: str
-    env: Mapping[str, str]
-    umask: int
-    stdin: Stdin
-    split: bool
-    rlimits: Mapping[str, tuple[int, int]] = _NO_LIMITS
-    nice: int | None = None
-    state: str = ""
-    snapshot: str = ""
-    sandbox: Sandbox | None = None
-    groups: Mapping[str, Mapping[str, str]] = _NO_GROUPS
-
-
-def surroundings(launch: Launch) -> Surroundings:
-    """The part of a launch that a task can be prepared with in advance."""
-    return Surroundings(**{name: launch.__dict__[name] for name in Surroundings.__match_args__})
-
-
-@frozen
-class Terms:
-    """What of a launch its guards need once it begins. The rest they have known since they prepared it."""
-
-    limit: float | None
-    grace: float
-    output_limit: int
-    free_floor: int
-    keeps: bool
-    stages: bool  # the command may be a pipeline
-
-
-def terms(launch: Launch) -> Terms:
-    """The part of a launch that is only decided at the last moment, but for the text of the command."""
-    given = {name: launch.__dict__[name] for name in Terms.__match_args__ if name != "stages"}
-    return Terms(**given, stages="|" in launch.command or "!" in launch.command)
 
 
 # --- what is known of a task -------------------------------------------------------------
@@ -208,11 +162,7 @@ class Guards:
 
     @property
     def scattered(self) -> bool:
-        """Whether orphans of the command may have gone to init.
-
-        The first death of a guard leaves no trace: the other one is an ancestor of
-        everything. After a second one, what is left is found by its environment.
-        """
+        """Whether orphans of the command may have gone to init: after the second death of a guard."""
         return self.recoveries > 1
 
 
@@ -231,10 +181,6 @@ class NeverStarted:
     why: str
 
 
-if TYPE_CHECKING:
-    Outcome = Exited | Signalled | NeverStarted
-
-
 @frozen
 class Ending:
     """Who asked for the end, and by which rule: `kill` or `limit`."""
@@ -246,7 +192,7 @@ class Ending:
 
 @frozen
 class Pending:
-    """It waits for a place, or for other tasks; it has no guards yet."""
+    """It waits for a slot, or for other tasks; it has no guards yet."""
 
     since: float
 
@@ -272,12 +218,13 @@ class Ended:
 
 @frozen
 class Lost:
-    """Nobody recorded how it ended, and nobody can know."""
+    """Both guards died before they recorded how it ended; it cannot be known any more."""
 
     since: float
 
 
 if TYPE_CHECKING:
+    Outcome = Exited | Signalled | NeverStarted
     Status = Pending | Running | Ended | Lost
 
 
@@ -397,7 +344,7 @@ class Result(Task):
 
 @frozen
 class Waited(Task):
-    """A task that somebody waited for: whether what they waited for came true, and what showed it."""
+    """A task after a wait: whether what the call waited for came true, and what showed it."""
 
     met: bool
     matched: str | None
@@ -417,59 +364,3 @@ class Receipt(Task):
 
     ended: tuple[int, ...]
     survivors: tuple[int, ...]
-
-
-# --- telling -----------------------------------------------------------------------------
-
-
-@frozen
-class Notice:
-    """What somebody is told: one line of text, with a number and a code that `verify` checks.
-
-    `kind` is ended, matched, silenced, silent, limit-near, left-behind or waits-for-input. `repeated`: who claimed it
-    before died or gave it back without having acknowledged it.
-    """
-
-    number: int
-    code: str
-    kind: str
-    task_id: str
-    session: str
-    at: float
-    text: str
-    facts: Mapping[str, Any]
-    repeated: bool = False
-
-    def __str__(self) -> str:
-        return f"[outlast notice {self.number}, code {self.code}] {self.text}"
-
-
-@frozen
-class Event:
-    """What happened: to a task (task.queued, .started, .background, .ended), or that a tool was called (tool.call)."""
-
-    number: int
-    type: str
-    at: float
-    session: str
-    task_id: str
-    traceparent: str
-    facts: Mapping[str, Any]
-
-
-@frozen
-class Agent(Task):
-    """An agent, as those see it who know only running, completed and failed: what was stopped shows as failed."""
-
-    id: str
-    type: str
-
-
-@frozen
-class Stopped:
-    """What became of a wish to stop an agent."""
-
-    success: bool
-    message: str
-    id: str
-    status: str

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from outlast import AsyncShell, Shell
+from outlast.agents.types import Agent
 from outlast.errors import AlreadyEnded, BadInput
 from outlast.faces.cli.main import main
-from outlast.frozen import fields
-from outlast.types import Agent
+from outlast.light import fields
 from tests.agent_tasks import settings, template
 from tests.conftest import Cli
 

@@ -127,7 +127,7 @@ def test_reading_needs_no_writing(
     with Shell.open(home=home) as shell:
         done, running = shell.run("echo hello; exit 3"), shell.start("echo begun; sleep 1000")
         shell.wait(running.task_id, until="begun")
-        eventually(lambda: shell.executor.is_closed(done.task_id))
+        eventually(lambda: shell.executor.has_reached(done.task_id, "closed"))
         if seen:
             assert len(shell.list()) == 2
             assert shell.read(done.task_id, new=True, reader="command line").output == "hello\n"

@@ -76,7 +76,7 @@ def end_both(task: Task) -> None:
 
 def closed(shell: Shell, task: Task) -> Task:
     """The task when nothing of it is left."""
-    eventually(lambda: shell.executor.is_closed(task.task_id), what=f"the end of {task.task_id}")
+    eventually(lambda: shell.executor.has_reached(task.task_id, "closed"), what=f"the end of {task.task_id}")
     return shell.show(task.task_id)
 
 

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
+import guard_build as build
 from outlast import Shell
-from outlast.frozen import replaced
-from outlast.guard import build, client
+from outlast.guard import client
+from outlast.light import replaced
 from outlast.linux import process
 from outlast.storage import record
 from outlast.types import Task

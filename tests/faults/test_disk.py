@@ -22,10 +22,10 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import OutlastError, StartFailed, StateRefused
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.storage import task_directory
 from outlast.storage.output import Source
-from outlast.types import Result, Stdin, Task, surroundings
+from outlast.types import Result, Stdin, Task
 from tests.conftest import PATIENCE_S, Cli, end_all, eventually, processes_of
 from tests.faults.support import closed, directory_of, guard, left_in_staging, replace
 from tests.test_output import kept, pieces, with_settings
@@ -489,7 +489,7 @@ def test_a_share_that_nobody_uses_is_taken_back(home: str) -> None:
         assert index.reserve("bash-00000000", "default", time.time(), 1, MIB, 8 * MIB)
         tasks = [shell.start("sleep 0.5") for _ in range(5)]
         for task in tasks:
-            eventually(lambda task=task: shell.executor.is_closed(task.task_id))  # type: ignore[misc]
+            eventually(lambda task=task: shell.executor.has_reached(task.task_id, "closed"))  # type: ignore[misc]
         assert index.kept_bytes() > 6 * MIB
         last = shell.start("true")
         assert index.kept_bytes() < 2 * MIB
@@ -503,7 +503,7 @@ def test_a_start_in_progress_keeps_its_share(home: str) -> None:
     with with_settings(home, state_limit_bytes=8 * MIB) as shell:
         registry = shell.executor.registry
         launch = replaced(task_directory.read_launch(directory_of(shell.run("true")))[0], state="")
-        staged, published = registry.stage(launch.kind, surroundings(launch))
+        staged, published = registry.stage(launch)
         assert registry.reserve(staged, published, launch, 8 * MIB)
         assert os.path.basename(published) not in [task.task_id for task in shell.list()]
         assert registry.index.row(os.path.basename(published)) is not None

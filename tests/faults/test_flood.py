@@ -119,7 +119,7 @@ def flood(shell: Shell, home: str, command: str, limit: int) -> Task:
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        eventually(lambda: shell.executor.has_ended(task.task_id), patience=3600)
+        eventually(lambda: shell.executor.has_reached(task.task_id, "ended"), patience=3600)
     finally:
         over.set()
         watcher.join(10)
@@ -246,7 +246,7 @@ def test_what_is_new_of_a_flood_adds_up(shell: Shell, tmp_path: Path) -> None:
     task = shell.start(f"python3 {tmp_path}/program", stdin=text)
     seen = []
     while True:
-        over = shell.executor.is_closed(task.task_id)
+        over = shell.executor.has_reached(task.task_id, "closed")
         seen.append(shell.read(task.task_id, new=True, max_chars=10 * MB).output)
         if over:
             break

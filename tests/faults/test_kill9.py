@@ -175,14 +175,14 @@ def kill_at_random(shell: Shell, chance: random.Random, both: bool) -> int:
     names = list(GUARDS) if both else [chance.choice(GUARDS)]
     task = shell.start(counting(how, count), split=chance.random() < 0.5)
     kills = 0
-    while not shell.executor.has_ended(task.task_id):
+    while not shell.executor.has_reached(task.task_id, "ended"):
         name = chance.choice(names)
         before = guard(task, name)
         time.sleep(chance.uniform(0, 0.03))  # an instant to be killed at; nothing waits for anything
         if not process.send(before, signal.SIGKILL):
             continue
         kills += 1
-        eventually(lambda: shell.executor.is_closed(task.task_id) or is_replaced(task, name, before))  # noqa: B023
+        eventually(lambda: shell.executor.has_reached(task.task_id, "closed") or is_replaced(task, name, before))  # noqa: B023
     check_counted(closed(shell, task), how, count, may_be_lost=both and not codes_outlive_their_parents())
     return kills
 

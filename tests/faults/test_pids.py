@@ -17,7 +17,7 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import AlreadyEnded, OutlastError
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.linux import process, process_tree
 from outlast.storage import record
 from outlast.types import Identity, Stdin, Task

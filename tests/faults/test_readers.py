@@ -165,7 +165,7 @@ def test_readers_in_threads_and_at_any_cursor(home: str, tmp_path: Path) -> None
             try:
                 for _ in range(3):
                     reader = Reader(PRINTED, chance.choice([0, chance.randrange(LIMIT), source.end()]))
-                    while not (over := shell.executor.is_closed(task.task_id)) and chance.random() > 0.01:
+                    while not (over := shell.executor.has_reached(task.task_id, "closed")) and chance.random() > 0.01:
                         piece = source.read(reader.place, chance.randrange(1, 70_000))
                         reader.take(piece)
                     if over:
@@ -237,7 +237,10 @@ def test_a_foreground_host_that_is_slow_holds_nobody(home: str, tmp_path: Path) 
             if not late:
                 late.append(True)
                 (task,) = shell.list()
-                eventually(lambda: shell.executor.has_ended(task.task_id), what="the end of a task that is read slowly")
+                eventually(
+                    lambda: shell.executor.has_reached(task.task_id, "ended"),
+                    what="its end, slowly read",
+                )
 
         text = command(LINES, gate)
         threading.Thread(target=lambda: gate.write_text("go\n")).start()

@@ -14,7 +14,7 @@ import pytest
 from outlast import OutlastError, Shell
 from outlast.errors import StartFailed
 from outlast.guard import client
-from outlast.guard.build import find_guard
+from outlast.guard.client import find_guard
 from outlast.types import Stdin
 from tests.conftest import eventually
 from tests.faults.support import closed, directory_of, guard, python, replace

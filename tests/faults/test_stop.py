@@ -244,7 +244,7 @@ def stop_at_random(shell: Shell, chance: random.Random) -> None:
     """One task, of which now this and now that process stops for a moment; it is seen as running until it ends."""
     count = chance.randrange(100, 3000)
     task = shell.start(f"for n in $(seq 1 {count}); do echo $n; done; exit {count % 200}")
-    while not shell.executor.has_ended(task.task_id):
+    while not shell.executor.has_reached(task.task_id, "ended"):
         who = getattr(guards_of(task), chance.choice(("supervisor", "keeper", "command")))
         if not process.send(who, signal.SIGSTOP):
             continue

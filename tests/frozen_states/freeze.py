@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from outlast import Shell, Task
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.storage import layout, record
 from outlast.storage.layout import FORMAT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from outlast.guard.protocol import encode_items, encode_launch
+from outlast.guard.client import encode_items, encode_launch
 from tests.guard.harness import Item
 
 TERMS: list[Item] = [("limit", 1.5), ("grace", "2"), ("head", 7), ("segment", 8), ("floor", 9), ("go", "go\n")]

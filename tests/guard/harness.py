@@ -21,8 +21,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from outlast.guard import protocol
-from outlast.guard.build import find_guard
+from outlast.guard import client
+from outlast.guard.client import find_guard
 
 Item = tuple[str, str | bytes | int | float]
 
@@ -89,7 +89,7 @@ class Task:
         ready, _, _ = select.select([self.line], [], [], patience)
         assert ready, "the guard sent no message"
         data = self.line.recv(1024)
-        return protocol.parse_message(data) if data else ("", [])
+        return client.parse_message(data) if data else ("", [])
 
     def expect(self, word: str) -> list[str]:
         """The next message, which has to begin with `word`. A new supervisor may repeat the last one before it."""
@@ -102,7 +102,7 @@ class Task:
 
     def begin(self, *terms: Item) -> None:
         """Send the terms of a prepared task."""
-        self.line.send(protocol.encode_items(terms) or b"")
+        self.line.send(client.encode_items(terms) or b"")
 
     def slot(self, name: str) -> dict[str, Any]:
         return read_slot(self.directory, name)
@@ -203,7 +203,7 @@ class Launcher:
     def start(self, script: str | None, *items: Item, fds: tuple[int, ...] = (), hang_up: bool = False) -> Task:
         """Start a task. `fds` are passed to the guard with the same numbers."""
         name = f"t{len(self.tasks)}"
-        return self.start_bytes(protocol.encode_launch(self.describe(name, script, items)), name, fds, hang_up)
+        return self.start_bytes(client.encode_launch(self.describe(name, script, items)), name, fds, hang_up)
 
     def start_bytes(self, launch: bytes, name: str, fds: tuple[int, ...] = (), hang_up: bool = False) -> Task:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from outlast.guard import build
+import guard_build as build
+from outlast.guard.client import find_guard
 
 
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
@@ -50,7 +51,7 @@ def test_without_a_compiler_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_the_program_is_static() -> None:
     """So it runs where there is another libc, or none."""
-    data = Path(build.find_guard()).read_bytes()
+    data = Path(find_guard()).read_bytes()
     assert data[:4] == b"\x7fELF"
     assert b"/ld-linux" not in data
     assert b"/ld-musl" not in data

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from outlast.guard.protocol import encode_launch
+from outlast.guard.client import encode_launch
 from tests.guard.harness import Item, Launcher, is_gone, wait_until
+from tests.guard.test_start import PREPARED
 
 
 def test_the_limit_asks_first(launcher: Launcher) -> None:
@@ -83,6 +84,36 @@ def test_a_process_that_catches_term_gets_it_once(launcher: Launcher) -> None:
     task = launcher.start(script, ("limit", 0.1), ("grace", 1.0))
     assert task.run() == ["signal", "9"]
     assert task.output().split().count(b"asked") == 1
+
+
+MANY = """
+import os, signal, time
+def start(handler):
+    if not os.fork():
+        signal.signal(signal.SIGTERM, handler)
+        os.write(ready, b'.')
+        while True:
+            time.sleep(60)
+count, (done, ready) = 1200, os.pipe()
+for _ in range(count):
+    start(signal.SIG_IGN)
+start(lambda *_: os.write(1, b'asked'))
+for _ in range(count + 1):
+    os.read(done, 1)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+os.write(3, b'r')
+os.read(4, 1)
+time.sleep(60)
+"""
+
+
+def test_every_one_of_many_children_is_asked(launcher: Launcher) -> None:
+    """The kernel hands out a list of children in pages of 4,096 bytes, which is not the whole list."""
+    task = launcher.start('exec python3 -Ic "$CODE"', ("env", f"CODE={MANY}"), *PREPARED)
+    task.expect("prepared")
+    task.begin(("limit", 0.2), ("grace", 2.0))
+    assert task.run() == ["signal", "9"]
+    assert task.output() == b"asked"
 
 
 FORKS = """

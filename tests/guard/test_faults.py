@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import shutil
 
 import pytest
@@ -70,6 +72,23 @@ def test_a_call_that_fails(launcher: Launcher, call: str, error: str) -> None:
             task.process.wait(30)
             assert task.receive()[0] == "", number
     assert refused < MOST
+
+
+@pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")
+def test_a_task_stays_open_if_its_processes_cannot_be_seen(launcher: Launcher) -> None:
+    """For want of a descriptor the supervisor cannot read about the process that is left. It is there all the same."""
+    os.mkfifo(launcher.place / "stop")
+    for number in range(1, 31):
+        inject = f"inject=openat:error=EMFILE:when={number}"
+        launcher.wrapper = ["strace", "-f", "-b", "execve", "-o", "/dev/null", "-e", "trace=openat", "-e", inject]
+        task = launcher.start("(exec >/dev/null 2>&1; read line <stop) & exit 7")
+        if task.receive()[0] != "started":
+            continue
+        while task.receive()[0] == "started":  # which a new supervisor repeats
+            pass
+        assert not select.select([task.line], [], [], 0.1)[0], f"closed early: {number}"
+        (launcher.place / "stop").write_bytes(b"\n")
+        task.wait_closed()
 
 
 @pytest.mark.skipif(not shutil.which("strace"), reason="strace is not installed")

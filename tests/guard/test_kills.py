@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.guard.build import find_compiler
+from guard_build import find_compiler
 from tests.guard.harness import Item, Launcher, Task, read_stream, refuse_pidfd_info, refuse_splice, wait_until
 from tests.guard.test_start import PREPARED, WAITS
 

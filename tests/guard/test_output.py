@@ -115,6 +115,23 @@ def test_names_that_the_command_put_in_the_way(launcher: Launcher) -> None:
     assert task.slot("position")["stdout"] > 500
 
 
+def test_a_truncated_file_does_not_move_the_stream_back(launcher: Launcher) -> None:
+    """The command empties its output file, and a supervisor that comes later must not count its bytes from there."""
+    kill = "read -r _ _ _ parent _ </proc/$$/stat; kill -9 $parent; until [ -s moved ]; do sleep 0.01; done; "
+    task = launcher.start(
+        f"head -c 1000 /dev/zero; read line; : >tasks/t0/output; {kill} echo after", ("stdin", "open")
+    )
+    task.expect("started")
+    wait_until(lambda: len(task.output()) == 1000, "the first bytes are stored")
+    with open(task.directory / "stdin", "wb") as pipe:
+        pipe.write(b"\n")
+    wait_until(lambda: task.slot("guards")["recoveries"], "there is another supervisor")
+    (launcher.place / "moved").write_text("x")
+    assert task.expect("ended") == ["exit", "0"]
+    task.wait_closed()
+    assert read_stream(task.directory) == [(0, b""), (1000, b"after\n")]
+
+
 # --- a full disk ---
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.guard.protocol import encode_launch
+from outlast.guard.client import encode_launch
 from tests.guard.harness import Item, Launcher, find_words, ignore_signals, wait_until
 
 
@@ -78,6 +78,7 @@ def test_the_caller_that_went_away_is_noted(launcher: Launcher) -> None:
         ([("landlock", 2)], errno.EINVAL, "landlock"),
         ([("nonsense", "1")], errno.EINVAL, "nonsense: unknown key"),
         ([("head", 0)], errno.EINVAL, "head"),
+        ([("rlimit", "7 unlimited")], errno.EINVAL, "rlimit"),
     ],
 )
 def test_refusal(launcher: Launcher, items: list[Item], number: int, words: str) -> None:
@@ -87,7 +88,9 @@ def test_refusal(launcher: Launcher, items: list[Item], number: int, words: str)
     assert words in found[1]
     assert task.receive() == ("", [])
     assert not task.directory.exists()
-    if number not in (errno.EINVAL, errno.EBADF):  # those come before the lock: the directory is still the caller's
+    if (
+        number not in (errno.EINVAL, errno.EBADF) or words == "rlimit"
+    ):  # those come before the lock: the directory is still the caller's
         assert not task.staging.exists()
 
 
@@ -131,7 +134,10 @@ def test_a_program_that_cannot_be_executed_is_no_exit_code(launcher: Launcher) -
 
 
 def test_usage() -> None:
-    assert subprocess.run(find_words(), capture_output=True).returncode == 2
+    for words in ([], ["x", "-"], ["0", "x"], ["0", ""], ["--check"]):
+        assert subprocess.run([*find_words(), *words], stdin=subprocess.DEVNULL, capture_output=True).returncode == 2, (
+            words
+        )
     ran = subprocess.run([*find_words(), "--version"], capture_output=True, text=True)
     assert (ran.returncode, ran.stdout) == (0, "outlast-guard 1\n")
 

@@ -14,7 +14,7 @@ import outlast
 from outlast import Approval, AsyncShell, OutlastError, Shell
 from outlast.errors import BadInput, NeedsApproval, Refused
 from outlast.faces.cli.check import policy_in_force
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.permissions import YOLO, decide
 from outlast.permissions.judge import Known
 from outlast.permissions.policies import load

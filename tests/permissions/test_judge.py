@@ -157,7 +157,7 @@ def test_they_still_see_what_is_denied_and_what_could_hide_it(line: str, verdict
 def test_a_hazard_is_asked_about_words_and_about_files_that_are_written() -> None:
     seen: list[tuple[str | None, ...]] = []
 
-    def hazard(words: tuple[str | None, ...]) -> str | None:
+    def hazard(words: tuple[str | None, ...], where: str, elsewhere: bool) -> str | None:
         seen.append(words)
         return "it destroys" if words in (("mkfs", "/dev/sda"), (">", "/dev/sda")) else None
 

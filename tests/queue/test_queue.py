@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import resource
 import subprocess
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from outlast import AsyncShell, OutlastError, Shell
-from outlast.errors import AlreadyEnded, BadInput, InputRefused, UnknownTask
+from outlast.errors import AlreadyEnded, BadInput, InputRefused, StartFailed, UnknownTask
+from outlast.linux import files
 from outlast.storage.queue import Queue
 from outlast.types import Stdin, Task
 from tests.conftest import Cli, eventually
@@ -552,3 +554,18 @@ def test_a_hundred_are_pending_and_many_look(home: str, cli: Cli, gate: Gate) ->
 @pytest.mark.timeout(1800)
 def test_a_thousand_are_pending_and_many_look(home: str, cli: Cli, gate: Gate) -> None:
     stampede(home, cli, gate, 1000, 20)
+
+
+@pytest.mark.parametrize("file", ["lock", "names/default:n"])
+def test_a_process_that_holds_a_lock_is_not_waited_for_without_a_bound(
+    shell: Shell, home: str, monkeypatch: pytest.MonkeyPatch, file: str
+) -> None:
+    """As one does that was stopped in the middle."""
+    shell.wait(shell.start("true", name="n").task_id)
+    monkeypatch.setattr(files, "LOCK_TIMEOUT_S", 0.1)
+    with open(f"{home}/queue/{file}", "rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(StartFailed, match="another process holds a lock"):
+            shell.start("true", name="n")
+        assert shell.run("echo hi").output == "hi\n"
+    assert shell.start("true", name="n").status == "running"

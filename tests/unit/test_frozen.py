@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.frozen import fields, frozen, replaced
+from outlast.light import fields, frozen, replaced
 
 
 @frozen

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from outlast import current_task, validation
-from outlast.launch_builder import LaunchBuilder, SessionScope, compose_first_snapshot
+from outlast import validation
+from outlast.launch_builder import TASK_ID, LaunchBuilder, SessionScope, compose_first_snapshot
 from outlast.permissions import YOLO, decide
 from outlast.settings import Settings
 from outlast.storage.sessions import Sessions
@@ -26,7 +26,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Build]:
     (tmp_path / "here").mkdir()
     (tmp_path / "sessions").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.delenv(current_task.TASK_ID, raising=False)
+    monkeypatch.delenv(TASK_ID, raising=False)
     umask, limit = os.umask(0o022), resource.getrlimit(resource.RLIMIT_CORE)
     builder = LaunchBuilder(Settings(), str(tmp_path))
     scope = SessionScope(Sessions(str(tmp_path / "sessions")), "s", True)
@@ -59,7 +59,7 @@ def test_it_has_the_limits_and_the_umask_of_now(build: Build) -> None:
 
 def test_it_has_the_callers_trace_and_task_of_now(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACEPARENT", TRACE)
-    monkeypatch.setenv(current_task.TASK_ID, "bash-12345678")
+    monkeypatch.setenv(TASK_ID, "bash-12345678")
     launch = build()
     assert (launch.trace, launch.parent) == (TRACE, "bash-12345678")
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from outlast.errors import BadInput, StateRefused
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.settings import Settings, default_home, load
 
 

@@ -19,8 +19,8 @@ import traceback
 from contextvars import copy_context
 from functools import partial
 
-from outlast import current_task
 from outlast.agents.hosted import frame, is_ours
+from outlast.launch_builder import enter_agent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ async def live(line: Line, ended: Callable[[], bool], context: Context, run: Run
         return
     reader, writer = await asyncio.open_connection(sock=found)
     context._begin(writer)
-    current_task.begin(context.task_id)
+    enter_agent(context.task_id)
     work = asyncio.ensure_future(_work(run, context))
     asked = asyncio.Event()
     listening = asyncio.ensure_future(_listen(reader, asked))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 
 from outlast.errors import BadInput, named
-from outlast.frozen import frozen, replaced
+from outlast.light import frozen, replaced
+from outlast.types import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,6 +34,24 @@ class Type:
     passes: tuple[str, ...] = ()
     description: str = ""
     allow: bool = False
+
+
+@frozen
+class Agent(Task):
+    """An agent, as those see it who know only running, completed and failed: what was stopped shows as failed."""
+
+    id: str
+    type: str
+
+
+@frozen
+class Stopped:
+    """What became of a wish to stop an agent."""
+
+    success: bool
+    message: str
+    id: str
+    status: str
 
 
 BUILT_IN = {

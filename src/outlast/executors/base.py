@@ -1,11 +1,11 @@
-"""What the shell asks of an executor: of the place where tasks run."""
+"""What callers ask of an executor, which is the place where tasks run. Executors are used through this alone."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Protocol
+    from typing import Literal, Protocol
 
     from outlast.errors import OutlastError
     from outlast.linux.process import Stat
@@ -15,61 +15,55 @@ if TYPE_CHECKING:
     from outlast.storage.watch import Watch
     from outlast.types import Launch, Receipt, Task
 
+    Phase = Literal["begun", "ended", "over", "closed"]
+    """begun: not pending (any more). ended: the command ended. over: no condition on the task can come true any more
+    (a command that succeeded may have left a server running). closed: no more output will come."""
+
     class Executor(Protocol):
         """Starts, watches, feeds and ends tasks, whose directories are in `registry`."""
 
         @property
         def registry(self) -> Registry: ...
 
-        def start_or_find(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
-            """Start a task, or find the unfinished one of the same name. When this returns, it survives the caller."""
+        def start(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
+            """Start a task, or find the unfinished one of the same name. Returns it, and whether it is new.
 
-        def prepare_shell(self, launch: Launch) -> None:
+            When this returns, the task is on disk and survives the caller. `hold` keeps it from being removed.
+            """
+
+        def prepare(self, launch: Launch) -> None:
             """Get ready for a command like this one. Changes nothing but the time that it takes."""
 
         def advance(self) -> None:
-            """Start the queued tasks that may start now."""
-
-        def forget_names(self) -> None:
-            """Free the names of tasks that were removed."""
+            """Start the queued tasks that may start now: the process whose turn it was may have been killed."""
 
         def status(self, task_id: str) -> Task: ...
 
-        def has_begun(self, task_id: str) -> bool: ...
+        def has_reached(self, task_id: str, phase: Phase) -> bool:
+            """Return whether the task is that far: cheaper than `status`."""
 
-        def has_ended(self, task_id: str) -> bool:
-            """Whether the command has ended."""
-
-        def is_over(self, task_id: str) -> bool:
-            """Whether no condition on the task can come true any more."""
-
-        def is_closed(self, task_id: str) -> bool:
-            """Whether no more output will come."""
-
-        def source(self, task_id: str, stream: str) -> Source: ...
-
-        def members(self, task_id: str) -> dict[int, Stat]:
-            """The living processes of a task."""
+        def source(self, task_id: str, stream: str) -> Source:
+            """Return one stream of the output, to read from."""
 
         def watch(self, task_id: str, ends_only: bool = False) -> Watch:
-            """Something to wait on until the task changes, or only until it ends."""
+            """Return what to wait on until the task changes, or only until it ends."""
 
-        def hold(self, task_id: str) -> Hold:
-            """Keep a task from being removed until it is reported."""
+        def members(self, task_id: str) -> dict[int, Stat]:
+            """Return the living processes of a task, without its guards."""
 
-        def trouble(self, task_id: str, error: OSError) -> OutlastError:
-            """The error to raise for a task whose files could not be used."""
+        def explain(self, task_id: str, error: OSError) -> OutlastError:
+            """Return the error to raise for a task whose files could not be used."""
 
         def write(self, task_id: str, data: bytes, eof: bool) -> None:
             """Write to the task's input, and end it if `eof`."""
 
         def release(self, task_id: str) -> None:
-            """Move a foreground task to the background."""
+            """Move a foreground task to the background: what it changes from now on stays out of its session."""
 
         def interrupt(self, task_id: str) -> bool:
-            """Send SIGINT to the command's process group."""
+            """Send SIGINT to the command's process group, as Ctrl-C does on a terminal. The command may go on."""
 
-        def signal(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
+        def kill(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
             """End these trees; returns when they are gone, or says which processes survived."""
 
         def close(self) -> None:

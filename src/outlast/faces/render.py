@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.output.cleaner import inline
 from outlast.types import Task
 

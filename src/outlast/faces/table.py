@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.faces.render import saying
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False

@@ -10,17 +10,17 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <stdnoreturn.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/types.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "launch.h"
 
 #define GUARD_VERSION 1
 #define SECOND 1000000000LL
@@ -29,10 +29,51 @@
 
 enum {
     STREAMS = 2,
-    SEGMENTS = 8,       /* the tail that is kept is between 7 and 8 eighths of its half */
+    SEGMENTS = 8, /* the tail that is kept is between 7 and 8 eighths of its half */
     RELAY_BYTES = 4096,
-    RETRY_MS = 1000,    /* a system call failed that has to succeed at last, such as fork */
+    RETRY_MS = 1000, /* a system call failed that has to succeed at last, such as fork */
+    LAUNCH_MOST_BYTES = 64 << 20,
+    LAUNCH_MOST_FDS = 64,  /* descriptors that the command is given */
+    LAUNCH_MOST_HELD = 16, /* descriptors that the guards hold while the command runs */
+    LAUNCH_GO_BYTES = 256,
+    NICE_UNCHANGED = 100,
 };
+
+/* launch.c: the launch description, what to start and how. Format and keys are in docs/guard.md. */
+enum stdin_kind { STDIN_EMPTY, STDIN_TEXT, STDIN_FILE, STDIN_OPEN };
+enum fd_source { FD_STDIN, FD_STDOUT, FD_STDERR, FD_GO, FD_READY, FD_ERRORS, FD_INHERIT };
+
+struct bytes { const char *data; size_t size; };
+struct strings { char **items; size_t count; }; /* ends with NULL, as `execve` takes it */
+
+/* What a prepared shell gets when it begins. */
+struct terms {
+    int64_t limit, grace; /* nanoseconds; INT64_MAX is no limit */
+    uint64_t head, segment, floor;
+    char go[LAUNCH_GO_BYTES];
+    size_t go_bytes;
+};
+
+struct launch {
+    const char *directory, *publish, *program, *cwd, *bells, *mark, *on_end_if;
+    struct strings args, env, rlimits, on_end, remove, cgroups;
+    struct { int target, number; enum fd_source source; } fds[LAUNCH_MOST_FDS]; /* `number` of FD_INHERIT */
+    int held[LAUNCH_MOST_HELD];
+    size_t fd_count, held_count;
+    enum stdin_kind stdin_kind;
+    const char *stdin_path;
+    int lock_fd, landlock_fd, nice;
+    uint64_t umask;
+    struct bytes stdin_text, seccomp;
+    bool split, prepare, program_waits, drop_capabilities;
+    struct terms terms;
+    char error[120]; /* why it was refused */
+};
+
+/* Parse `size` bytes in place. Strings that only the start needs point into `data`; the others are copies. */
+bool parse_launch(struct launch *launch, char *data, size_t size);
+bool parse_terms(struct launch *launch, char *data, size_t size);
+bool gives_fd(const struct launch *launch, enum fd_source source);
 
 /* The life of a task. Only the supervisor moves it on, except that the keeper, as parent of the command, may set EXITED. */
 enum state {
@@ -114,10 +155,8 @@ int open_pidfd(int pid);
 bool signal_pidfd(int fd, int number);
 bool is_unreaped(int pidfd);
 int fork_process(_Atomic int *pid, int flags);
-int fork_guard(_Atomic int *pid);
 int replace_peer(_Atomic int *pid);
 void wake_peer(void);
-void continue_peer(void);
 bool note_exit(void);
 bool reap_children(void);
 
@@ -134,7 +173,7 @@ void ring_bell(void);
 void release_bell(void);
 void ring_directory(void);
 void send_to_caller(const char *format, ...) __attribute__((format(printf, 1, 2)));
-#define SECONDS(t) (long long)((t) / SECOND), (long long)((t) % SECOND / 1000)
+#define SECONDS(t) (long long)((t) / SECOND), (long long)((t) % SECOND / 1000) /* for %lld.%06lld */
 
 /* output.c: from the pipes to the files */
 bool make_pipes(void);
@@ -158,6 +197,7 @@ void enforce_limit(void);
 int64_t next_limit_check(void);
 bool has_descendants(void);
 void kill_everything(void);
+bool write_to_cgroup(const char *group, const char *name, const char *text);
 int count_oom_kills(void);
 void remove_cgroups(void);
 
@@ -168,8 +208,6 @@ noreturn void keep_task(void);
 noreturn void refuse(int number, const char *what);
 bool is_published(void);
 void run_on_end(void);
-
-/* main.c: free what only the start needed, such as the environment of the command */
-void drop_launch(void);
+void drop_launch(void); /* main.c */
 
 #endif

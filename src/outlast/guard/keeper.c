@@ -16,9 +16,8 @@ static bool is_empty(const char *path) {
     return entries < 3;
 }
 
-/* Execute the program that starts the next task of a queue. Only the guard whose parent is not a guard can start a process
- * that is not below this task: as its own sibling (CLONE_PARENT). The kernel writes the pid of the new process into the
- * shared page while it forks, so the program is started once even if one guard is killed. */
+/* Execute the program that starts the next task of a queue: once, also if a guard is killed, because the kernel writes its
+ * pid into the shared page. Only the guard whose parent is not a guard can start it outside of the task (CLONE_PARENT). */
 void run_on_end(void) {
     struct shared *page = guard.page;
     const struct strings *words = &guard.launch->on_end;
@@ -87,10 +86,7 @@ noreturn void keep_task(void) {
         struct pollfd all[] = {{.fd = guard.peer, .events = POLLIN},
                                {.fd = guard.signals, .events = POLLIN}};
         if (poll(all, 2, guard.peer < 0 || guard.look_failed ? RETRY_MS : -1) < 0) continue;
-        if (all[1].revents) {
-            drain_fd(guard.signals);
-            continue_peer();
-        }
+        if (all[1].revents) drain_fd(guard.signals), signal_pidfd(guard.peer, SIGCONT); /* it may be stopped */
         if (all[0].revents || guard.peer < 0) handle_death();
     }
 }

@@ -74,26 +74,10 @@ static bool parse_fd(struct launch *launch, char *text) {
     return source == FD_INHERIT ? parse_passed_fd(text, &launch->fds[at].number) : *text == 0;
 }
 
-static bool parse_rlimit(struct launch *launch, char *text) {
-    size_t at = launch->rlimit_count;
-    if (at == LAUNCH_MOST_RLIMITS || !parse_int(take_word(&text), 64, &launch->rlimits[at].which)) return false;
-    launch->rlimit_count++;
-    return parse_unsigned(take_word(&text), 10, UINT64_MAX, &launch->rlimits[at].soft) &&
-           parse_unsigned(take_word(&text), 10, UINT64_MAX, &launch->rlimits[at].hard) && !*text;
-}
-
 static bool parse_nice(struct launch *launch, char *text) {
     bool negative = *text == '-';
-    launch->has_nice = true;
     if (!parse_int(text + negative, 20, &launch->nice)) return false;
     if (negative) launch->nice = -launch->nice;
-    return true;
-}
-
-static bool parse_umask(struct launch *launch, char *text) {
-    uint64_t value;
-    if (!parse_unsigned(text, 8, 0777, &value)) return false;
-    launch->umask = (unsigned)value;
     return true;
 }
 
@@ -111,7 +95,7 @@ static bool parse_go(struct launch *launch, char *text) {
     return true;
 }
 
-enum kind { PATH, TEXT, LIST, PATHS, BYTES, FLAG, SECS, SIZE, PASSED_FD, OTHER };
+enum kind { PATH, TEXT, LIST, PATHS, BYTES, FLAG, SECS, SIZE, OCTAL, PASSED_FD, OTHER };
 enum { KEPT = 1, TERM = 2 }; /* needed after the start, so copied; may be sent late to a prepared task */
 
 static const struct key {
@@ -151,17 +135,15 @@ static const struct key {
     {"hold", OTHER, 0, 0, parse_hold},
     {"stdin", OTHER, 0, 0, parse_stdin},
     {"fd", OTHER, 0, 0, parse_fd},
-    {"rlimit", OTHER, 0, 0, parse_rlimit},
+    {"rlimit", LIST, 0, FIELD(rlimits)},
     {"nice", OTHER, 0, 0, parse_nice},
-    {"umask", OTHER, 0, 0, parse_umask},
+    {"umask", OCTAL, 0, FIELD(umask)},
 };
 
 static bool add_string(struct strings *list, char *value) {
-    if ((list->count & (list->count + 1)) == 0) { /* 0, 1, 3, 7 ...: the room for the strings and NULL is used up */
-        char **more = realloc(list->items, (list->count + 1) * 2 * sizeof *more);
-        if (!more) return false;
-        list->items = more;
-    }
+    char **more = realloc(list->items, (list->count + 2) * sizeof *more);
+    if (!more) return false;
+    list->items = more;
     list->items[list->count++] = value;
     list->items[list->count] = NULL;
     return true;
@@ -181,6 +163,7 @@ static bool parse_value(struct launch *launch, const struct key *key, char *valu
     case FLAG: *(bool *)field = *value == '1'; return size == 1 && (*value == '0' || *value == '1');
     case SECS: return parse_seconds(value, field);
     case SIZE: return parse_unsigned(value, 10, INT64_MAX / 2, field);
+    case OCTAL: return parse_unsigned(value, 8, 0777, field);
     case PASSED_FD: return parse_passed_fd(value, field);
     case OTHER: return key->parse(launch, value);
     }
@@ -235,13 +218,11 @@ static bool check_launch(struct launch *launch) {
         launch->fds[launch->fd_count].target = (int)launch->fd_count;
         launch->fds[launch->fd_count].source = (enum fd_source)(FD_STDIN + launch->fd_count);
     }
-    if (launch->env.items) return true;
-    launch->env.items = calloc(1, sizeof(char *)); /* no variables at all */
-    return launch->env.items || fail(launch, "env", "no memory");
+    return true;
 }
 
 bool parse_launch(struct launch *launch, char *data, size_t size) {
-    static const struct launch EMPTY = {.lock_fd = -1, .landlock_fd = -1, .umask = 022,
+    static const struct launch EMPTY = {.lock_fd = -1, .landlock_fd = -1, .umask = 022, .nice = NICE_UNCHANGED,
                                         .terms = {INT64_MAX, 2000000000, 50000000, 6249987, 0, "g\n", 2}};
     static const char END[] = "end 0\n\n";
     size_t head = sizeof HEADER - 1, tail = sizeof END - 1;

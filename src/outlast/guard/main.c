@@ -8,36 +8,27 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 
-enum { FIRST_BYTES = 64 * 1024, EXIT_REFUSED = 1, EXIT_USAGE = 2 };
+enum { EXIT_REFUSED = 1, EXIT_USAGE = 2 };
 
-struct guard guard = {.lock = -1, .record = -1, .caller = -1, .go_read = -1, .go_write = -1, .signals = -1, .peer = -1, .command = -1, .stdin_read = -1, .stdin_write = -1,
-                      .wake_fifo = -1, .streams = 1};
+struct guard guard = {.lock = -1, .record = -1, .caller = -1, .go_read = -1, .go_write = -1, .signals = -1,
+                      .peer = -1, .command = -1, .stdin_read = -1, .stdin_write = -1, .wake_fifo = -1, .streams = 1};
 static struct launch launch;
 static char *text;
-static size_t text_size;
 
 static bool read_launch(int fd, size_t *size) {
-    text_size = FIRST_BYTES;
-    text = mmap(NULL, text_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    for (*size = 0; text != MAP_FAILED;) {
-        ssize_t n = read(fd, text + *size, text_size - *size);
-        if (n == 0) return true;
+    *size = 0;
+    text = mmap(NULL, LAUNCH_MOST_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (text == MAP_FAILED) return false;
+    for (ssize_t n; (n = read(fd, text + *size, LAUNCH_MOST_BYTES - *size)) != 0;) {
         if (n < 0 && errno != EINTR) return false;
         *size += n > 0 ? (size_t)n : 0;
-        if (*size < text_size) continue;
-        if (text_size >= LAUNCH_MOST_BYTES) return errno = E2BIG, false;
-        text = mremap(text, text_size, text_size * 2, MREMAP_MAYMOVE);
-        text_size *= 2;
     }
-    return false;
+    return true;
 }
 
 /* The environment may hold secrets, and standard input may be large. Strings that are needed later are copies. */
 void drop_launch(void) {
-    if (!text) return;
-    free(launch.args.items);
-    free(launch.env.items);
-    munmap(text, text_size);
+    if (text) munmap(text, LAUNCH_MOST_BYTES);
     text = NULL;
 }
 
@@ -71,10 +62,9 @@ static void close_other_fds(void) {
 
 static void block_signals(void) {
     sigset_t all;
-    struct sigaction usual = {.sa_handler = SIG_DFL};
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL); /* a closed terminal or a Ctrl-C somewhere must not end a task */
-    sigaction(SIGCHLD, &usual, NULL);
+    signal(SIGCHLD, SIG_DFL);
 }
 
 static void read_identity(void) {
@@ -119,7 +109,7 @@ static noreturn void become_keeper(void) {
     read_identity();
     open_everything();
     page->keeper_tick = read_own_tick();
-    int pid = fork_guard(&page->supervisor);
+    int pid = replace_peer(&page->supervisor);
     if (pid == 0) start_task();
     if (pid < 0 && !page->begun) refuse(errno, "fork");
     close_fd(&guard.go_read);
@@ -139,11 +129,12 @@ int main(int argc, char **argv) {
     bool check = argc == 3 && !strcmp(argv[1], "--check");
     if (argc == 2 && !strcmp(argv[1], "--version")) return printf("outlast-guard %d\n", GUARD_VERSION) < 0;
     int from = argc == 3 ? parse_fd_argument(argv[check ? 2 : 1]) : -1;
-    if (from < 0) {
-        fputs("usage: outlast-guard LAUNCH_FD CALLER_FD|-\n       outlast-guard --check LAUNCH_FD\n       outlast-guard --version\n", stderr);
+    guard.caller = argc == 3 && !check ? parse_fd_argument(argv[2]) : -1;
+    if (from < 0 || (guard.caller < 0 && !check && strcmp(argv[2], "-"))) {
+        fputs("usage: outlast-guard LAUNCH_FD CALLER_FD|-\n"
+              "       outlast-guard --check LAUNCH_FD\n       outlast-guard --version\n", stderr);
         return EXIT_USAGE;
     }
-    guard.caller = check ? -1 : parse_fd_argument(argv[2]);
     guard.launch = &launch;
     bool good = read_launch(from, &size);
     if (!good) snprintf(launch.error, sizeof launch.error, "launch: %s", strerror(errno));
@@ -156,9 +147,9 @@ int main(int argc, char **argv) {
     if (launch.prepare && guard.caller < 0) return EXIT_USAGE;
     block_signals();
     close_other_fds();
-    void *memory = mmap(NULL, sizeof *guard.page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) refuse(errno, "memory");
-    guard.page = memory;
+    struct shared *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) refuse(errno, "memory");
+    guard.page = page;
     int pid = fork_process(&guard.page->keeper, SIGCHLD);
     if (pid < 0) refuse(errno, "fork");
     if (pid == 0) become_keeper();

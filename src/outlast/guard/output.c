@@ -1,7 +1,7 @@
 /* Moves what the command prints from its pipes into the output files.
  *
  * `splice` moves bytes inside of the kernel: at every instant a byte is in the pipe or in the file, so a supervisor that is
- * killed loses none and doubles none. A successor finds where to go on from the names and sizes of the files.
+ * killed loses none and doubles none. Its successor goes on where the file ends.
  *
  * Where a file system has no splice, and where bytes have to be dropped and counted, they take two steps that can both be
  * repeated. First they are spliced into the relay, a pipe of our own. Then they are read from there into memory that
@@ -10,7 +10,7 @@
  * many of them are there already. */
 #include "guard.h"
 
-#include <dirent.h>
+#include <endian.h>
 #include <sys/ioctl.h>
 #include <sys/statvfs.h>
 
@@ -47,8 +47,6 @@ static uint64_t find_start(const struct stream *s) {
     return at->made ? at->segments[(at->made - 1) % SEGMENTS] : 0;
 }
 
-/* --- files --- */
-
 static void name_segment(const struct stream *s, uint64_t start, char *into) {
     if (start) snprintf(into, NAME_BYTES, "%s.%020llu", s->name, (unsigned long long)start);
     else snprintf(into, NAME_BYTES, "%s", s->name);
@@ -80,11 +78,7 @@ bool make_pipes(void) {
     return true;
 }
 
-bool open_outputs(void) {
-    for (int i = 0; i < guard.streams; i++)
-        if (!open_file(&streams[i], 0)) return false;
-    return true;
-}
+bool open_outputs(void) { return open_file(&streams[0], 0) && (guard.streams == 1 || open_file(&streams[1], 0)); }
 
 /* For people who read the head with ordinary tools; readers know that it is no output. */
 static void write_note(struct stream *s) {
@@ -139,14 +133,11 @@ static void advance(struct stream *s, uint64_t bytes) {
     s->allowed -= bytes < s->allowed ? bytes : s->allowed;
 }
 
-static void drop_for_a_while(struct stream *s) { s->retry_at = now(CLOCK_MONOTONIC) + SECOND; }
-
-/* --- through memory --- */
-
 static void drop_up_to(struct stream *s, uint64_t end) {
     const struct progress *all = guard.page->progress;
     progress_of(s)->offset = progress_of(s)->dropped_up_to = end;
     s->gap = true;
+    s->retry_at = now(CLOCK_MONOTONIC) + SECOND;
     unsigned long long out = all[0].dropped_up_to, err = all[1].dropped_up_to;
     if (guard.streams > 1) write_slot(POSITION, "{\"stdout\":%llu,\"stderr\":%llu}", out, err);
     else write_slot(POSITION, "{\"stdout\":%llu}", out);
@@ -163,7 +154,7 @@ static void store_loaded(struct stream *s) {
         if (space < most) most = space;
         ssize_t n = most ? pwrite(s->file, page->relay_buffer + (at->offset - first), most, (off_t)(at->offset - find_start(s))) : 0;
         if (n > 0) advance(s, (uint64_t)n);
-        else if (n == 0 || errno != EINTR) drop_for_a_while(s), drop_up_to(s, end);
+        else if (n == 0 || errno != EINTR) drop_up_to(s, end);
     }
     page->loaded = 0;
 }
@@ -171,14 +162,6 @@ static void store_loaded(struct stream *s) {
 static void announce(const struct stream *s, int bytes) {
     guard.page->loaded_at = progress_of(s)->offset;
     guard.page->loaded = bytes;
-}
-
-/* Where not even pipes can be spliced: a supervisor that is killed between `read` and `announce` loses these bytes. */
-static ssize_t read_directly(struct stream *s) {
-    if (!is_ready(s->reader, POLLIN)) return errno = EAGAIN, -1; /* our end of the pipe blocks */
-    ssize_t n = read(s->reader, guard.page->relay_buffer, RELAY_BYTES);
-    if (n > 0) announce(s, (int)n);
-    return n;
 }
 
 /* Empty the relay, and what was read from it, into the file of the stream that it belongs to. */
@@ -197,7 +180,10 @@ static void empty_relay(void) {
 static ssize_t move_through_memory(struct stream *s) {
     guard.page->relay_stream = s->index; /* before the bytes are in the relay: a successor must know whose they are */
     ssize_t n = splice(s->reader, NULL, relay[1], NULL, RELAY_BYTES, SPLICE_F_NONBLOCK);
-    if (n < 0 && errno != EAGAIN && errno != EINTR) n = read_directly(s);
+    if (n < 0 && errno != EAGAIN && errno != EINTR && is_ready(s->reader, POLLIN)) { /* our end of the pipe blocks */
+        n = read(s->reader, guard.page->relay_buffer, RELAY_BYTES);
+        if (n > 0) announce(s, (int)n); /* not even pipes can be spliced: a supervisor that is killed here loses these bytes */
+    }
     if (n > 0) empty_relay();
     return n;
 }
@@ -216,8 +202,6 @@ void resume_outputs(void) {
     }
     empty_relay();
 }
-
-/* --- moving --- */
 
 /* node makes the pipe that it shares with its siblings non-blocking and leaves it so; they would lose output to EAGAIN. */
 static void make_blocking(struct stream *s) {
@@ -238,7 +222,6 @@ static ssize_t move_piece(struct stream *s, size_t most) {
     if (n >= 0) advance(s, (uint64_t)n);
     if (n >= 0 || errno == EAGAIN || errno == EINTR) return n;
     if (errno == EINVAL || errno == ENOSYS || errno == EPERM) s->no_splice = true;
-    else drop_for_a_while(s);
     return move_through_memory(s);
 }
 
@@ -247,11 +230,9 @@ static void note_order(const struct stream *s) {
     struct shared *page = guard.page;
     if (guard.streams < 2) return;
     if (page->last_offset && page->last_stream != s->index && page->order_bytes < ORDER_BYTES) {
-        uint64_t entry = page->last_offset | (page->last_stream ? 1ULL << 63 : 0);
-        unsigned char bytes[8];
-        for (int i = 0; i < 8; i++) bytes[i] = (unsigned char)(entry >> (8 * i));
+        uint64_t entry = htole64(page->last_offset | (page->last_stream ? 1ULL << 63 : 0));
         if (order < 0) order = open("order", O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-        if (order >= 0 && write(order, bytes, sizeof bytes) > 0) page->order_bytes += 8; /* on a full disk readers do without */
+        if (order >= 0 && write(order, &entry, sizeof entry) > 0) page->order_bytes += 8; /* on a full disk readers do without */
     }
     page->last_stream = s->index;
     page->last_offset = progress_of(s)->offset;
@@ -299,10 +280,6 @@ void close_output_files(void) {
     close_fd(&order);
 }
 
-bool outputs_are_closed(void) {
-    for (int i = 0; i < guard.streams; i++)
-        if (!streams[i].closed) return false;
-    return true;
-}
+bool outputs_are_closed(void) { return streams[0].closed && (guard.streams == 1 || streams[1].closed); }
 
 int write_end(int stream) { return streams[stream < guard.streams ? stream : 0].writer; }

@@ -32,10 +32,8 @@ ssize_t read_file(const char *path, char *into, size_t size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return -1;
     ssize_t n = read(fd, into, size - 1);
-    int why = errno;
-    close(fd);
+    close(fd); /* leaves errno as it is */
     into[n > 0 ? n : 0] = 0;
-    errno = why;
     return n;
 }
 
@@ -74,8 +72,7 @@ bool signal_pidfd(int fd, int number) { return fd >= 0 && syscall(SYS_pidfd_send
 
 bool is_unreaped(int pidfd) { return pidfd >= 0 && (signal_pidfd(pidfd, 0) || errno == EPERM); }
 
-/* Fork, and have the kernel write the new pid into shared memory before the child runs. Without an exit signal in `flags`
- * the child is a guard: plain waits do not see it. */
+/* Fork; the kernel writes the new pid into shared memory. Without an exit signal in `flags` plain waits do not see it. */
 int fork_process(_Atomic int *pid, int flags) {
     int made = (int)syscall(SYS_clone, CLONE_PARENT_SETTID | flags, NULL, pid, NULL, NULL);
     if (made >= 0 || errno != EINVAL) return made;
@@ -85,11 +82,9 @@ int fork_process(_Atomic int *pid, int flags) {
     return made;
 }
 
-/* --- the other guard --- */
-
 /* Fork the other guard, so that both have a pidfd of each other. One that cannot be watched is killed again, which is safe
  * at any time: without a peer there is no process that could be taken for dead and be replaced while it lives. */
-int fork_guard(_Atomic int *pid) {
+static int fork_guard(_Atomic int *pid) {
     int me = open_pidfd(getpid()), made = me >= 0 ? fork_process(pid, 0) : -1, why = errno;
     guard.peer = made == 0 ? me : made > 0 ? open_pidfd(made) : -1;
     if (made == 0) return 0;
@@ -116,17 +111,11 @@ int replace_peer(_Atomic int *pid) {
     return fork_guard(pid);
 }
 
-/* Both guards read SIGCHLD from a signalfd and then check everything. */
-void wake_peer(void) { signal_pidfd(guard.peer, SIGCHLD); }
-
-/* A stopped guard cannot do its part. Its parent gets SIGCHLD when it is stopped. */
-void continue_peer(void) {
-    siginfo_t seen = {0};
-    if (guard.peer >= 0 && waitid(P_PIDFD, (id_t)guard.peer, &seen, WSTOPPED | WNOHANG | __WALL) == 0 && seen.si_pid)
-        signal_pidfd(guard.peer, SIGCONT);
+/* Both guards read SIGCHLD from a signalfd and then check everything. A stopped one cannot: let it go on. */
+void wake_peer(void) {
+    signal_pidfd(guard.peer, SIGCHLD);
+    signal_pidfd(guard.peer, SIGCONT);
 }
-
-/* --- how the command ended, as the kernel reports it --- */
 
 struct pidfd_info {
     uint64_t mask, cgroup;

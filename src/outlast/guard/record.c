@@ -29,8 +29,6 @@ bool open_record(void) {
     if (found.st_size == PAGE) return true;
     memset(page, ' ', sizeof page);
     for (size_t i = 0; i < sizeof SLOTS / sizeof *SLOTS; i++) page[SLOTS[i].start + SLOTS[i].size - 1] = '\n';
-    int reserved = posix_fallocate(guard.record, 0, sizeof page);
-    if (reserved && reserved != EOPNOTSUPP) return errno = reserved, false;
     ssize_t written = pwrite(guard.record, page, sizeof page, 0);
     if (written == sizeof page) return true;
     if (written >= 0) errno = ENOSPC;
@@ -111,10 +109,10 @@ void release_bell(void) { close_fd(&bell); }
 
 /* Wake the processes that wait for any task: they hold the bells of one directory open. */
 void ring_directory(void) {
-    char path[4096];
     for (int i = 0; guard.launch->bells && i < 2; i++) {
-        int n = snprintf(path, sizeof path, "%s/%s", guard.launch->bells, BELLS[i]);
-        int fd = n < (int)sizeof path ? open(path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC) : -1;
+        char path[PATH_MAX];
+        snprintf(path, sizeof path, "%s/%s", guard.launch->bells, BELLS[i]);
+        int fd = open(path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
         close_fd(&fd);
     }
 }
@@ -124,8 +122,7 @@ void send_to_caller(const char *format, ...) {
     char text[512];
     va_list values;
     va_start(values, format);
-    int n = vsnprintf(text, sizeof text, format, values);
+    vsnprintf(text, sizeof text, format, values);
     va_end(values);
-    size_t size = n < 0 ? 0 : (size_t)n < sizeof text ? (size_t)n : sizeof text - 1;
-    if (guard.caller >= 0 && send(guard.caller, text, size, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
+    if (guard.caller >= 0 && send(guard.caller, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) return;
 }

@@ -1,7 +1,5 @@
-/* Starts the command: a child that has its descriptors, limits and sandbox, and waits for its go before it begins.
- *
- * All that can fail is done before the task is published, so a refusal leaves nothing behind; only `execve` itself comes
- * later, unless the program waits by itself. */
+/* Starts the command: a child that has its descriptors, limits and sandbox, and waits for its go before it begins. All
+ * that can fail is done before the task is published, but for `execve` of a program that does not wait by itself. */
 #include "guard.h"
 
 #include <linux/filter.h>
@@ -12,32 +10,19 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 
-#ifndef SYS_landlock_restrict_self
-#define SYS_landlock_restrict_self 446
-#endif
-
 enum {
     READY_MS = 30000, /* a sandbox that is not made by then will not be */
     CAPABILITIES = 64,
+    LANDLOCK_RESTRICT_SELF = 446, /* system call, on every architecture; older headers do not have it */
 };
 
 /* A socket pair: the child, or its program, says that it is ready, and the kernel which process said it. */
 static int ready[2] = {-1, -1};
 static int errors = -1; /* a memfd: what the program prints until it is ready */
 
-/* --- input --- */
-
-static int make_memfd(const struct bytes *bytes) {
+static int make_memfd(struct bytes bytes) {
     int fd = (int)syscall(SYS_memfd_create, "outlast-input", 1u /* MFD_CLOEXEC */);
-    for (size_t at = 0; fd >= 0 && at < bytes->size;) {
-        ssize_t n = write(fd, bytes->data + at, bytes->size - at);
-        if (n <= 0) {
-            close(fd);
-            return -1;
-        }
-        at += (size_t)n;
-    }
-    if (fd >= 0) lseek(fd, 0, SEEK_SET);
+    if (fd >= 0 && (write(fd, bytes.data, bytes.size) != (ssize_t)bytes.size || lseek(fd, 0, SEEK_SET))) close_fd(&fd);
     return fd;
 }
 
@@ -47,25 +32,18 @@ static bool open_input_pipe(void) {
     guard.wake_fifo = open("wake", O_RDWR | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     guard.stdin_read = open("stdin", O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
     guard.stdin_write = open("stdin", O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-    return guard.wake_fifo >= 0 && guard.stdin_read >= 0 && guard.stdin_write >= 0 &&
-           fcntl(guard.stdin_read, F_SETFL, 0) == 0;
+    return guard.wake_fifo >= 0 && guard.stdin_write >= 0;
 }
 
 bool open_stdin(void) {
     const struct launch *launch = guard.launch;
-    switch (launch->stdin_kind) {
-    case STDIN_OPEN: return open_input_pipe();
-    case STDIN_TEXT: guard.stdin_read = make_memfd(&launch->stdin_text); break;
-    case STDIN_FILE:
-        guard.stdin_read = open(launch->stdin_path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-        if (guard.stdin_read >= 0) fcntl(guard.stdin_read, F_SETFL, 0); /* O_NONBLOCK: only so that opening cannot block */
-        break;
-    case STDIN_EMPTY: guard.stdin_read = open("/dev/null", O_RDONLY | O_CLOEXEC); break;
-    }
-    return guard.stdin_read >= 0;
+    const char *path = launch->stdin_kind == STDIN_FILE ? launch->stdin_path : "/dev/null";
+    if (launch->stdin_kind == STDIN_OPEN && !open_input_pipe()) return false;
+    if (launch->stdin_kind == STDIN_TEXT) guard.stdin_read = make_memfd(launch->stdin_text);
+    else if (launch->stdin_kind != STDIN_OPEN) guard.stdin_read = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    /* O_NONBLOCK: only so that opening cannot block. */
+    return guard.stdin_read >= 0 && fcntl(guard.stdin_read, F_SETFL, 0) == 0;
 }
-
-/* --- in the child --- */
 
 static noreturn void give_up(const char *what, int number) {
     snprintf(guard.page->spawn_what, sizeof guard.page->spawn_what, "%s", what);
@@ -75,14 +53,15 @@ static noreturn void give_up(const char *what, int number) {
 
 static void set_limits(void) {
     const struct launch *launch = guard.launch;
-    for (size_t i = 0; i < launch->rlimit_count; i++) {
-        uint64_t wanted[2] = {launch->rlimits[i].soft, launch->rlimits[i].hard}, held[2];
-        int which = launch->rlimits[i].which;
+    for (size_t i = 0; i < launch->rlimits.count; i++) {
+        unsigned long long wanted[2], held[2];
+        int which;
+        if (sscanf(launch->rlimits.items[i], "%d %llu %llu", &which, &wanted[0], &wanted[1]) != 3) give_up("rlimit", EINVAL);
         if (syscall(SYS_prlimit64, 0, which, wanted, NULL) == 0 || syscall(SYS_prlimit64, 0, which, NULL, held)) continue;
         held[0] = wanted[0] < held[1] ? wanted[0] : held[1]; /* only root raises a hard limit: come as near as possible */
         syscall(SYS_prlimit64, 0, which, held, NULL);
     }
-    if (launch->has_nice) setpriority(PRIO_PROCESS, 0, launch->nice); /* only root is nicer to itself */
+    if (launch->nice != NICE_UNCHANGED) setpriority(PRIO_PROCESS, 0, launch->nice); /* only root is nicer to itself */
 }
 
 static void drop_capabilities(void) {
@@ -98,22 +77,11 @@ static void confine(void) {
     int ruleset = launch->landlock_fd;
     if (launch->drop_capabilities) drop_capabilities();
     if ((ruleset >= 0 || launch->seccomp.size) && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) give_up("no new privileges", errno);
-    if (ruleset >= 0 && syscall(SYS_landlock_restrict_self, ruleset, 0)) give_up("Landlock", errno);
+    if (ruleset >= 0 && syscall(LANDLOCK_RESTRICT_SELF, ruleset, 0)) give_up("Landlock", errno);
     if (!launch->seccomp.size) return;
-    struct sock_filter *steps = malloc(launch->seccomp.size); /* the bytes of the description may be unaligned */
-    if (!steps) give_up("seccomp", ENOMEM);
-    memcpy(steps, launch->seccomp.data, launch->seccomp.size);
-    struct sock_fprog program = {.len = (unsigned short)(launch->seccomp.size / sizeof *steps), .filter = steps};
+    struct sock_fprog program = {.len = (unsigned short)(launch->seccomp.size / sizeof(struct sock_filter)),
+                                 .filter = (void *)(uintptr_t)launch->seccomp.data};
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0)) give_up("seccomp", errno);
-    free(steps);
-}
-
-static void join_cgroup(const char *group) {
-    char path[PATH_MAX];
-    snprintf(path, sizeof path, "%s/cgroup.procs", group);
-    int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0 || write(fd, "0", 1) != 1) give_up(group, errno);
-    close(fd);
 }
 
 static int duplicate_above(int fd, int least) {
@@ -157,7 +125,8 @@ static noreturn void become_command(void) {
     if (setsid() < 0) give_up("session", errno);
     guard.page->command_tick = read_own_tick();
     reset_signals();
-    for (size_t i = 0; i < launch->cgroups.count; i++) join_cgroup(launch->cgroups.items[i]);
+    for (size_t i = 0; i < launch->cgroups.count; i++)
+        if (!write_to_cgroup(launch->cgroups.items[i], "cgroup.procs", "0")) give_up(launch->cgroups.items[i], errno);
     arrange_fds(&go, &tell);
     if (chdir(launch->cwd)) give_up(launch->cwd, errno);
     umask((mode_t)launch->umask);
@@ -170,22 +139,17 @@ static noreturn void become_command(void) {
     give_up(launch->program, errno);
 }
 
-/* --- in the supervisor --- */
-
 bool spawn_child(void) {
     const struct launch *launch = guard.launch;
-    static const struct bytes NOTHING = {"", 0};
     int on = 1;
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ready)) return false;
     if (setsockopt(ready[0], SOL_SOCKET, SO_PASSCRED, &on, sizeof on)) return false;
-    if (gives_fd(launch, FD_ERRORS) && (errors = make_memfd(&NOTHING)) < 0) return false;
+    if (gives_fd(launch, FD_ERRORS) && (errors = make_memfd((struct bytes){"", 0})) < 0) return false;
     int pid = fork_process(&guard.page->child, SIGCHLD);
     if (pid == 0) become_command();
-    int why = errno;
     close_fd(&ready[1]);
     close_fd(&guard.stdin_read); /* so that a writer gets EPIPE when the command closes its input */
     close_fd(&guard.go_read);
-    errno = why;
     return pid > 0;
 }
 
@@ -211,7 +175,7 @@ static int await_ready(void) {
     int64_t until = now(CLOCK_MONOTONIC) + READY_MS * MILLISECOND, left = READY_MS;
     while (poll(&one, 1, (int)left) <= 0)
         if ((left = (until - now(CLOCK_MONOTONIC)) / MILLISECOND) <= 0) return errno = ETIMEDOUT, -1;
-    if (recvmsg(ready[0], &message, MSG_DONTWAIT) != 1) return 0;
+    if (recvmsg(ready[0], &message, MSG_DONTWAIT) != 1 || !CMSG_FIRSTHDR(&message)) return 0;
     memcpy(&writer, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof writer);
     return writer.pid;
 }

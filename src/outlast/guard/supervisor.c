@@ -13,8 +13,6 @@ enum {
     TERMS_BYTES = 4096,
 };
 
-/* --- refusing: nothing was published, and nothing will be --- */
-
 static void clean_up(void) {
     if (guard.page && guard.page->supervisor) kill_everything();
     remove_cgroups();
@@ -34,8 +32,6 @@ noreturn void refuse(int number, const char *what) {
     if (guard.page) guard.page->state = CLOSED;
     _exit(1);
 }
-
-/* --- until the command begins --- */
 
 /* The task is published: release the command. A successor does all of it again if it cannot know that it was done. */
 static void release_command(void) {
@@ -70,28 +66,22 @@ static void publish(void) {
 /* The caller of a prepared task sent the terms, or went away. */
 static void begin_prepared(void) {
     char text[TERMS_BYTES];
-    ssize_t n = recv(guard.caller, text, sizeof text, MSG_DONTWAIT | MSG_TRUNC);
+    ssize_t n = recv(guard.caller, text, sizeof text, MSG_DONTWAIT);
     if (n <= 0) refuse(ECANCELED, "the caller went away");
-    if ((size_t)n > sizeof text) refuse(E2BIG, "terms");
     if (!parse_terms(guard.launch, text, (size_t)n)) refuse(EINVAL, guard.launch->error);
     publish();
 }
 
-/* --- the end --- */
-
 static void write_outcome(void) {
     struct shared *page = guard.page;
-    char oom[32] = "";
-    int kills = count_oom_kills();
-    if (kills) snprintf(oom, sizeof oom, ",\"oom\":%d", kills);
     if (!page->ended) { /* a successor must write the same */
         page->elapsed = now(CLOCK_MONOTONIC) - page->monotonic;
         page->ended = now(CLOCK_REALTIME);
     }
     bool unheard = guard.caller < 0 || is_ready(guard.caller, 0); /* POLLHUP: the caller is gone */
     bool alone = !page->recoveries && !reap_children();
-    write_slot(OUTCOME, "{\"ended\":%lld.%06lld,\"elapsed\":%lld.%06lld%s%s%s}", SECONDS(page->ended), SECONDS(page->elapsed),
-               unheard ? ",\"unheard\":true" : "", alone ? ",\"alone\":true" : "", oom);
+    write_slot(OUTCOME, "{\"ended\":%lld.%06lld,\"elapsed\":%lld.%06lld,\"oom\":%d%s%s}", SECONDS(page->ended),
+               SECONDS(page->elapsed), count_oom_kills(), unheard ? ",\"unheard\":true" : "", alone ? ",\"alone\":true" : "");
 }
 
 static void announce_end(void) {
@@ -137,8 +127,6 @@ static noreturn void close_task(void) {
     _exit(0);
 }
 
-/* --- the loop --- */
-
 /* What the keeper had below it went to init. The new keeper writes its pid into the record. */
 static void replace_keeper(void) {
     guard.page->keeper_has_children = 0;
@@ -152,21 +140,19 @@ static void replace_keeper(void) {
 static void close_stdin_if_asked(void) {
     if (guard.stdin_write < 0 || access("stdin.eof", F_OK)) return;
     close_fd(&guard.stdin_write);
-    signal_pidfd(guard.peer, SIGCONT); /* a stopped keeper would hold it open */
     wake_peer();
 }
 
 /* How long `poll` may wait, in milliseconds. */
 static int find_timeout(bool status_is_hidden) {
     const struct shared *page = guard.page;
-    int64_t next = next_limit_check(), at = now(CLOCK_MONOTONIC), wait = NEVER;
+    int64_t wait = next_limit_check();
     bool keeper_is_late = page->state >= DRAINED && (!page->keeper_closed_pipes || (guard.launch->on_end.count && !page->on_end));
-    if (guard.peer < 0 || guard.look_failed) wait = RETRY_MS;
-    if (keeper_is_late) wait = KEEPER_MS;
-    if (status_is_hidden) wait = STATUS_MS;
-    if (next != NEVER) next = next > at ? (next - at) / MILLISECOND + 1 : 0;
-    if (next < wait) wait = next;
-    return wait == NEVER ? -1 : wait > INT32_MAX ? INT32_MAX : (int)wait;
+    if (wait != NEVER) wait = (wait - now(CLOCK_MONOTONIC)) / MILLISECOND + 1;
+    if ((guard.peer < 0 || guard.look_failed) && wait > RETRY_MS) wait = RETRY_MS;
+    if (keeper_is_late && wait > KEEPER_MS) wait = KEEPER_MS;
+    if (status_is_hidden && wait > STATUS_MS) wait = STATUS_MS;
+    return wait == NEVER ? -1 : wait < 0 ? 0 : wait > INT32_MAX ? INT32_MAX : (int)wait;
 }
 
 static noreturn void watch_task(void) {
@@ -183,11 +169,11 @@ static noreturn void watch_task(void) {
         all[6] = (struct pollfd){.fd = is_prepared ? guard.caller : -1, .events = POLLIN};
         int found = poll(all, STREAMS + 5, find_timeout(status_is_hidden));
         if (found < 0) continue;
-        if (all[4].revents) drain_fd(guard.signals), continue_peer();
+        if (all[4].revents) drain_fd(guard.signals), signal_pidfd(guard.peer, SIGCONT); /* it may be stopped */
         if (all[5].revents) drain_fd(guard.wake_fifo), close_stdin_if_asked();
         if (is_prepared && all[2].revents) refuse(ECHILD, "the prepared shell ended");
         if (is_prepared && all[6].revents) begin_prepared();
-        if (found == 0 && (page->state >= DRAINED || status_is_hidden)) signal_pidfd(guard.peer, SIGCONT), wake_peer();
+        if (found == 0 && (page->state >= DRAINED || status_is_hidden)) wake_peer();
         if ((all[0].revents || all[1].revents) && move_outputs()) ring_bell();
         if (page->state == RUNNING && (status_is_hidden || all[2].revents)) status_is_hidden = !note_exit();
         if (guard.peer < 0 || all[3].revents) replace_keeper();

@@ -14,15 +14,8 @@ enum {
     FREEZE_ROUNDS = 50,
 };
 
-struct member {
-    int pid;
-    uint64_t tick;
-    char state;
-    bool got_term;
-};
-
 struct members {
-    struct member *items;
+    struct member { int pid; uint64_t tick; char state; bool got_term; } *items;
     size_t count, size;
 };
 
@@ -31,8 +24,6 @@ static struct member *find_member(const struct members *list, int pid, uint64_t 
         if (list->items[i].pid == pid && list->items[i].tick == tick) return &list->items[i];
     return NULL;
 }
-
-/* --- which processes belong to the task --- */
 
 /* A task that was started from inside of this one is below our guards, because orphans come to them, but it is not a part
  * of this task. Its guards run the same program as we do. So does our own child until its `execve`. */
@@ -48,24 +39,20 @@ static void note_failure(void) { guard.look_failed |= errno != ENOENT && errno !
 
 static void add_member(struct members *list, int pid) {
     struct proc_stat who;
-    if (!read_stat(pid, &who)) {
-        note_failure();
-        return;
-    }
-    if (who.dead || find_member(list, pid, who.tick) || is_guard(pid)) return;
+    bool is_there = read_stat(pid, &who);
+    if (!is_there) note_failure();
+    if (!is_there || who.dead || find_member(list, pid, who.tick) || is_guard(pid)) return;
     if (list->count == list->size) {
-        size_t size = list->size * 2 + 64;
-        struct member *more = realloc(list->items, size * sizeof *more);
-        if (!more) {
-            note_failure();
-            return;
-        }
-        list->items = more, list->size = size;
+        struct member *more = realloc(list->items, (list->size * 2 + 64) * sizeof *more);
+        if (!more) note_failure();
+        if (!more) return;
+        list->items = more, list->size = list->size * 2 + 64;
     }
     list->items[list->count++] = (struct member){.pid = pid, .tick = who.tick, .state = who.state};
 }
 
-/* Children belong to the thread that forked them. `tick` is 0 for this process itself. Returns whether this kernel lists them (CONFIG_PROC_CHILDREN). */
+/* Children belong to the thread that forked them. `tick` is 0 for this process itself. Returns whether this kernel lists
+ * them (CONFIG_PROC_CHILDREN). */
 static bool add_children(struct members *list, int pid, uint64_t tick) {
     char path[64];
     struct proc_stat after;
@@ -99,8 +86,7 @@ static void add_marked(struct members *list) {
         int pid = (int)strtol(entry->d_name, NULL, 10);
         snprintf(path, sizeof path, "/proc/%d/environ", pid);
         ssize_t n = pid > 1 ? read_file(path, text, sizeof text) : 0;
-        for (char *at = text; n > 0 && at < text + n; at += strlen(at) + 1)
-            if (!strcmp(at, mark)) add_member(list, pid);
+        if (n > 0 && memmem(text, (size_t)n, mark, strlen(mark) + 1)) add_member(list, pid);
     }
     if (table) closedir(table);
 }
@@ -128,8 +114,6 @@ bool has_descendants(void) {
     free(list.items);
     return found || is_ready(guard.signals, POLLIN); /* one that ended meanwhile may have left us a child */
 }
-
-/* --- signals --- */
 
 static bool send_signal(const struct member *member, int number) {
     struct proc_stat after;
@@ -173,16 +157,6 @@ static void terminate_all(void) {
     last = list;
 }
 
-static void kill_cgroups(void) {
-    for (size_t i = 0; i < guard.launch->cgroups.count; i++) {
-        char path[PATH_MAX];
-        snprintf(path, sizeof path, "%s/cgroup.kill", guard.launch->cgroups.items[i]);
-        int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-        if (fd >= 0 && write(fd, "1", 1) < 0) errno = 0; /* the walk through /proc does it */
-        close_fd(&fd);
-    }
-}
-
 /* Stop every process until no new one turns up. */
 static struct members stop_all(void) {
     struct members list = find_tree(), last = {0};
@@ -202,24 +176,15 @@ static struct members stop_all(void) {
 }
 
 static void kill_all(void) {
-    kill_cgroups();
+    const struct strings *groups = &guard.launch->cgroups;
+    for (size_t i = 0; i < groups->count; i++) write_to_cgroup(groups->items[i], "cgroup.kill", "1"); /* or the walk does it */
     struct members list = stop_all();
     for (size_t i = 0; i < list.count; i++)
         if (!is_wrapper(&list.items[i]) || list.count == 1) send_signal(&list.items[i], SIGKILL);
     free(list.items);
 }
 
-/* --- the limit --- */
-
 static int64_t next_look;
-
-static void note_limit(void) {
-    char rule[48];
-    int n = snprintf(rule, sizeof rule, "limit of %.3f", (double)guard.page->terms.limit / (double)SECOND);
-    while (rule[n - 1] == '0') rule[--n] = 0;
-    if (rule[n - 1] == '.') rule[--n] = 0;
-    write_slot(ENDING, "{\"by\":\"limit\",\"rule\":\"%s s\",\"at\":%lld.%06lld}", rule, SECONDS(now(CLOCK_REALTIME)));
-}
 
 /* When to call `enforce_limit` next. The limit is for the command: once reached, it is for all that the command started. */
 int64_t next_limit_check(void) {
@@ -232,7 +197,8 @@ void enforce_limit(void) {
     struct shared *page = guard.page;
     int64_t at = now(CLOCK_MONOTONIC);
     if (!page->limit_at) {
-        note_limit();
+        write_slot(ENDING, "{\"by\":\"limit\",\"rule\":\"limit of %.10g s\",\"at\":%lld.%06lld}",
+                   (double)page->terms.limit / (double)SECOND, SECONDS(now(CLOCK_REALTIME)));
         page->limit_at = at;
     }
     int64_t kill_at = page->limit_at + page->terms.grace;
@@ -245,10 +211,7 @@ void enforce_limit(void) {
 /* There will be no task: kill the child and all that it started. */
 void kill_everything(void) {
     int64_t until = now(CLOCK_MONOTONIC) + KILL_MS * MILLISECOND;
-    siginfo_t seen = {0};
-    int child = guard.page->child;
     guard.page->command = 0; /* nothing is recorded about it, so it may be reaped */
-    if (child > 0 && waitid(P_PID, (id_t)child, &seen, WEXITED | WNOHANG | WNOWAIT) == 0) kill(child, SIGKILL); /* not reaped */
     while (has_descendants() && now(CLOCK_MONOTONIC) < until) {
         kill_all();
         struct pollfd one = {.fd = guard.signals, .events = POLLIN};
@@ -256,7 +219,14 @@ void kill_everything(void) {
     }
 }
 
-/* --- control groups, which the caller makes --- */
+bool write_to_cgroup(const char *group, const char *name, const char *text) {
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", group, name);
+    int fd = open(path, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    bool written = fd >= 0 && write(fd, text, strlen(text)) > 0;
+    close_fd(&fd);
+    return written;
+}
 
 /* When no process is left in them. */
 void remove_cgroups(void) {

@@ -11,9 +11,9 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
+LOCK_TIMEOUT_S = 30.0  # these locks are held for milliseconds: a process that holds one longer was stopped
 _SHORTEST_PAUSE_S = 0.0005  # about what a merge of a session takes
 _LONGEST_PAUSE_S = 0.02
 
@@ -64,25 +64,19 @@ def _is_program(path: str) -> bool:
     return os.access(path, os.X_OK) and not os.path.isdir(path)
 
 
-# --- locks -------------------------------------------------------------------------------
-
-
 class FileLock:
     """An exclusive flock on an open file. Leaving the `with` unlocks and closes it.
 
-    With a `timeout` (seconds) it waits no longer than that for another process, and then raises `on_timeout`.
+    It waits no longer than `timeout` seconds (30) for another process, and then raises `on_timeout`.
     """
 
     def __init__(self, fd: int, timeout: float | None = None, on_timeout: Exception | None = None) -> None:
-        self._fd = fd
-        self._timeout, self._on_timeout = timeout, on_timeout or TimeoutError()
+        self._fd, self._timeout = fd, LOCK_TIMEOUT_S if timeout is None else timeout
+        self._on_timeout = on_timeout or TimeoutError(errno.ETIMEDOUT, "another process holds a lock for too long")
 
     def __enter__(self) -> Self:
         try:
-            if self._timeout is None:
-                fcntl.flock(self._fd, fcntl.LOCK_EX)
-            else:
-                self._lock_before(time.monotonic() + self._timeout)
+            self._lock_before(time.monotonic() + self._timeout)
         except BaseException:
             os.close(self._fd)
             raise
@@ -97,7 +91,7 @@ class FileLock:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         unlock_and_close(self._fd)
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.frozen import frozen
-from outlast.light import signal
+from outlast.light import frozen, signal
 from outlast.types import Identity
 
 _PIDFD_SIGNAL_PROCESS_GROUP = 4

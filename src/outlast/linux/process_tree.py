@@ -18,8 +18,7 @@ import os
 import select
 import time
 
-from outlast.frozen import frozen
-from outlast.light import signal
+from outlast.light import frozen, signal
 from outlast.linux import process
 from outlast.types import Identity
 

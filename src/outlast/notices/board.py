@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 
-from outlast.light import json
+from outlast.light import frozen, json
 from outlast.notices import words
 from outlast.notices.gatherer import Gatherer
 from outlast.notices.house import HouseWatch
 from outlast.notices.seal import Seal, parsed
 from outlast.notices.watching import Watching
 from outlast.storage.outbox import EVERYBODY, Claims, Happened, Outbox
-from outlast.types import Event, Notice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +26,41 @@ VERSION = 1  # of the form of an event
 TOOL_CALL = "tool.call"
 _MASKED = ("command", "description", "line", "pattern", "error", "ended_by", "cwd", "name", "arguments")
 _FORGET_EVERY_S = 3600.0
+
+
+@frozen
+class Notice:
+    """What somebody is told: one line of text, with a number and a code that `verify` checks.
+
+    `kind` is ended, matched, silenced, silent, limit-near, left-behind or waits-for-input. `repeated`: who claimed it
+    before died or gave it back without having acknowledged it.
+    """
+
+    number: int
+    code: str
+    kind: str
+    task_id: str
+    session: str
+    at: float
+    text: str
+    facts: Mapping[str, Any]
+    repeated: bool = False
+
+    def __str__(self) -> str:
+        return f"[outlast notice {self.number}, code {self.code}] {self.text}"
+
+
+@frozen
+class Event:
+    """What happened: to a task (task.queued, .started, .background, .ended), or that a tool was called (tool.call)."""
+
+    number: int
+    type: str
+    at: float
+    session: str
+    task_id: str
+    traceparent: str
+    facts: Mapping[str, Any]
 
 
 class Board:

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from outlast.types import Notice
+    from outlast.notices.board import Notice
 
     Deliver = Callable[[Notice], None]
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.notices.board import Board
+    from outlast.notices.board import Board, Event
     from outlast.notices.house import HouseWatch
-    from outlast.types import Event
 
 _AT_ONCE = 1000
 

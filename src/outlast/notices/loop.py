@@ -8,11 +8,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from outlast.notices.board import Board
+    from outlast.notices.board import Board, Event, Notice
     from outlast.notices.following import Following
     from outlast.notices.house import HouseWatch
     from outlast.notices.subscription import Subscription
-    from outlast.types import Event, Notice
 
 
 async def notices(opened: Callable[[], Subscription]) -> AsyncGenerator[Notice, None]:

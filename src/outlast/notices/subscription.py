@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from outlast.notices.board import Board
+    from outlast.notices.board import Board, Notice
     from outlast.notices.house import HouseWatch
-    from outlast.types import Notice
 
 AT_ONCE = 100
 

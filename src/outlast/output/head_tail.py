@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 BUDGET = 30_000  # characters that a model is shown of one output
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from outlast.errors import BadInput, named
-from outlast.frozen import extended, frozen
+from outlast.light import extended, frozen
 from outlast.output.cleaner import CONTROLS, LINE_LIMIT, SLICE_BYTES, Cleaner, is_plain
 from outlast.output.head_tail import BUDGET, Cut, HeadTail, where_the_rest_is
 from outlast.output.line_filter import LineFilter

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.frozen import fields, frozen, replaced
+from outlast.light import fields, frozen, replaced
 from outlast.output.secret_search import MASK, find_spans, replace_spans
 from outlast.output.secret_variables import (
     ALWAYS_PASSED,

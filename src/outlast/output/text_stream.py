@@ -6,7 +6,7 @@ secret: `read_settled` deals with both ends, `TextStream` has the stages between
 
 from __future__ import annotations
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.output.cleaner import INTERMEDIATES, SEQUENCE_LIMIT, STRING_LIMIT, STRINGS, Cleaner
 from outlast.output.line_filter import PIECE, LineFilter, LineRange
 from outlast.output.redaction import LOOK_BACK

@@ -7,7 +7,7 @@ takes linear time.
 
 from __future__ import annotations
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 LONGEST = 16384  # characters that any format looks ahead: a key block of 16384 bits has 13,000
 

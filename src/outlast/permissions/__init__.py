@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.types import Grant
 
 TYPE_CHECKING = False

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from typing import Literal
 
     from outlast.permissions.judge import Judgement, Part, Rules
@@ -26,8 +25,6 @@ class Layer:
     rules: Rules
     broken: str = ""  # why its rules are not known: then everything asks
     asks_all: bool = False  # also about what needs no rule
-    # For what no single simple command shows: called with the line and the commands in it.
-    text_hazard: Callable[[str, Sequence[str]], str | None] | None = None
 
 
 @frozen

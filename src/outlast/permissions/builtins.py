@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from outlast.permissions.getopt import Grammar, parse
-from outlast.permissions.variables import is_harmless, steers
+from outlast.permissions.variables import is_harmless, is_run, steers
 from outlast.permissions.words import Word, names
 
 _NEUTRAL = frozenset([":", "true", "false", "break", "continue", "return", "exit", "wait"])
@@ -24,7 +24,11 @@ BUILTINS = (
     source suspend test times trap type ulimit umask unalias unset
 """)
 )
-Doubt = tuple[str, str]  # why; the static text that would be evaluated, if there is one
+# Why; the static text that would be evaluated, if there is one; and whether a command may hide behind it, or the values
+# of variables are evaluated, or it sets variables of unknown names.
+Doubt = tuple[str, str, str]
+HIDES, EVALUATES, NAMES = "hides", "evaluates", "names"
+_COMPUTED = re.compile(r"(?:.*/)?(?:stdin|fd/[0-9]+|[0-9]+)")
 Check = Callable[[list[Word]], Doubt | None]
 
 
@@ -35,9 +39,7 @@ def is_known(name: str) -> bool:
 
 def is_neutral(words: list[Word]) -> bool:
     name = words[0].text
-    if name == "wait":
-        return not any(_may_set(word) for word in words[1:])
-    return name in _NEUTRAL or (name in ("[", "test") and test_doubt(words) is None)
+    return (name in _NEUTRAL or name in ("[", "test")) and doubt(words) is None
 
 
 def _may_set(word: Word) -> bool:
@@ -54,13 +56,13 @@ def test_doubt(words: list[Word]) -> Doubt | None:
         follows = operands[index + 1] if index + 1 < len(operands) else None
         before = operands[index - 1] if index else None
         if word.static and word.text in ("-v", "-R"):
-            return "-v evaluates a subscript", follows.text if follows else ""
+            return "-v evaluates a subscript", follows.text if follows else "", EVALUATES
         if word.static and word.text in _NUMERIC:
             for side in (before, follows):
                 if side is None or not (side.static and _NUMBER.fullmatch(side.text)):
-                    return "arithmetic over variables evaluates their values", side.text if side else ""
+                    return "arithmetic over variables evaluates their values", side.text if side else "", ""
         if not word.static and not _is_operand(word, before, follows, len(operands)):
-            return "what is tested is not known", ""
+            return "what is tested is not known", "", ""
     return None
 
 
@@ -82,35 +84,33 @@ def doubt(words: list[Word]) -> Doubt | None:
 
 
 def _source(words: list[Word]) -> Doubt:
-    return "it runs the commands of a file", ""
-
-
-def reads_computed(words: list[Word]) -> bool:
-    """Whether `source` reads what was made just now, and not a file that somebody wrote."""
-    return words[0].text in ("source", ".") and len(words) > 1 and is_computed(words[1])
+    file = next((word for word in words[1:] if word.text != "--"), None)
+    return "it runs the commands of a file", "", HIDES if file and is_computed(file) else ""
 
 
 def is_computed(word: Word) -> bool:
-    """Whether a file name stands for the standard input or for a substitution."""
-    return word.lead.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/")) and (word.unknown or word.static)
+    """Whether a file name stands for a descriptor, from whatever directory, or for a substitution."""
+    return word.lead.startswith(("/dev/fd/", "/proc/")) or (not word.glob and bool(_COMPUTED.fullmatch(word.text)))
 
 
 def _never(words: list[Word]) -> Doubt | None:
     if len(words) == 1:
         return None
-    return "it changes what later commands mean", "\n".join(word.text for word in words[1:] if " " in word.text)
+    loads = words[0].text in ("bind", "enable") and any(word.text[:2] in ("-f", "-x") for word in words[1:])
+    text = "\n".join(word.text for word in words[1:] if " " in word.text)
+    return "it changes what later commands mean", text, HIDES if loads else ""
 
 
-def _with(letters: str, grammar: str) -> Check:
+def _with(letters: str, grammar: str, kind: str = "") -> Check:
     known = Grammar(grammar)
 
     def check(words: list[Word]) -> Doubt | None:
         parsed = parse(words, 1, known)
         if parsed.unsure:
-            return "it may be any option", ""
+            return "it may be any option", "", kind
         for option in parsed.options:
             if option.name in letters:
-                return f"-{option.name} runs something or changes what later commands mean", option.text or ""
+                return f"-{option.name} runs something or changes what later commands mean", option.text or "", kind
         return None
 
     return check
@@ -120,36 +120,46 @@ _DECLARED = Grammar("aAfFgiIlnrtuxp")
 _MAPPED = Grammar("C:c:d:n:O:s:tu:")
 _READ = Grammar("a:d:i:n:N:p:t:u:ers")
 _UNSET = Grammar("fvn")
+_WAIT = Grammar("fnp:")
 _NO_OPTIONS = Grammar()
 
 
 def _declares(words: list[Word]) -> Doubt | None:
     parsed = parse(words, 1, _DECLARED)
     names = [words[index] for index in parsed.operands]
-    if any(option.name in "ni" for option in parsed.options):
-        return "it evaluates what it assigns", " ".join(word.text for word in names)
+    given = {option.name for option in parsed.options}
+    if given & {"n", "i"}:
+        targets = [word.text.partition("=")[2] for word in names] if "n" in given else []
+        kind = HIDES if any(map(is_run, targets)) else EVALUATES
+        return "it evaluates what it assigns", " ".join(word.text for word in names), kind
     if any(option.name in "fFp" for option in parsed.options) and words[0].text != "export":
         return None
     for word in names:
-        name = word.text.partition("=")[0].rstrip("+")
-        if "[" in word.text.partition("=")[0]:
-            return "a subscript is evaluated as arithmetic", word.text
+        name, _, value = word.text.partition("=")
+        name = name.rstrip("+")
+        if "[" in name:
+            return "a subscript is evaluated as arithmetic", word.text, EVALUATES
+        if value.startswith("(") or (given & {"a", "A"} and word.unknown and value):
+            return "it evaluates what it assigns", value, HIDES if word.unknown else ""
         if not (word.static and is_harmless(name)):
-            return f"it sets {name}" if word.lead.startswith(name) else "what it sets is not known", ""
+            known = word.lead.startswith(name)
+            return f"it sets {name}" if known else "what it sets is not known", "", "" if known else NAMES
     return None
 
 
 def _names(words: list[Word], grammar: Grammar, skip: int = 0) -> Doubt | None:
     parsed = parse(words, 1, grammar)
     if parsed.unsure:
-        return "what it sets is not known", ""
+        return "what it sets is not known", "", NAMES
     named = [words[index] for index in parsed.operands[skip:]]
     named += [option.value for option in parsed.options if option.name in "a" and isinstance(option.value, Word)]
     for word in named:
         if "[" in word.text:
-            return "a subscript is evaluated as arithmetic", word.text
-        if not word.static or steers(word.text):
-            return f"it sets {word.text}" if word.static else "what it sets is not known", ""
+            return "a subscript is evaluated as arithmetic", word.text, EVALUATES
+        if not word.static:
+            return "what it sets is not known", "", NAMES
+        if steers(word.text):
+            return f"it sets {word.text}", "", HIDES if is_run(word.text) and words[0].text != "unset" else ""
     return None
 
 
@@ -158,7 +168,18 @@ def _read(words: list[Word]) -> Doubt | None:
 
 
 def _unset(words: list[Word]) -> Doubt | None:
+    if any(word.text.startswith("OUTLAST_") for word in words[1:]):
+        return "it changes which policy judges a nested command", "", HIDES
     return _names(words, _UNSET)
+
+
+def _wait(words: list[Word]) -> Doubt | None:
+    parsed = parse(words, 1, _WAIT)
+    for option in parsed.options:
+        if option.name == "p":
+            name = option.text or ""
+            return "it sets a variable", name, HIDES if is_run(name) else EVALUATES
+    return ("it sets a variable", "", "") if any(_may_set(word) for word in words[1:]) else None
 
 
 def _getopts(words: list[Word]) -> Doubt | None:
@@ -169,7 +190,10 @@ def _mapfile(words: list[Word]) -> Doubt | None:
     parsed = parse(words, 1, _MAPPED)
     callbacks = [option for option in parsed.options if option.name == "C"]
     if callbacks:
-        return "-C runs something for each line", callbacks[0].text or ""
+        return "-C runs something for each line", callbacks[0].text or "", ""
+    for option in parsed.options:
+        if option.name in "cnOsu" and not (option.text or "").isdigit():
+            return "a number is evaluated as arithmetic", option.text or "", EVALUATES
     return _names(words, _MAPPED)
 
 
@@ -177,15 +201,18 @@ def _printf(words: list[Word]) -> Doubt | None:
     if len(words) > 1 and (
         words[1].text.startswith("-v") or (not words[1].static and words[1].lead[:1] in ("", "-") and words[1].splits)
     ):
-        value = words[1].text[2:] or (words[2].text if len(words) > 2 else "")
-        return "it sets a variable", value
+        attached = words[1].text[2:]
+        word = words[1] if attached or len(words) < 3 else words[2]
+        name = attached or word.text
+        kind = HIDES if is_run(name) else EVALUATES if "[" in name else "" if word.static else NAMES
+        return "it sets a variable", name, kind
     return None
 
 
 def _let(words: list[Word]) -> Doubt | None:
     for word in words[1:]:
         if not (word.static and re.fullmatch(r"[0-9+*/%<>=!&|^~?:,() -]+", word.text)):
-            return "arithmetic over variables evaluates their values", word.text
+            return "arithmetic over variables evaluates their values", word.text, EVALUATES
     return None
 
 
@@ -200,19 +227,20 @@ def _set(words: list[Word]) -> Doubt | None:
             return None
         fine = word.text in _QUIET_NAMES if named else word.text[:1] not in "-+" or _QUIET_SET.fullmatch(word.text)
         if not (word.static and fine):
-            return "it changes how later commands are read", ""
+            return "it changes how later commands are read", "", ""
         named = not named and word.text[:1] in "-+" and word.text.endswith("o")
     return None
 
 
 def _shopt(words: list[Word]) -> Doubt | None:
     if any(not word.static or (word.text.startswith("-") and set(word.text[1:]) & set("su")) for word in words[1:]):
-        return "it changes how later commands are read", ""
+        return "it changes how later commands are read", "", ""
     return None
 
 
 def _fc(words: list[Word]) -> Doubt | None:
-    return None if len(words) > 1 and words[1].text == "-l" else ("it runs commands of the history again", "")
+    listed = len(words) > 1 and words[1].text == "-l"
+    return None if listed else ("it runs commands of the history again", "", HIDES)
 
 
 _CHECKS: dict[str, Check] = {
@@ -227,7 +255,7 @@ _CHECKS: dict[str, Check] = {
     "compgen": _with("CFWXP", "A:C:F:G:P:S:W:X:o:abcdefgjksuv"),
     "hash": _with("p", "p:dltr"),
     "jobs": _with("x", "lnprs"),
-    "history": _with("psarwnc", "acd:nprsw"),
+    "history": _with("psarwnc", "acd:nprsw", HIDES),
     "mapfile": _mapfile,
     "readarray": _mapfile,
     "read": _read,
@@ -240,6 +268,7 @@ _CHECKS: dict[str, Check] = {
     **dict.fromkeys(DECLARING, _declares),
     "[": test_doubt,
     "test": test_doubt,
+    "wait": _wait,
     "unalias": _never,
     "logout": _source,
 }

@@ -11,8 +11,12 @@ from outlast.permissions.words import Word
 from outlast.permissions.wrapping import base
 
 ORDINARY_NAME = re.compile(r"[A-Za-z0-9_./+-]+")
+_MOST_OPTIONS = 32
 _UNSEEN = re.compile(r"[\s\x00-\x1f]")
-_AT_HOME = re.compile(r"(?:\$HOME|\$\{HOME(?::?\?[^}]*)?\}|/home/\$(?:USER|\{USER\}))(?:/[^$`]*)?")
+_AT_HOME = re.compile(
+    r"(?:\$OUTLAST_HOME|\$\{OUTLAST_HOME\}|\$HOME|\$\{HOME(?::?\?[^}]*)?\}|/home/\$(?:USER|\{USER\}))(?:/[^$`]*)?"
+)
+_PERHAPS_ROOT = re.compile(rf"(?:~?/)?{UNKNOWN}+/[*.?/]*|~?/{UNKNOWN}+")  # `$X/*`: the root if there is no X
 
 
 def shown(words: list[Word]) -> str:
@@ -30,7 +34,9 @@ def expected(word: Word) -> str | None:
     if not word.unknown:
         return word.text
     source = re.sub(r'"|(?<=HOME):?\?[^}]*', "", word.source)
-    return source if _AT_HOME.fullmatch(source) else None
+    if _AT_HOME.fullmatch(source):
+        return source
+    return word.text if _PERHAPS_ROOT.fullmatch(word.text) else None
 
 
 def open_ended(word: Word) -> Word:
@@ -49,7 +55,7 @@ def is_plain_name(name: str) -> bool:
 
 
 def deny_candidates(words: list[Word]) -> list[str]:
-    """The texts by which a deny rule may know a command: as written, by the base name, without git's global options."""
+    """The texts by which a deny rule may know a command: as written, by the base name, without options before."""
     name = words[0]
     if name.unknown or name.glob:
         tail = base(name.text)
@@ -61,6 +67,20 @@ def deny_candidates(words: list[Word]) -> list[str]:
     tail = base(name.text)
     if tail != name.text:
         candidates.append(quoted(tail) + rest[len(quoted(name.text)) :])
-    if tail == "git" and (plain := git.normalised(words)):
-        candidates.append(f"{tail} {canonical(plain[1:])}")
+    candidates += [f"{tail} {canonical(words[index:])}" for index in _behind_options(words, tail == "git")]
     return candidates
+
+
+def _behind_options(words: list[Word], is_git: bool) -> list[int]:
+    """Where a subcommand may stand that has options before it: `git -C sub push` is `git push`."""
+    found, places = [], {1}
+    for index in range(1, min(len(words), _MOST_OPTIONS)):
+        if index not in places:
+            continue
+        text = words[index].text
+        if index > 1:
+            found.append(index)
+        if text.startswith("-"):
+            takes = git.takes_value(text) if is_git else None  # None: who knows
+            places |= {index + 2 if takes else index + 1} if takes is not None else {index + 1, index + 2}
+    return found

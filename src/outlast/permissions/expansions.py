@@ -9,8 +9,8 @@ import re
 
 from outlast.permissions.quoting import ansi_c
 from outlast.permissions.scan import Scanner
-from outlast.permissions.variables import is_harmless
-from outlast.permissions.words import Pieces, Unreadable
+from outlast.permissions.variables import is_harmless, is_run
+from outlast.permissions.words import Loop, Pieces, Ref, Unreadable, Word
 
 _NAMED = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
@@ -26,7 +26,7 @@ class Expansions(Scanner):
 
     def dollar(self, pieces: Pieces, *, quoted: bool) -> None:
         if name := _NAMED.match(self.text, self.at):
-            self._behind_variable(pieces, name.end(), quoted)
+            self._behind_variable(pieces, name.end(), quoted, name[0][1:])
             return
         follows = self.text[self.at + 1 : self.at + 2]
         if follows == "(":
@@ -45,17 +45,17 @@ class Expansions(Scanner):
         elif match := _PARAMETER.match(self.text, self.at + 1):
             # `$#name` is `$#` and text, and `$12` is `$1` and `2`: only a name is longer than one character.
             # "$@" is as many words as there are parameters, in quotes too.
-            self._behind_variable(pieces, self.at + 2, quoted and match[0] != "@")
+            self._behind_variable(pieces, self.at + 2, quoted and match[0] != "@", self.text[self.at + 1])
         else:
             pieces.parts.append("$")
             self.odd += not quoted
             self.at += 1
 
-    def _behind_variable(self, pieces: Pieces, end: int, quoted: bool) -> None:
+    def _behind_variable(self, pieces: Pieces, end: int, quoted: bool, name: str) -> None:
         self.at = end
         if self.text.startswith("\\\n", end):
             raise Unreadable("a line is continued inside an expansion")
-        pieces.add_unknown(quoted)
+        pieces.add_unknown(quoted, (name, ()))
 
     def _special_quotes(self, pieces: Pieces, quote: str) -> None:
         pieces.quoted = self.bashisms = True
@@ -80,9 +80,10 @@ class Expansions(Scanner):
             inner = re.sub(r"\\([$`\\\"])" if quoted else r"\\([$`\\])", r"\1", source)
         if inner != source:
             self.fuzzy.append((self.base + self.at, self.base + match.end()))
+        mark = len(self.found)
         self._within(inner, "` `", self.at + 1)
         self.at = match.end() + 1
-        pieces.add_unknown(quoted)
+        pieces.add_unknown(quoted, self._printed(mark))
 
     def _within(self, text: str, inside: str, at: int, *, document: bool = False) -> None:
         """Read a text that stands inside this one, and keep what it holds."""
@@ -136,8 +137,23 @@ class Expansions(Scanner):
         self.at = start + 2
         if self.peek(2) == "\\\n":
             raise Unreadable("a line is continued inside an expansion")
+        mark = len(self.found)
         self.substitution("$( )")
-        pieces.add_unknown(quoted)
+        pieces.add_unknown(quoted, self._printed(mark))
+
+    def _printed(self, mark: int) -> Ref:
+        """What a substitution leaves, if it is one command that prints constants."""
+        words = [word.value for one in self.found[mark:] for word in getattr(one, "words", [])]
+        texts = [word.replace("\\n", "\n") for word in words[1:] if word is not None]
+        if len(self.found) != mark + 1 or None in words or not words or any("\\" in text for text in texts):
+            return None
+        if words[0] == "echo":
+            return "", (" ".join(texts[1:] if texts[:1] in (["-n"], ["-e"], ["-ne"]) else texts),)
+        if words[0] == "printf" and texts:
+            form = texts[0].rstrip("\n")
+            return "", (" ".join(texts[1:]),) if form == "%s" else (form,) if "%" not in form else ()
+        # A new directory is somewhere below the one for temporary files.
+        return ("PWD", ()) if words == ["pwd"] else ("", ("/tmp/new/tmp",)) if words[0] == "mktemp" else None
 
     def _arithmetic(self, closer: str, what: str) -> bool:
         """Arithmetic up to its end; False if it does not end as arithmetic does."""
@@ -160,13 +176,13 @@ class Expansions(Scanner):
         return self._arithmetic("))", "(( ))")
 
     def _judge_arithmetic(self, pieces: Pieces, start: int) -> None:
-        text = "".join(pieces.parts)
+        text = "".join([*pieces.parts, *(one for ref in pieces.refs if ref for one in ref[1])])
         if pieces.unknown or not _CONSTANT.fullmatch(text):
             self.evaluated(text, start)
 
     def evaluated(self, text: str, at: int, why: str = "arithmetic over variables evaluates their values") -> None:
         # Static text that holds a substitution runs it there, quoted or not.
-        self.problem(why, at=at, hides="$(" in text or "`" in text)
+        self.problem(why, at=at, hides="$(" in text or "`" in text, evaluates=True)
 
     def _inside_expansion(self, pieces: Pieces, char: str, *, quoted: bool) -> None:
         """One step inside ${ }, a subscript or arithmetic."""
@@ -239,8 +255,8 @@ class Expansions(Scanner):
         every = self._subscript(quoted)
         if prefix == "!" and not (every or self.peek(2) in ("*}", "@}")):
             self.problem("an indirect expansion evaluates the name that it finds", at=start, hides=True)
-        self._operation(name, quoted, start)
-        pieces.add_unknown(quoted and "@" not in self.text[start : self.at])
+        ref = self._operation(name, quoted, start)
+        pieces.add_unknown(quoted and "@" not in self.text[start : self.at], None if prefix else ref)
 
     def _subscript(self, quoted: bool) -> bool:
         """Whether a subscript follows that means all elements."""
@@ -257,16 +273,17 @@ class Expansions(Scanner):
             self.evaluated(text, start, "a subscript is evaluated as arithmetic")
         return False
 
-    def _operation(self, name: str, quoted: bool, start: int) -> None:
+    def _operation(self, name: str, quoted: bool, start: int) -> Ref:
+        """What follows a name inside ${ }, and what the whole stands for."""
         operator = self.peek()
         if operator == "}":
             self.at += 1
-            return
+            return name, ()
         if operator == "\\" or not operator:
             raise Unreadable("${ is not closed")
         if operator == "@":
             self._transformation()
-            return
+            return None
         following = self.text[self.at + 1 : self.at + 2]
         if operator == ":" and following not in "-=?+":
             self.bashisms = True
@@ -274,15 +291,27 @@ class Expansions(Scanner):
             begin = self.at
             offset = self._until("}", quoted)
             self._judge_arithmetic(offset, begin)
-            return
+            return None
         if operator == "=" or (operator == ":" and following == "="):
             if not is_harmless(name):
-                self.problem(f"it assigns {name}", at=start)
+                self.problem(f"it assigns {name}", at=start, hides=is_run(name))
         elif operator in "/^,":
             self.bashisms = True
         elif operator not in ":-?+#%*":
             raise Unreadable("${ has an unknown operator")
-        self._until("}", quoted)
+        self.at += operator == ":"
+        return self._instead(name, quoted, start)
+
+    def _instead(self, name: str, quoted: bool, start: int) -> Ref:
+        """The rest of ${ } behind its operator, which may be a value for a variable that has none."""
+        given = self.peek()
+        rest = self._until("}", quoted)
+        text = "".join(rest.parts)[1:]
+        if given in "#%*/^,@" or rest.unknown:
+            return None
+        if given == "=":
+            self.found.append(Loop(self.base + start, self.depth, self.inside, name, [Word(text, start, self.at)]))
+        return (name, ()) if given == "?" else (name, (text,)) if given in "-=" else ("", (text, ""))
 
     def _transformation(self) -> None:
         self.bashisms = True

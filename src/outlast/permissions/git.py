@@ -1,151 +1,33 @@
-"""git: the commands it runs for its options, and the options that run, load or write."""
+"""git: the commands that it runs for its options, its global options and its configuration."""
 
 from __future__ import annotations
 
 import re
 
+from outlast.permissions import places
+from outlast.permissions.catalog import ANY_OPTION, Offence, by_entry, find
 from outlast.permissions.getopt import may_be_option
 from outlast.permissions.words import Word, names
 from outlast.permissions.wrapping import Code, Inner, Run, Wrapped, joined
 
-_GLOBAL_VALUE = frozenset(
-    [
-        "-C",
-        "-c",
-        "--git-dir",
-        "--work-tree",
-        "--namespace",
-        "--exec-path",
-        "--config-env",
-        "--super-prefix",
-        "--attr-source",
-    ]
-)
-_GLOBAL_BAD = ("-c", "--config-env", "--exec-path=", "--git-dir", "--work-tree", "--attr-source")
-# Sub-commands that are git's own and run nothing that the options do not name.
-_KNOWN = names("""
-    add am annotate apply archive bisect blame branch bundle cat-file check-attr check-ignore check-mailmap
-    check-ref-format checkout cherry cherry-pick clean clone column commit commit-graph commit-tree config
-    count-objects describe diff diff-files diff-index diff-tree difftool fast-export fetch for-each-ref
-    format-patch fsck gc grep hash-object help index-pack init interpret-trailers log ls-files ls-remote ls-tree
-    mailinfo mailsplit merge merge-base merge-file merge-index merge-tree mv name-rev notes pack-objects
-    pack-refs patch-id prune pull push range-diff read-tree rebase reflog remote repack replace request-pull
-    rerere reset restore rev-list rev-parse revert rm shortlog show show-branch show-index show-ref
-    sparse-checkout stash status stripspace submodule switch symbolic-ref tag unpack-file update-index
-    update-ref update-server-info var verify-commit verify-pack verify-tag version whatchanged worktree
-    write-tree
+_GLOBAL_VALUE = names("""
+    -C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix --attr-source --shallow-file
+    --list-cmds
 """)
-# These run programs or hand over configuration that does, whatever their options.
-_RUNS = names("""
-    difftool mergetool filter-branch hook daemon instaweb web--browse gui citool credential send-email svn p4
-    cvsimport cvsserver archimport quiltimport shell http-backend maintenance remote-ext remote-fd remote-http
-    upload-pack receive-pack upload-archive imap-send for-each-repo merge-index
+_GLOBAL_FLAGS = names("""
+    -p --paginate -P --no-pager --no-replace-objects --bare --literal-pathspecs --glob-pathspecs --noglob-pathspecs
+    --icase-pathspecs --no-optional-locks --no-lazy-fetch --no-advice --version --help -v -h --html-path --man-path
+    --info-path
 """)
-# Long options that run, load or write, wherever they stand; abbreviations count.
-_BAD_LONG = (
-    "upload-pack",
-    "receive-pack",
-    "exec",
-    "exec-path",
-    "output",
-    "output-directory",
-    "ext-diff",
-    "open-files-in-pager",
-    "extcmd",
-    "template",
-    "config",
-    "config-env",
-    "separate-git-dir",
-    "git-dir",
-    "work-tree",
-    "remote",
-    "smtp-server",
-    "sendmail-cmd",
-    "tool",
-    "gui",
-    "textconv",
-    "filters",
-    "editor",
-    "server-option",
-    "reference",
-    "reference-if-able",
-    "use-mailmap-file",
-    "run",
-    "strategy",
-    "gpg-program",
-    "upload-archive",
-    "export-marks",
-    "web",
-)
-# Not bad, although they begin like one that is.
-_FINE = frozenset(
-    [
-        "text",
-        "remote",
-        "remotes",
-        "exec-batch",
-        "re",
-        "edit",
-        "reference",
-        "server-option",
-        "strategy-option",
-        "filter",
-        "tool-help",
-        "out",
-        "refs",
-        "ref",
-    ]
-)
-_BAD_SHORT = {
-    "clone": "uc",
-    "ls-remote": "u",
-    "rebase": "xs",
-    "difftool": "xt",
-    "grep": "O",
-    "format-patch": "o",
-    "archive": "o",
-    "merge": "s",
-    "pull": "s",
-    "bugreport": "o",
-    "diagnose": "o",
-}
-_SHORT_VALUE = {
-    "clone": "bjo",
-    "log": "nSGLOI",
-    "show": "nSGLO",
-    "diff": "SGLOUI",
-    "commit": "mFcCtu",
-    "grep": "efABCmO",
-    "rebase": "XCs",
-    "branch": "u",
-    "tag": "mFun",
-    "merge": "mFXs",
-    "checkout": "bB",
-    "switch": "cC",
-    "push": "o",
-    "blame": "LSC",
-    "stash": "m",
-    "fetch": "jo",
-    "pull": "sX",
-}
-_READS_CONFIG = frozenset(
-    [
-        "--get",
-        "--get-all",
-        "--get-regexp",
-        "--list",
-        "-l",
-        "get",
-        "list",
-        "--get-urlmatch",
-        "--get-color",
-        "--get-colorbool",
-    ]
-)
+_GLOBAL_FINE = _GLOBAL_FLAGS - names("-p --paginate --bare --help -h")
+_READS_CONFIG = names("--get --get-all --get-regexp --list -l --get-urlmatch --get-color --get-colorbool")
+_CONFIG_FINE = _READS_CONFIG | names("""
+    --global --local --system --worktree --show-origin --show-scope --name-only --bool --int --path -z --null --all
+""")
 
 
 def subcommand(words: list[Word]) -> int | None:
-    """Where the sub-command stands; None if there is none or it is not certain."""
+    """Where the subcommand stands; None if there is none or it is not certain."""
     index = 1
     while index < len(words):
         text = words[index].text
@@ -157,10 +39,9 @@ def subcommand(words: list[Word]) -> int | None:
     return None
 
 
-def normalised(words: list[Word]) -> list[Word] | None:
-    """The same without options before the sub-command; None if there are none."""
-    at = subcommand(words)
-    return [words[0], *words[at:]] if at is not None and at > 1 else None
+def takes_value(option: str) -> bool | None:
+    """Whether the next word is the value of a global option; None if that is not known."""
+    return True if option in _GLOBAL_VALUE else False if option in _GLOBAL_FLAGS or "=" in option else None
 
 
 def inner_commands(words: list[Word]) -> Wrapped | None:
@@ -233,73 +114,53 @@ def _settings(options: list[Word]) -> list[Code]:
     return found
 
 
-def offences(words: list[Word]) -> list[tuple[int, str, str]]:
-    """(word, what is written, why) for each option or operand that a `*` does not cover."""
+def offences(words: list[Word], write: tuple[str, ...] = ()) -> list[Offence]:
+    """What in a command of git a `*` does not cover."""
     at = subcommand(words)
     end = len(words) if at is None else at
-    found = [
-        (index, words[index].text, "it changes what git runs")
-        for index in range(1, end)
-        if words[index].text.startswith(_GLOBAL_BAD)
-    ]
+    found = _global_offences(words, end)
     if at is None:
-        return found + [(index, "", "it may be any option") for index in range(1, end) if may_be_option(words[index])]
-    name = words[at].text
-    if name in _RUNS or name not in _KNOWN:
-        found.append((at, name, f"git {name} runs other programs" if name in _RUNS else f"git {name} may be an alias"))
-    if name == "config" and not any(word.text in _READS_CONFIG for word in words[at:]) and len(words) - at > 2:
-        found.append((at, name, "git's configuration names programs that it runs"))
-    if name == "submodule" and any(word.text == "foreach" for word in words[at:]):
+        return found + [(index, "", ANY_OPTION) for index in range(1, end) if may_be_option(words[index])]
+    name, rest = words[at].text, words[at + 1 :]
+    if name == "submodule" and any(word.text == "foreach" for word in rest):
         return found  # what it runs is judged by itself
-    if name == "bisect" and any(word.text == "run" for word in words[at + 1 :]):
+    if name == "bisect" and rest and rest[0].text == "run":
         return found
-    return found + _sub_offences(words, at, name)
+    if name == "config" and not _reads_config(rest):
+        found.append((at, name, "git's configuration names programs that it runs"))
+    entry = find(f"git {name}") if words[at].static else None
+    if entry is None:
+        return [*found, (at, name, f"git {name} runs or writes something, or is an alias")]
+    return found + by_entry(words, entry, at + 1, write)
 
 
-def _sub_offences(words: list[Word], at: int, name: str) -> list[tuple[int, str, str]]:
-    found: list[tuple[int, str, str]] = []
-    skip = False
-    for index in range(at + 1, len(words)):
-        word = words[index]
-        text = word.text
-        if skip:
-            skip = False
-            if word.splits and word.unknown:
-                found.append((index, "", "it may be any option"))
-            continue
-        if may_be_option(word):
-            found.append((index, "", "it may be any option"))
-        elif text == "--":
-            break
-        elif text.startswith("--"):
-            if why := _bad_long(text, name):
-                found.append((index, text.partition("=")[0], why))
-        elif text.startswith("-") and len(text) > 1:
-            skip = _short_option(found, index, text, name)
-        elif re.match(r"[A-Za-z][A-Za-z0-9+.]*::", text) or re.match(r"\w+://-", text):
-            found.append((index, text, "its address runs a program"))
+def _global_offences(words: list[Word], end: int) -> list[Offence]:
+    found: list[Offence] = []
+    index = 1
+    while index < end:
+        text = words[index].text
+        if text == "-C" and index + 1 < end:
+            index += 1
+            path = words[index].value
+            if path is None or places.leaves(path) or ".git" in path.split("/"):
+                found.append((index, words[index].text, "it works in another repository, whose settings name programs"))
+        elif text not in _GLOBAL_FINE and not (len(words) == 2 and text in _GLOBAL_FLAGS):
+            found.append((index, text, f"{text} changes what git runs"))
+            index += text in _GLOBAL_VALUE
+        index += 1
     return found
 
 
-def _bad_long(text: str, name: str) -> str:
-    option = text[2:].partition("=")[0]
-    if option in _FINE and not (name == "archive" and option == "remote"):
-        return ""
-    if name == "rebase" and option and "exec".startswith(option):
-        return ""  # what it runs is judged by itself
-    if option and any(bad == option or (bad.startswith(option) and len(option) > 2) for bad in _BAD_LONG):
-        return f"--{option} runs a program, loads or writes something"
-    return ""
-
-
-def _short_option(found: list[tuple[int, str, str]], index: int, text: str, name: str) -> bool:
-    """Whether the value of the option is the next word."""
-    for place, letter in enumerate(text[1:], 1):
-        if letter in _BAD_SHORT.get(name, "") and not (name == "rebase" and letter == "x"):
-            found.append((index, text[: place + 1], f"-{letter} runs a program or writes elsewhere"))
-            return False
-        if name == "rebase" and letter == "x":
-            return place == len(text) - 1
-        if letter in _SHORT_VALUE.get(name, ""):
-            return place == len(text) - 1
-    return False
+def _reads_config(rest: list[Word]) -> bool:
+    """Whether `git config` only shows something, whichever version of git it is."""
+    options = [word.text for word in rest if word.text.startswith("-")]
+    operands = [word.text for word in rest if not word.text.startswith("-")]
+    if (
+        not all(word.static for word in rest)
+        or not all(one in _CONFIG_FINE for one in options)
+        or operands[:1] == ["edit"]
+    ):
+        return False
+    if any(one in _READS_CONFIG for one in options):
+        return True
+    return (operands[:1] in (["get"], ["list"]) and len(operands) < 3) or len(operands) < 2

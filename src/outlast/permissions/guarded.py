@@ -1,13 +1,17 @@
 """What destroys a machine: the hazards that the policy `guarded` denies, in whatever spelling. Pure.
 
 Each function looks at the words of one simple command (None: a word that is known only when it
-runs) and says in one sentence why it must not run, or nothing.
+runs) and says in one sentence why it must not run, or nothing; a `Doubtful` one asks.
 """
 
 from __future__ import annotations
 
 import os
 import re
+
+from outlast.permissions.judge import Doubtful
+from outlast.permissions.patterns import UNKNOWN
+from outlast.permissions.words import names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,9 +20,19 @@ if TYPE_CHECKING:
     Words = Sequence[str | None]
 
 # What a system cannot lose. `rm -r` of any other directory right below / is refused as well.
-_TOP = "bin boot dev etc home lib lib32 lib64 libx32 opt proc root run sbin srv sys usr var"
-_BELOW = "usr/bin usr/sbin usr/lib usr/lib32 usr/lib64 usr/local usr/share var/lib boot/efi"
-SYSTEM, _DEEPER = frozenset(_TOP.split()), frozenset(_BELOW.split())
+SYSTEM = names(
+    "bin boot dev etc home lib lib32 lib64 libx32 opt proc root run sbin srv sys usr var System Library Applications "
+    "Users"
+)
+_DEEPER = names("usr/local usr/local/bin usr/local/lib var/lib var/log var/spool var/cache boot/efi")
+# Trees that only a package manager writes to, and files without which nobody can log in or boot.
+_TREES = re.compile(
+    r"(?:usr/)?(?:bin|sbin|lib(?:32|64|x32|exec)?)|usr/(?:share|include)|boot|dev|proc|sys|System|Library"
+)
+_FILES = re.compile(
+    r"etc/(?:passwd|shadow|group|gshadow|sudoers|fstab|crypttab|ld\.so\.\w+|inittab|pam\.conf|shells)-?"
+)
+_DATA = re.compile(r"etc/[^/]+|var/lib/[^/]+|etc/(?:systemd/system|ssl/certs|pam\.d/.*|sudoers\.d|apt/sources.*)")
 _HARMLESS_DEVICES = re.compile(
     r"/dev/(null|zero|full|u?random|std(in|out|err)|tty\w*|ptmx|(fd|pts|shm|mqueue|tcp|udp)(/.*)?)"
 )
@@ -28,73 +42,48 @@ _BRACES = re.compile(r"\{([^{}]*)\}")
 _MOST_PATHS = 64  # that braces are taken apart into
 _ONLY_GLOB = re.compile(r"[*?.]*[*?][*?.]*|\.?\[[^\]]*\][*?.]*")
 _HOME = re.compile(r"(~[A-Za-z0-9_.-]*|\$HOME|\$\{HOME\})")
-# Behind the name of a function: `(){ NAME | NAME &`.
-_FORK_BOMB = re.compile(r"\(\s{0,8}\)\s{0,8}[{(]\s{0,8}\\?([^\s(){}|&;]{1,64})\s{0,8}\|\s{0,8}(?:\\?\1)\s{0,8}&")
 
 
-def hazard(home: str) -> Callable[[tuple[str | None, ...]], str | None]:
+class Place:
+    """Where a command runs, and whose home directories count."""
+
+    def __init__(self, homes: frozenset[str], where: str, elsewhere: bool) -> None:
+        self.homes, self.where, self.elsewhere = homes, where, elsewhere
+
+    def absolute(self, path: str) -> str:
+        """A path as seen from the root; as it is if that cannot be known."""
+        if not self.where or not path or path.startswith(("/", "~", "$HOME", "${HOME}", UNKNOWN)):
+            return path
+        return f"{self.where}/{path}"
+
+    def is_vital(self, path: str, every_top: bool = True) -> bool:
+        """Whether a path is the root, a directory right below it, a home, or all that one of these holds."""
+        # The directory of a project may be right below the root, and what it holds is its own.
+        every_top = every_top and not self.elsewhere and (path.startswith("/") or self.where == "/")
+        return any(_is_vital(self.absolute(one), self.homes, every_top) for one in _each_of(path))
+
+    def is_protected(self, path: str, recursive: bool = False) -> bool:
+        """Whether a system needs a path that lies deeper; `recursive`: all of a directory."""
+        return any(_is_protected(_normal(self.absolute(one)), recursive) for one in _each_of(path))
+
+    def is_raw(self, path: str) -> bool:
+        """Whether writing there goes past every file system: a disk, the memory, the kernel's trigger."""
+        path = _normal(self.absolute(path))
+        return path in _RAW or (path.startswith("/dev/") and not _HARMLESS_DEVICES.fullmatch(path))
+
+
+def hazard(home: str) -> Callable[[tuple[str | None, ...], str, bool], str | None]:
     """What to ask of each simple command, where `home` is the user's home directory."""
     homes = frozenset({_normal(home)} if home not in ("", "/") else ())
 
-    def look(words: tuple[str | None, ...]) -> str | None:
+    def look(words: tuple[str | None, ...], where: str = "", elsewhere: bool = False) -> str | None:
         name = words[0].rpartition("/")[2] if words and words[0] else ""
-        if name.startswith("mkfs"):
+        if name.startswith(("mkfs", "newfs", "mkntfs")):
             return "it makes a new file system over what is there"
         found = _HAZARDS.get(name)
-        return found(words[1:], homes) if found else None
+        return found(words[1:], Place(frozenset() if elsewhere else homes, where, elsewhere)) if found else None
 
     return look
-
-
-def text_hazard(home: str) -> Callable[[str, Sequence[str]], str | None]:
-    """What to ask of a whole line and the commands in it."""
-    look = hazard(home)
-
-    def look_at_all(line: str, commands: Sequence[str]) -> str | None:
-        return _fork_bomb(line, commands) or _after_cd(look, commands)
-
-    return look_at_all
-
-
-def _fork_bomb(line: str, commands: Sequence[str]) -> str | None:
-    """A function that only runs itself twice, in the background; not the text of one between quotes."""
-    named = {found[1] for found in _FORK_BOMB.finditer(line) if _ends_with(line, found.start(), found[1])}
-    once: set[str] = set()
-    for command in commands if named else ():
-        if command in named and command in once:
-            return "it starts itself again and again until the machine stands still"
-        once.add(command)
-    return None
-
-
-def _ends_with(line: str, end: int, name: str) -> bool:
-    """Whether a name stands before this place, with a few blanks between at the most."""
-    return line[max(0, end - 8 - len(name)) : end].rstrip().endswith(name)
-
-
-def _after_cd(look: Callable[[tuple[str | None, ...]], str | None], commands: Sequence[str]) -> str | None:
-    """`cd / && rm -rf *` is `rm -rf /*`."""
-    where = ""
-    for command in commands:
-        name, *rest = command.split(" ")
-        if name in ("cd", "pushd"):
-            where = _joined(where, next((word for word in rest if not word.startswith("-")), "" if rest else "~"))
-        elif where and name in _BY_PLACE:
-            words = [word if word.startswith(("-", "(", "!")) else _joined(where, word) for word in rest]
-            if why := look((name, *words)):
-                return why
-    return None
-
-
-def _joined(where: str, path: str) -> str:
-    """A path as seen from a directory; nothing if it cannot be known."""
-    path = path.replace('"', "")
-    if path.startswith(("/", "~", "$HOME", "${HOME}")):
-        return path
-    return "" if "$" in path or not path or not where else f"{where}/{path}"
-
-
-_BY_PLACE = ("rm", "find")
 
 
 # --- words -------------------------------------------------------------------------------
@@ -131,13 +120,8 @@ def _has(words: Words, short: str, long: str = "", least: int = 1) -> bool:
 
 
 def _normal(path: str) -> str:
-    whole = os.path.normpath(path)
+    whole = os.path.normpath(path) if path else ""
     return "/" + whole.lstrip("/") if whole.startswith("/") else whole
-
-
-def _is_vital(path: str, homes: frozenset[str], every_top: bool = True) -> bool:
-    """Whether a path is the root, a directory right below it, a home, or all that one of these holds."""
-    return any(_is_one_vital(one, homes, every_top) for one in _each_of(path))
 
 
 def _each_of(path: str) -> list[str]:
@@ -149,7 +133,7 @@ def _each_of(path: str) -> list[str]:
     return paths
 
 
-def _is_one_vital(path: str, homes: frozenset[str], every_top: bool) -> bool:
+def _is_vital(path: str, homes: frozenset[str], every_top: bool) -> bool:
     if found := _HOME.match(path):
         rest = _normal("/" + path[found.end() :])[1:]
         return (path[found.end() :][:1] in ("", "/")) and (not rest or bool(_ONLY_GLOB.fullmatch(rest)))
@@ -169,140 +153,193 @@ def _is_one_vital(path: str, homes: frozenset[str], every_top: bool) -> bool:
     return path in homes or inside in _DEEPER or (above in ("/home", "/Users") and "/" not in inside[len(above) :])
 
 
-def _is_raw(path: str) -> bool:
-    """Whether writing there goes past every file system: a disk, the memory, the kernel's trigger."""
-    path = _normal(path)
-    return path in _RAW or (path.startswith("/dev/") and not _HARMLESS_DEVICES.fullmatch(path))
+def _is_protected(path: str, recursive: bool) -> bool:
+    if not path.startswith("/") or UNKNOWN in path:
+        return False
+    path = path[1:]
+    above, _, last = path.rpartition("/")
+    if recursive and _GLOB.search(last) and _ONLY_GLOB.fullmatch(last):
+        path = above
+    if path.startswith(("dev/shm/", "usr/share/nginx/", "usr/lib/python", "usr/lib/node_modules/")):
+        return False
+    tree = _TREES.match(path)
+    if tree and path[tree.end() :][:1] in ("", "/"):
+        return True
+    return bool(_FILES.fullmatch(path)) or (recursive and bool(_DATA.fullmatch(path)))
 
 
 # --- hazards -----------------------------------------------------------------------------
 
 
-def _rm(words: Words, homes: frozenset[str]) -> str | None:
+def _unclear(words: Words) -> str | None:
+    """`$X/*` is `/*` if there is no X."""
+    found = next((word for word in words if word and UNKNOWN in word), None)
+    return Doubtful("if its variable is empty, it is the root directory") if found else None
+
+
+def _rm(words: Words, place: Place) -> str | None:
     if _has(words, "", "no-preserve-root", 3):
         return "it removes even the root directory"
-    if _has(words, "rR", "recursive"):
-        for path in _operands(words):
-            if _is_vital(path, homes):
-                return f"it removes {path} with all that is in it"
-    return None
+    recursive = _has(words, "rR", "recursive")
+    for path in _operands(words):
+        if recursive and place.is_vital(path):
+            return f"it removes {path} with all that is in it"
+        if place.is_protected(path, recursive):
+            return f"it removes {path}, which the system needs"
+    return _unclear(words) if recursive else None
 
 
-def _over_everything(words: Words, homes: frozenset[str]) -> str | None:
+def _over_everything(words: Words, place: Place) -> str | None:
     """chmod, chown and their kin."""
-    if _has(words, "R", "recursive"):
-        for path in _operands(words)[1:] or _operands(words):
-            if _is_vital(path, frozenset(), every_top=False) and not _HOME.match(path):
-                return f"it changes who may use {path} and all that is in it"
-    return None
+    recursive = _has(words, "R", "recursive")
+    for path in _operands(words)[1:] or _operands(words):
+        whole = _normal(place.absolute(path))
+        own = whole in place.homes or _HOME.match(path)
+        if recursive and not own and place.is_vital(path, every_top=False):
+            return f"it changes who may use {path} and all that is in it"
+        if whole == "/" or place.is_protected(path, recursive):
+            return f"it changes who may use {path}, which the system needs"
+    return _unclear(words) if recursive else None
 
 
-def _mv(words: Words, homes: frozenset[str]) -> str | None:
+def _mv(words: Words, place: Place) -> str | None:
     *sources, target = _operands(words) or [""]
     if _has(words, "t", "target-directory", 1):
         sources.append(target)
     for path in sources:
-        if _is_vital(path, homes, every_top=False):
+        if place.is_vital(path, every_top=False) or place.is_protected(path):
             return f"it moves {path} away"
     if _normal(target) == "/dev/null":
         return "it replaces /dev/null"
-    return _onto_device([target], homes)
+    return _onto([target], place)
 
 
-def _find(words: Words, homes: frozenset[str]) -> str | None:
-    starts: list[str] = []
-    for word in words:
-        if word is None or word.startswith(("-", "(", "!")):
-            break
-        starts.append(word)
-    chosen = any(word and word.startswith(_FIND_TESTS) for word in words)
-    removes = "-delete" in words or any(word in ("rm", "/bin/rm", "shred") for word in words)
-    if removes and not chosen:
-        for path in starts:
-            if _is_vital(path, homes, every_top=False):
+def _find(words: Words, place: Place) -> str | None:
+    rest = list(words)
+    while rest and rest[0] and (rest[0] in ("-L", "-H", "-P") or rest[0].startswith(("-O", "-D"))):
+        rest = rest[2:] if rest[0] == "-D" else rest[1:]
+    ends = next(
+        (at for at, word in enumerate(rest) if word is None or word.startswith(("-", "(", "!", ")"))), len(rest)
+    )
+    starts, tests = rest[:ends] or ["."], rest[ends:]
+    runs = [tests[at + 1] for at, word in enumerate(tests[:-1]) if word in ("-exec", "-execdir", "-ok", "-okdir")]
+    removes = "-delete" in tests or any(one and one.rpartition("/")[2] in _DESTROYERS for one in runs)
+    removes = removes or any(word in ("rm", "/bin/rm", "shred") for word in tests)
+    if not removes:
+        return None
+    for path in starts:
+        if path and (place.is_vital(path, every_top=False) or place.is_protected(path, recursive=True)):
+            chosen = _is_chosen(tests)
+            if not chosen:
                 return f"it removes everything below {path}"
-    return None
+            return None if chosen == "name" else Doubtful(f"it removes a good part of what is below {path}")
+    return _unclear(starts)
 
 
-_TESTS = (
-    "-name -iname -path -ipath -wholename -regex -iregex -mtime -mmin -atime -amin -ctime -cmin -newer -size -user "
-    "-group -inum -empty -perm -samefile"
-)
-_FIND_TESTS = tuple(_TESTS.split())
+def _is_chosen(tests: Words) -> str:
+    """Whether the tests of find choose some files, and not all but some: by "name", or by something "else"."""
+    chosen = ""
+    for at, word in enumerate(tests):
+        value = tests[at + 1] if at + 1 < len(tests) else ""
+        if word in ("-o", "-or", ","):
+            return ""
+        if at and tests[at - 1] in ("!", "-not"):
+            continue
+        if word in _FIND_NAMES and value and not re.fullmatch(r"[*?./\[\]^$+]*", value):
+            chosen = "name"
+        elif word and word.startswith(_FIND_TESTS):
+            chosen = chosen or "else"
+    return chosen
 
 
-def _dd(words: Words, homes: frozenset[str]) -> str | None:
-    for word in words:
-        if word and word.startswith("of=") and _is_raw(word[3:]):
-            return f"it writes over {word[3:]}"
-    return None
+_DESTROYERS = names("rm shred unlink mv chmod chown chgrp truncate dd srm sh bash")
+_FIND_NAMES = names("-name -iname -path -ipath -wholename -regex -iregex -empty -samefile -inum")
+_FIND_TESTS = tuple(names("-mtime -mmin -atime -amin -ctime -cmin -newer -size -user -group -perm"))
 
 
-def _onto_device(words: Words, homes: frozenset[str]) -> str | None:
+def _dd(words: Words, place: Place) -> str | None:
+    return _onto([word[3:] for word in words if word and word.startswith("of=")], place)
+
+
+def _onto(words: Words, place: Place) -> str | None:
     """Those that write to what they name."""
     for path in _operands(words):
-        if _is_raw(path):
+        if place.is_raw(path):
             return f"it writes over {path}"
+        if place.is_protected(path) and not path.endswith("/") and not place.absolute(path).startswith("/dev/"):
+            return f"it writes over {path}, which the system needs"
     return None
 
 
-def _last_onto_device(words: Words, homes: frozenset[str]) -> str | None:
+def _truncate(words: Words, place: Place) -> str | None:
+    return _onto([word for at, word in enumerate(words) if not (at and words[at - 1] in ("-s", "-r"))], place)
+
+
+def _last_onto(words: Words, place: Place) -> str | None:
     """Those that write to the last thing they name, as `cp` does."""
     for word in words:
-        if word and word.startswith("--target-directory=") and _is_raw(word.partition("=")[2]):
+        if word and word.startswith("--target-directory=") and place.is_raw(word.partition("=")[2]):
             return f"it writes over {word.partition('=')[2]}"
-    return _onto_device(_operands(words)[-1:], homes)
+    target = _operands(words)[-1:]
+    why = _onto(target, place)
+    # A new program in /usr/bin is how some are installed; what is there already may be lost by it.
+    return Doubtful(why) if why and target and not place.is_raw(target[0]) and not _FILES.match(target[0][1:]) else why
 
 
-def _rsync(words: Words, homes: frozenset[str]) -> str | None:
+def _rsync(words: Words, place: Place) -> str | None:
     *_, target = _operands(words) or [""]
-    if any(word and word.startswith("--del") for word in words) and _is_vital(target, homes, every_top=False):
+    if any(word and word.startswith("--del") for word in words) and (
+        place.is_vital(target, every_top=False) or place.is_protected(target, recursive=True)
+    ):
         return f"it removes from {target} what the other side does not have"
-    return _last_onto_device(words, homes)
+    return _last_onto(words, place)
 
 
-def _partitions(words: Words, homes: frozenset[str]) -> str | None:
-    if _has(words, "ld", "list") or _has(words, "", "dump") or "print" in words:
+def _partitions(words: Words, place: Place) -> str | None:
+    if _has(words, "ldp", "list") or _has(words, "", "dump") or _has(words, "", "print") or "print" in words:
         return None
-    return "it changes how a disk is divided" if any(_is_raw(path) for path in _operands(words)) else None
+    return "it changes how a disk is divided" if any(place.is_raw(path) for path in _operands(words)) else None
 
 
-def _wipefs(words: Words, homes: frozenset[str]) -> str | None:
+def _wipefs(words: Words, place: Place) -> str | None:
     return "it erases what says where a file system is" if _operands(words) and not _has(words, "n", "no-act") else None
 
 
-def _on_disk(words: Words, homes: frozenset[str]) -> str | None:
+def _on_disk(words: Words, place: Place) -> str | None:
     return "it gives up what a disk holds" if _operands(words) else None
 
 
-def _subcommand(*names: str) -> Callable[[Words, frozenset[str]], str | None]:
-    def look(words: Words, homes: frozenset[str]) -> str | None:
-        given = _operands(words)
-        return "it gives up what a disk holds" if any(name in given[:2] for name in names) else None
+def _with(options: str) -> Callable[[Words, Place], str | None]:
+    """Those that give up a disk only with one of these options, or sub-commands."""
+    given = options.split()
+
+    def look(words: Words, place: Place) -> str | None:
+        found = any(word and word.startswith(one) for word in words for one in given if one.startswith("-"))
+        return "it gives up what a disk holds" if found or set(given) & {*_operands(words)[:2]} else None
 
     return look
 
 
-def _halts(words: Words, homes: frozenset[str]) -> str | None:
+def _halts(words: Words, place: Place) -> str | None:
     if _has(words, "ckw", "wtmp-only") or _has(words, "", "help") or _has(words, "", "version"):
         return None  # it takes one back, says so, or only writes it down
     return "it stops the machine"
 
 
-def _init(words: Words, homes: frozenset[str]) -> str | None:
+def _init(words: Words, place: Place) -> str | None:
     return "it stops the machine" if any(one in ("0", "1", "6", "s", "S") for one in _operands(words)) else None
 
 
-def _systemctl(words: Words, homes: frozenset[str]) -> str | None:
+def _systemctl(words: Words, place: Place) -> str | None:
     stops = {"poweroff", "reboot", "halt", "kexec", "soft-reboot", "rescue", "emergency", "suspend", "hibernate"}
     return "it stops the machine" if stops & {*_operands(words)[:1]} else None
 
 
-def _crontab(words: Words, homes: frozenset[str]) -> str | None:
+def _crontab(words: Words, place: Place) -> str | None:
     return "it removes the whole crontab" if _has(words, "r") else None
 
 
-def _kill(words: Words, homes: frozenset[str]) -> str | None:
+def _kill(words: Words, place: Place) -> str | None:
     rest = list(words)
     if rest and rest[0] in ("-s", "-n", "--signal"):
         rest = rest[2:]
@@ -313,34 +350,42 @@ def _kill(words: Words, homes: frozenset[str]) -> str | None:
     return "it ends the first process, and all others with it" if "1" in rest else None
 
 
-def _all_processes(words: Words, homes: frozenset[str]) -> str | None:
+def _all_processes(words: Words, place: Place) -> str | None:
     return "it ends every process that it can reach"
 
 
-def _redirection(words: Words, homes: frozenset[str]) -> str | None:
-    return _onto_device(words, homes)
-
-
-_HAZARDS: dict[str, Callable[[Words, frozenset[str]], str | None]] = {
-    "rm": _rm,
+_HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
+    **dict.fromkeys(("rm", "unlink", "rmdir", "trash", "srm", "wipe"), _rm),
     "find": _find,
     "mv": _mv,
     **dict.fromkeys(("chmod", "chown", "chgrp", "chattr", "setfacl"), _over_everything),
     **dict.fromkeys(("dd", "dcfldd", "dc3dd"), _dd),
-    **dict.fromkeys(("tee", "shred", "truncate", "sponge", "badblocks", "ddrescue", "srm", "scrub"), _onto_device),
-    **dict.fromkeys(("cp", "install", "ln"), _last_onto_device),
+    **dict.fromkeys(("tee", "shred", "sponge", "badblocks", "ddrescue", "scrub", "nwipe", ">"), _onto),
+    "truncate": _truncate,
+    **dict.fromkeys(("cp", "install", "ln"), _last_onto),
     "rsync": _rsync,
-    **dict.fromkeys(("fdisk", "sfdisk", "cfdisk", "gdisk", "sgdisk", "parted"), _partitions),
+    **dict.fromkeys(("fdisk", "sfdisk", "cfdisk", "gdisk", "sgdisk", "cgdisk", "parted"), _partitions),
     "wipefs": _wipefs,
-    **dict.fromkeys(("blkdiscard", "mke2fs", "mkswap", "pvremove", "vgremove", "lvremove", "pvcreate"), _on_disk),
-    "cryptsetup": _subcommand("luksFormat", "erase", "luksErase", "reencrypt"),
-    "nvme": _subcommand("format", "sanitize"),
-    "zpool": _subcommand("destroy", "labelclear"),
+    **dict.fromkeys(
+        names(
+            "blkdiscard mke2fs mkswap pvremove vgremove lvremove pvcreate vgreduce lvreduce zerofree fsfreeze "
+            "sg_format diskpart"
+        ),
+        _on_disk,
+    ),
+    "cryptsetup": _with("luksFormat erase luksErase reencrypt luksKillSlot luksRemoveKey format"),
+    "nvme": _with("format sanitize write-zeroes dsm"),
+    "zpool": _with("destroy labelclear split"),
+    "zfs": _with("destroy rollback"),
+    "btrfs": _with("delete"),
+    "hdparm": _with("--security-erase --security-set --trim-sector --make-bad --write-sector --dco --security-mode"),
+    "mdadm": _with("--zero-superblock --stop --remove --create -S"),
+    "diskutil": _with("eraseDisk eraseVolume reformat zeroDisk secureErase partitionDisk"),
+    "dmsetup": _with("remove remove_all wipe_table"),
     **dict.fromkeys(("shutdown", "reboot", "halt", "poweroff"), _halts),
     **dict.fromkeys(("init", "telinit"), _init),
     **dict.fromkeys(("systemctl", "loginctl"), _systemctl),
     "crontab": _crontab,
     "kill": _kill,
     "killall5": _all_processes,
-    **dict.fromkeys((">", ">>", ">|", "&>", "&>>", "<>"), _redirection),
 }

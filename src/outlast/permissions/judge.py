@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import gc
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Literal
 
     from outlast.permissions.court import Court
@@ -32,14 +32,20 @@ class Rules:
     """What is allowed and denied, and what happens to the rest.
 
     `hazard` is called with the words of each simple command (None for one with a variable other than $HOME in it), and
-    with `(">", target)` for each file that is written by redirection. A sentence denies it.
+    with `(">", target)` for each file that is written by redirection; with the directory ("" if it is not known), and
+    whether it runs on another machine. A sentence denies it, and asks if it is a `Doubtful` one.
     """
 
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     otherwise: Verdict = "ask"
     any_arguments: bool = False  # an allowed program may be given any arguments; what it then runs counts if denied
-    hazard: Callable[[tuple[str | None, ...]], str | None] | None = None
+    write: tuple[str, ...] = ()  # files that may be written: globs, seen from the directory of the command
+    hazard: Callable[[tuple[str | None, ...], str, bool], str | None] | None = None
+
+
+class Doubtful(str):
+    """Why something may be a hazard: a sentence that asks."""
 
 
 @frozen
@@ -50,6 +56,13 @@ class Known:
     aliases: frozenset[str] = frozenset()
     variables: frozenset[str] = frozenset()
     path_changed: bool = False
+    directory: str = ""
+    values: Mapping[str, str] = {}  # of all its variables that have one
+    texts: Mapping[str, str] = {}  # of its aliases
+    bodies: Mapping[str, str] = {}  # of its functions
+    traps: tuple[tuple[str, str], ...] = ()  # signals and what they run
+    attributes: Mapping[str, str] = {}  # of variables whose assignment does more than to assign
+    options: frozenset[str] = frozenset()
 
 
 @frozen

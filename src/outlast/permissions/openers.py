@@ -43,6 +43,8 @@ def _env(words: list[Word]) -> Wrapped:
         if not (word.static and is_harmless(name)):
             doubt = doubt or f"it sets {name}"
     at = rest[0] if rest else None
+    if any(option.name in ("C", "chdir") for option in parsed.options):
+        doubt = doubt or "it runs in another directory"
     doubt = doubt_of(words, parsed, at) if parsed.strange or parsed.unsure else doubt
     if split:
         return _split(words, split[0].text, at)
@@ -56,13 +58,14 @@ def _split(words: list[Word], text: str | None, at: int | None) -> Wrapped:
         return Wrapped([], doubt="the text of -S is not static", hides=True, suffixes=1)
     # Like a shell's words, but with rules of its own for $ and backslashes: those are not read.
     inner = words_inside(text)
-    doubt = "the text of -S cannot be read" if "$" in text or "\\" in text or "#" in text else ""
+    escaped = "$" in text or "\\" in text
+    doubt = "the text of -S cannot be read" if escaped or "#" in text else ""
     rest = [] if at is None else words[at:]
     while inner and re.match(r"[A-Za-z_]\w*=|-", inner[0].text):
         doubt = doubt or "the text of -S has options or variables"
         inner.pop(0)
     command = inner + rest
-    return Wrapped([Run(command)] if command else [], doubt=doubt, suffixes=1 if doubt else 0)
+    return Wrapped([Run(command)] if command else [], doubt=doubt, hides=escaped, suffixes=1 if doubt else 0)
 
 
 _XARGS = Grammar(

@@ -7,7 +7,7 @@ time does not depend on how clever the pattern is.
 
 from __future__ import annotations
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 UNKNOWN = "\0"  # in no command line: a line with NUL is not judged any further
 

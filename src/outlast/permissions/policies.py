@@ -11,11 +11,12 @@ from __future__ import annotations
 import os
 
 from outlast.errors import BadInput, named
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.permissions import YOLO, Policy, own_rules
 from outlast.permissions.approval import Layer
-from outlast.permissions.guarded import hazard, text_hazard
+from outlast.permissions.guarded import hazard
 from outlast.permissions.judge import Rules
+from outlast.permissions.places import protection
 from outlast.permissions.policyfile import BadPolicy, PolicyFile, read
 from outlast.permissions.ruling import allowing
 from outlast.settings import allowed_programs
@@ -61,8 +62,7 @@ def _ask(settings: Settings) -> Layer:
 
 
 def _guarded(settings: Settings) -> Layer:
-    home = os.path.expanduser("~")
-    return Layer("guarded", Rules(otherwise="allow", hazard=hazard(home)), text_hazard=text_hazard(home))
+    return Layer("guarded", Rules(otherwise="allow", hazard=hazard(os.path.expanduser("~"))))
 
 
 _LAYERS: dict[str, Callable[[Settings], Layer]] = {
@@ -107,6 +107,7 @@ def _from_file(path: str, settings: Settings, is_project: bool, above: tuple[str
         layer.rules,
         allow=(*layer.rules.allow, *said.allow),
         deny=(*layer.rules.deny, *said.deny),
+        write=(*layer.rules.write, *said.write),
         otherwise=said.otherwise or layer.rules.otherwise,
     )
     asks = tuple(dict.fromkeys((*(base.asks if base else ()), *said.ask_always)))
@@ -151,9 +152,19 @@ def in_force(home: str, settings: Settings, call: str | Policy | None, projects:
     layers = tuple(layer for policy in spoken for layer in policy.layers)
     asks = tuple(dict.fromkeys(one for policy in spoken for one in policy.asks))
     names = list(dict.fromkeys(policy.name for policy in spoken if policy.layers or policy.asks))
-    whole = Policy(" + ".join(names) or YOLO.name, layers, asks)
+    whole = Policy(" + ".join(names) or YOLO.name, tuple(_protected(layer, home) for layer in layers), asks)
     path = own_rules(home)
     return _with_own_rules(whole, path) if path else whole
+
+
+def _protected(layer: Layer, home: str) -> Layer:
+    """The layer with one more hazard: nothing that it judges writes its own rules."""
+    hazard, more = layer.rules.hazard, protection(home)
+
+    def either(words: tuple[str | None, ...], where: str, elsewhere: bool) -> str | None:
+        return (hazard(words, where, elsewhere) if hazard else None) or more(words, where, elsewhere)
+
+    return replaced(layer, rules=replaced(layer.rules, hazard=either))
 
 
 def _of_call(which: str, settings: Settings) -> Policy:
@@ -169,4 +180,4 @@ def _with_own_rules(policy: Policy, path: str) -> Policy:
     except BadPolicy as error:
         return replaced(policy, layers=(*policy.layers, Layer(path, Rules(), broken=error.message)))
     more = (Layer(path, Rules(deny=own.deny, otherwise="allow")),) if own.deny else ()
-    return allowing(replaced(policy, layers=(*policy.layers, *more)), own.allow)
+    return allowing(replaced(policy, layers=(*policy.layers, *more)), own.allow, own.write)

@@ -1,6 +1,7 @@
 """A policy in a TOML file: read and checked, and the one change we make to one, a rule that somebody said "always" to.
 
 allow, deny      patterns, each compared with the canonical text of one simple command
+write            globs of files that commands may write, seen from the directory of the command
 match, not_match lines that some rule of this file must match, and must not
 otherwise        allow, ask or deny: what no rule matches
 extends          the name of a ready policy, or a file, whose rules are added to
@@ -15,7 +16,7 @@ import os
 import stat
 
 from outlast.errors import BadInput, named
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.permissions.approval import CATEGORIES
 from outlast.permissions.judge import Rules, judge
 from outlast.permissions.ruling import STRICTNESS
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from outlast.permissions.approval import Category
     from outlast.permissions.judge import Verdict
 
-_KEYS = ("allow", "deny", "match", "not_match", "otherwise", "extends", "ask_always", "rule")
-_RULE_KEYS = ("allow", "deny", "match", "not_match")
+_KEYS = ("allow", "deny", "write", "match", "not_match", "otherwise", "extends", "ask_always", "rule")
+_RULE_KEYS = ("allow", "deny", "write", "match", "not_match")
 _MOST_BYTES = 1 << 20
 
 
@@ -46,6 +47,7 @@ class PolicyFile:
     path: str
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
     otherwise: Verdict | None = None
     extends: str = ""
     ask_always: tuple[Category, ...] = ()
@@ -93,15 +95,14 @@ def understood(path: str, values: Mapping[str, Any]) -> PolicyFile:
         raise BadPolicy(f"a rule in {path} is not a table; write [[rule]] above it")
     for one in rules:
         _only(path, one, _RULE_KEYS)
-        _check_examples(path, one, _texts(path, one, "allow"), _texts(path, one, "deny"))
-    allow, deny = (
-        tuple(text for table in (values, *rules) for text in _texts(path, table, key)) for key in ("allow", "deny")
-    )
-    _check_examples(path, values, allow, deny)
+        _check_examples(path, one, _rules(path, one))
+    whole = _rules(path, values, *rules)
+    _check_examples(path, values, whole)
     return PolicyFile(
         path=path,
-        allow=allow,
-        deny=deny,
+        allow=whole.allow,
+        deny=whole.deny,
+        write=whole.write,
         otherwise=_otherwise(path, values.get("otherwise")),
         extends=_extends(path, values.get("extends", "")),
         ask_always=_categories(path, _texts(path, values, "ask_always")),
@@ -120,6 +121,13 @@ def _texts(path: str, values: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if not isinstance(texts, list) or not all(isinstance(text, str) and text.strip() for text in texts):
         raise BadPolicy(f"{named(key)} in {path} must be a list of texts, none of them empty")
     return tuple(texts)
+
+
+def _rules(path: str, *tables: Mapping[str, Any]) -> Rules:
+    def of(key: str) -> tuple[str, ...]:
+        return tuple(text for table in tables for text in _texts(path, table, key))
+
+    return Rules(of("allow"), of("deny"), write=of("write"))
 
 
 def _otherwise(path: str, given: object) -> Verdict | None:
@@ -145,19 +153,19 @@ def _categories(path: str, given: tuple[str, ...]) -> tuple[Category, ...]:
     return given  # type: ignore[return-value]
 
 
-def _check_examples(path: str, values: Mapping[str, Any], allow: tuple[str, ...], deny: tuple[str, ...]) -> None:
+def _check_examples(path: str, values: Mapping[str, Any], rules: Rules) -> None:
     for line in _texts(path, values, "match"):
-        if not _is_matched(line, allow, deny):
+        if not _is_matched(line, rules):
             raise BadPolicy(f"the match example {named(line)} in {path} is matched by no rule")
     for line in _texts(path, values, "not_match"):
-        if _is_matched(line, allow, deny):
+        if _is_matched(line, rules):
             raise BadPolicy(f"the not_match example {named(line)} in {path} is matched by a rule")
 
 
-def _is_matched(line: str, allow: tuple[str, ...], deny: tuple[str, ...]) -> bool:
+def _is_matched(line: str, rules: Rules) -> bool:
     """Whether the rules alone deny a line, or allow the whole of it."""
-    denied = bool(deny) and judge(line, Rules(deny=deny, otherwise="allow")).verdict == "deny"
-    return denied or (bool(allow) and judge(line, Rules(allow=allow)).verdict == "allow")
+    denied = bool(rules.deny) and judge(line, Rules(deny=rules.deny, otherwise="allow")).verdict == "deny"
+    return denied or (bool(rules.allow) and judge(line, Rules(allow=rules.allow, write=rules.write)).verdict == "allow")
 
 
 # --- the rule that "always" writes -------------------------------------------------------

@@ -1,8 +1,10 @@
-"""Small languages inside arguments: whether a sed script or an awk program only computes and prints."""
+"""Small languages inside arguments: whether a sed script, an awk program or SQL only computes and prints."""
 
 from __future__ import annotations
 
 import re
+
+from outlast.permissions.words import names
 
 # --- sed -----------------------------------------------------------------------------------------
 
@@ -78,15 +80,15 @@ def _sed_command(script: str, at: int) -> int:
         return _sed_end(script, at + 1)
     if command in "{}":
         return at + 1
-    if command in "qQ":
-        match = re.compile(r"[ \t]*[0-9]*").match(script, at + 1)
-        return _sed_end(script, match.end() if match else at + 1)
     if command in "sy":
         return _sed_substitute(script, at)
-    if command in ":btT":
-        match = re.compile(r"[ \t]*[A-Za-z0-9_]*[ \t]*").match(script, at + 1)
+    if command in "qQ:btT":
+        match = re.compile(r"[ \t]*[0-9]*" if command in "qQ" else r"[ \t]*[A-Za-z0-9_]*[ \t]*").match(script, at + 1)
         return _sed_end(script, match.end() if match else at + 1)
-    if command in "aic#":
+    if command == "#":
+        end = script.find("\n", at)  # a backslash does not continue a comment
+        return len(script) if end < 0 else end
+    if command in "aic":
         # Text up to the end of the line, and on while lines end with a backslash.
         match = re.compile(r"(?:[^\n\\]|\\.)*", re.DOTALL).match(script, at + 1)
         return match.end() if match else -1
@@ -125,7 +127,7 @@ def _sed_replacement(script: str, at: int, delimiter: str) -> int:
 
 # --- awk -----------------------------------------------------------------------------------------
 
-_AWK_RUNS = re.compile(r"system|getline|@|/inet")
+_AWK_RUNS = re.compile(r"system|getline|@|/inet|\brequire\b|\bload\b")
 _AWK_TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|#[^\n]*|\|\||\s+|[A-Za-z_][A-Za-z0-9_]*|.', re.DOTALL)
 _AWK_REGEX = re.compile(r"/(?:[^/\\\n]|\\.)*/")
 _REGEX_AFTER = frozenset("(,{};!&|~\n")
@@ -166,9 +168,10 @@ def _awk_code(program: str) -> tuple[str | None, bool]:
             continue
         elif text[0] == '"' and len(text) > 1:
             before = '"'
-            parts.append("S")
+            parts.append(" \x01 ")
         else:
             before = text[-1]
+            divides = divides or text == "\\"  # a continued line: what looks like the beginning of one is none
             parts.append("  " if text == "||" else text)
     return "".join(parts), divides
 
@@ -180,3 +183,34 @@ def _awk_writes(code: str) -> bool:
         if match and ">" in statement[match.end() :]:
             return True
     return False
+
+
+# --- SQL -----------------------------------------------------------------------------------------
+
+_SQL_BEGINS = re.compile(r"\s*(?:select|with|explain|values)\b", re.IGNORECASE)
+_SQL_CALLS = re.compile(r"""([\w"'`\])]*)\s*\(""")
+_SQL_TEXT = re.compile(r"'(?:[^']|'')*'")
+_SQL_FINE = names("""
+    abs avg cast changes char coalesce concat concat_ws count date datetime format group_concat ifnull iif instr json
+    json_array json_each json_extract json_group_array json_group_object json_object json_tree julianday
+    last_insert_rowid length like lower ltrim max min nullif printf quote random rank replace round row_number rtrim
+    sign strftime string_agg substr substring sum time total trim typeof unicode unixepoch upper over in as values
+    from join and or not where select on exists when then else by having union all case partition_by lag lead
+    first_value ntile dense_rank filter using limit offset
+""")
+
+
+def sql_is_plain(text: str) -> bool:
+    """Whether an SQL text only reads: one that asks, and calls nothing but known functions."""
+    code = _SQL_TEXT.sub(" ", text)
+    if "'" in code or "--" in code or "/*" in code or not _SQL_BEGINS.match(code):
+        return False
+    if any(part.strip() and not _SQL_BEGINS.match(part) for part in code.split(";")):
+        return False
+    if re.search(
+        r"\b(?:insert|update|delete|replace\s+into|attach|create|drop|alter|vacuum|pragma|returning)\b",
+        code,
+        re.IGNORECASE,
+    ):
+        return False
+    return all(call[1].lower() in _SQL_FINE or not call[1] for call in _SQL_CALLS.finditer(code))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.errors import named
-from outlast.frozen import frozen, replaced
+from outlast.light import frozen, replaced
 from outlast.permissions import OWN_RULES
 from outlast.permissions.judge import Judgement, Known, Part, judge
 from outlast.permissions.patterns import UNKNOWN
@@ -62,8 +62,6 @@ def _by_layer(line: str, layer: Layer, known: Known, shell: str) -> Judgement:
     judgement = judge(line, layer.rules, known, shell=shell)
     if layer.asks_all:
         judgement = _all_asked(judgement, layer.rules)
-    if layer.text_hazard and (why := layer.text_hazard(line, [part.command for part in judgement.parts])):
-        return Judgement("deny", (*judgement.parts, Part(line, "deny", "", why, 0, "")))
     return judgement
 
 
@@ -116,11 +114,12 @@ def always(request: Request, policy: Policy, known: Known | None = None, shell: 
     return patterns if helps else ()
 
 
-def allowing(policy: Policy, patterns: tuple[str, ...]) -> Policy:
+def allowing(policy: Policy, patterns: tuple[str, ...], write: tuple[str, ...] = ()) -> Policy:
     """The policy with more allow rules in every layer. What one of them denies stays denied."""
 
     def more(layer: Layer) -> Layer:
-        return replaced(layer, rules=replaced(layer.rules, allow=(*layer.rules.allow, *patterns)))
+        rules = layer.rules
+        return replaced(layer, rules=replaced(rules, allow=(*rules.allow, *patterns), write=(*rules.write, *write)))
 
     return replaced(policy, layers=tuple(more(layer) for layer in policy.layers))
 

@@ -42,8 +42,9 @@ class Scanner:
     def plain_enclosed(self, inside: str) -> bool:
         raise NotImplementedError
 
-    def problem(self, why: str, *, hides: bool = False, at: int = -1) -> None:
-        self.found.append(Problem(why, self.base + (self.at if at < 0 else at), self.depth, self.inside, hides))
+    def problem(self, why: str, *, hides: bool = False, at: int = -1, evaluates: bool = False) -> None:
+        place = self.base + (self.at if at < 0 else at)
+        self.found.append(Problem(why, place, self.depth, self.inside, hides, evaluates))
 
     def peek(self, length: int = 1) -> str:
         return self.text[self.at : self.at + length]

@@ -39,10 +39,21 @@ _DECLARING = frozenset(["declare", "typeset", "local", "export", "readonly"])
 
 
 class Assignment:
-    __slots__ = ("name", "static", "text")
+    """`values` are the words that are assigned, or added to what is there."""
 
-    def __init__(self, name: str, static: bool, text: str = "") -> None:
-        self.name, self.static, self.text = name, static, text
+    __slots__ = ("adds", "name", "static", "values")
+
+    def __init__(self, name: str, static: bool, values: list[Word], adds: bool = False) -> None:
+        self.name, self.static, self.values, self.adds = name, static, values, adds
+
+
+class Function:
+    """A function, and where its body begins and ends."""
+
+    __slots__ = ("at", "end", "name")
+
+    def __init__(self, name: str, at: int, end: int) -> None:
+        self.name, self.at, self.end = name, at, end
 
 
 class Redirection:
@@ -55,12 +66,13 @@ class Redirection:
 class Command:
     """One simple command, or the redirections of a compound one."""
 
-    __slots__ = ("assignments", "at", "bodies", "depth", "fed", "inside", "keyword", "redirections", "source", "words")
+    __slots__ = tuple(names("assignments at bodies depth fed inside keyword parallel redirections source words"))
 
     def __init__(self, at: int, depth: int, inside: str, fed: bool, words: list[Word] | None = None) -> None:
         self.at, self.depth, self.inside = at, depth, inside
         self.fed = fed  # its standard input is a pipe, a file or a here-document
         self.keyword = False  # `time` or `coproc` stands before it
+        self.parallel = fed  # it runs beside others: in a pipe, or behind `&`
         self.source = ""  # how it is written, where two that are written alike are alike
         self.words: list[Word] = [] if words is None else words
         self.assignments: list[Assignment] = []
@@ -93,6 +105,7 @@ class SimpleReader(SpaceReader):
 
     keyword = False  # the next simple command follows `time` or `coproc`
     all_listed = False  # the text is nothing but a list of plain commands
+    in_function = False
 
     def __init__(self, text: str, depth: int, inside: str, base: int) -> None:
         super().__init__(text, depth, inside, base)
@@ -242,8 +255,9 @@ class SimpleReader(SpaceReader):
         touches = words and self.base + words[-1].end == self.base + self.at and words[-1].text.endswith("=")
         if not (touches and words[0].text in _DECLARING):
             raise Unreadable("a parenthesis stands where no command begins")
-        self._list()
-        words[-1].unknown = True
+        word = words[-1]
+        command.assignments.append(Assignment(word.text.rstrip("+="), False, self._list(), word.text.endswith("+=")))
+        word.unknown = True
         return False
 
     def _withdraw(self, command: Command) -> None:
@@ -259,12 +273,11 @@ class SimpleReader(SpaceReader):
         if match:
             self.at = match.end()
             if self.peek() == "(":
-                self._list()
-                command.assignments.append(Assignment(match[1], static=False))
+                command.assignments.append(Assignment(match[1], False, self._list(), match[2] == "+="))
             else:
                 value = self.word()
                 static = value.static and ":~" not in value.text
-                command.assignments.append(Assignment(match[1], static, value.text if static else ""))
+                command.assignments.append(Assignment(match[1], static, [value], match[2] == "+="))
             return True
         if (element := _ELEMENT.match(self.text, self.at)) is None:
             return False
@@ -275,20 +288,25 @@ class SimpleReader(SpaceReader):
             self.at = start
             raise Unreadable("a name with a subscript cannot be read")
         self.evaluated(source, start, "a subscript is evaluated as arithmetic")
-        command.assignments.append(Assignment(element[1], word.static))
+        text = word.text.rpartition("]")[2] if "]=" not in word.text else word.text.partition("]=")[2]
+        value = Word(text.removeprefix("+="), word.at, word.end)
+        value.unknown = word.unknown
+        command.assignments.append(Assignment(element[1], word.static, [value], adds=text != value.text))
         return True
 
-    def _list(self) -> None:
+    def _list(self) -> list[Word]:
         """The words of a=( … )."""
+        words: list[Word] = []
         self.bashisms = True
         self.at += 1
         while True:
             self.lines()
             if self.peek() == ")":
                 self.at += 1
-                return
+                return words
             start = self.at
             word = self.word()
+            words.append(word)
             if self.at == start:
                 raise Unreadable("a list cannot be read")
             if self.text[start] == "[" and "]=" in self.text[start : self.at]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from operator import attrgetter
 
-from outlast.permissions.simple import CLOSING, RESERVED, Command, SimpleReader
-from outlast.permissions.variables import steers
-from outlast.permissions.words import Problem, Unreadable, Word
+from outlast.permissions.simple import CLOSING, RESERVED, Command, Function, SimpleReader
+from outlast.permissions.variables import is_run, steers
+from outlast.permissions.words import Loop, Problem, Unreadable, Word
 
 _RESERVED_AT = re.compile(r"(?:\[\[|[!{}]|[a-z]+)(?=[ \t\n;&|()<>]|\Z)")
 # A command of plain words and nothing else: most of them are like this, and they need no further reading.
@@ -30,12 +30,14 @@ _NUMBER = re.compile(r"[-+]?[0-9]+")
 class Text:
     """What was read from one text."""
 
-    __slots__ = ("bashisms", "commands", "fuzzy", "odd", "plain", "problems", "source")
+    __slots__ = ("bashisms", "commands", "functions", "fuzzy", "loops", "odd", "plain", "problems", "source")
 
     def __init__(self, source: str, reader: Reader) -> None:
         self.source = source
         self.commands = sorted([one for one in reader.found if isinstance(one, Command)], key=attrgetter("at"))
         self.problems = [one for one in reader.found if isinstance(one, Problem)]
+        self.loops = [one for one in reader.found if isinstance(one, Loop)]
+        self.functions = [one for one in reader.found if isinstance(one, Function)]
         self.fuzzy = reader.fuzzy
         self.odd = reader.odd
         self.bashisms = reader.bashisms
@@ -76,10 +78,11 @@ class Reader(SimpleReader):
         """Commands up to what closes them, which stays unread: a parenthesis, `;;` or a reserved word."""
         text = self.text
         while True:
-            if not self.documents and (stages := self.listed()):
+            begun = len(self.found)
+            if not (self.documents or self.in_function) and (stages := self.listed()):
                 self._next_in_pipeline()
                 self._rest_of_pipeline(stages)
-                self._separator()
+                self._separator(begun)
                 continue
             char = text[self.at : self.at + 1]
             if char in _BETWEEN:
@@ -93,7 +96,7 @@ class Reader(SimpleReader):
             if char in _MAY_BE_RESERVED:
                 if self.plain(fed=False):
                     self._rest_of_pipeline()
-                    self._separator()
+                    self._separator(begun)
                     continue
                 if (word := self.reserved()) in CLOSING:
                     return word
@@ -103,9 +106,9 @@ class Reader(SimpleReader):
                 self.keyword = False
                 self.simple(fed=False)
                 self._rest_of_pipeline()
-            self._separator()
+            self._separator(begun)
 
-    def _separator(self) -> None:
+    def _separator(self, begun: int) -> None:
         text = self.text
         char = text[self.at : self.at + 1]
         if char in _BETWEEN:
@@ -117,7 +120,12 @@ class Reader(SimpleReader):
             if self.reserved() in CLOSING:
                 return  # behind a compound command no separator is needed: `if (ls) then`
             raise Unreadable(f"{char} stands where a command should have ended")
-        self.at += 2 if text.startswith(("&&", "||"), self.at) else 1
+        joined = text.startswith(("&&", "||"), self.at)
+        if char == "&" and not joined and self.in_function:
+            for one in self.found[begun:]:
+                if isinstance(one, Command):
+                    one.parallel = True
+        self.at += 2 if joined else 1
         self.not_continued()
 
     def reserved(self) -> str:
@@ -263,14 +271,16 @@ class Reader(SimpleReader):
         if not match:
             raise Unreadable("for has no variable")
         if steers(match[0]):
-            self.problem(f"it sets {match[0]}")
+            self.problem(f"it sets {match[0]}", hides=is_run(match[0]))
+        loop = Loop(self.base + self.at, self.depth, self.inside, match[0], [])
+        self.found.append(loop)
         self.at = match.end()
         if self.peek() not in ("", " ", "\t", "\n", ";"):
             raise Unreadable("for has no variable")
         self.lines()
         if self.reserved() == "in":
             self.at += 2
-            self._words_up_to_line_end()
+            loop.values = self._words_up_to_line_end()
         self._to_body()
 
     def _to_body(self) -> None:
@@ -284,13 +294,14 @@ class Reader(SimpleReader):
         else:
             self._body_of_loop()
 
-    def _words_up_to_line_end(self) -> None:
+    def _words_up_to_line_end(self) -> list[Word]:
+        words: list[Word] = []
         while True:
             self.blanks()
             if self.peek() in ("", ";", "\n"):
-                return
+                return words
             start = self.at
-            self.word()
+            words.append(self.word())
             if self.at == start:
                 raise Unreadable(f"{self.peek()} stands where a word should be")
 
@@ -376,8 +387,11 @@ class Reader(SimpleReader):
         self.lines()
         if self.peek() != "(" and self.reserved() not in _COMPOUNDS:
             raise Unreadable("a function has no body")
+        begins, within, self.in_function = self.base + self.at, self.in_function, True
         self._command(fed=True)
+        self.found.append(Function(name.text, begins, self.base + self.at))
         self.depth, self.inside = outer
+        self.in_function = within
 
     def _coproc(self, fed: bool) -> None:
         self.blanks()
@@ -385,7 +399,7 @@ class Reader(SimpleReader):
             self.text, self.at
         )
         if match and not self.reserved():
-            self.problem("coproc sets a variable")
+            self.problem("coproc sets a variable", hides=is_run(match[0].strip()))
             self.at = match.end()
         self.keyword = True
         self._command(fed=True)

@@ -27,6 +27,25 @@ _STEERING = re.compile(
     r"|AWKPATH|AWKLIBPATH|WGETRC|CURL_.*|.*_proxy|.*_PROXY|OPENSSL_.*|SSL_.*|XDG_.*|DBUS_.*|SYSTEMD_.*|FZF_.*"
     r"|JQ_.*|PG.*|MYSQL.*|SQLITE.*"
 )
+# Their values are run: by bash, or by a program that many lines call. What Outlast itself reads is as much.
+_RUN = re.compile(
+    r"PS[0-4]|PROMPT_COMMAND|BASH_ENV|BASH_ALIASES|BASH_CMDS|FCEDIT|.*PAGER|.*EDITOR|VISUAL|BROWSER|LESSOPEN|LESSCLOSE"
+    r"|GIT_.*(?:COMMAND|SSH|ASKPASS|DIFF|PARAMETERS|VALUE_.*)|SSH_ASKPASS|SUDO_ASKPASS|RSYNC_RSH|CVS_RSH|OUTLAST_.*"
+)
+# bash itself reads them, whatever command it runs.
+_OF_SHELL = re.compile(r"PS[0-4]|PROMPT.*|IFS|CDPATH|BASH.*|GLOBIGNORE|POSIXLY_CORRECT|SHELLOPTS|HOME|OLDPWD|PWD")
+
+
+# A line may keep in these, for itself, what a command printed.
+_NOTES = re.compile(
+    r"(?:[A-Z][A-Z0-9]*_)?(?:VERSION|TAG|SHA|COMMIT|BRANCH|REV|REVISION|HASH|COUNT|DATE|TIMESTAMP|RESULT|STATUS)",
+    re.IGNORECASE,
+)
+
+
+def keeps_note(name: str) -> bool:
+    """Whether a line may set it to anything, if it does not hand it on."""
+    return _NOTES.fullmatch(name) is not None and not steers(name)
 
 
 def is_harmless(name: str) -> bool:
@@ -36,4 +55,14 @@ def is_harmless(name: str) -> bool:
 
 def steers(name: str) -> bool:
     """Whether its value can make an allowed command do something else."""
-    return not is_harmless(name) and _STEERING.fullmatch(name) is not None
+    return not is_harmless(name) and (_STEERING.fullmatch(name) is not None or is_run(name))
+
+
+def is_run(name: str) -> bool:
+    """Whether its value is run as a command."""
+    return _RUN.fullmatch(name) is not None
+
+
+def steers_shell(name: str) -> bool:
+    """Whether bash reads it while it runs its own commands."""
+    return _OF_SHELL.fullmatch(name) is not None

@@ -33,6 +33,7 @@ def _whole(match: re.Match[str], start: int) -> Word | None:
     if kind in ("variable", "quoted_variable"):
         word = Word(UNKNOWN, start, match.end())
         word.unknown, word.lead, word.source = True, "", match[0]
+        word.refs = ((match[0].strip('"$'), ()),)
         word.quoted = kind == "quoted_variable"
         word.splits = not word.quoted
         return word

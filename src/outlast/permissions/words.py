@@ -15,6 +15,10 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+# A variable and what it may be besides its value (`${X:-/}`); "" if only that is known (`$(echo /)`); None: anything.
+Ref = tuple[str, tuple[str, ...]] | None
+
+
 class Unreadable(Exception):
     """The rest of the text cannot be read with certainty."""
 
@@ -26,6 +30,7 @@ class Word:
     glob = False  # holds a glob, a brace expansion or a tilde
     splits = False  # may become several words, or none
     quoted = False
+    refs: tuple[Ref, ...] = ()  # for each `UNKNOWN` in the text what it stands for
     shape = ""  # how it stands in canonical text, once somebody asked
 
     def __init__(self, text: str, at: int, end: int) -> None:
@@ -54,28 +59,40 @@ class Word:
 
 
 class Problem:
-    """Something that cannot be analysed. `hides`: a denied program could be behind it."""
+    """Something that cannot be analysed. `hides`: a denied program could be behind it; `evaluates`: values are code."""
 
-    __slots__ = ("at", "depth", "hides", "inside", "why")
+    __slots__ = ("at", "depth", "evaluates", "hides", "inside", "why")
 
-    def __init__(self, why: str, at: int, depth: int, inside: str, hides: bool) -> None:
+    def __init__(self, why: str, at: int, depth: int, inside: str, hides: bool, evaluates: bool = False) -> None:
         self.why, self.at, self.depth, self.inside, self.hides = why, at, depth, inside, hides
+        self.evaluates = evaluates
+
+
+class Loop:
+    """A name that gets the value of each of these words: of `for NAME in WORDS`, or of `${NAME:=WORD}`."""
+
+    __slots__ = ("at", "depth", "inside", "name", "values")
+
+    def __init__(self, at: int, depth: int, inside: str, name: str, values: list[Word]) -> None:
+        self.at, self.depth, self.inside, self.name, self.values = at, depth, inside, name, values
 
 
 class Pieces:
     """A word in the making."""
 
-    __slots__ = ("braces", "glob", "lead", "parts", "quoted", "splits", "unknown")
+    __slots__ = ("braces", "glob", "lead", "parts", "quoted", "refs", "splits", "unknown")
 
     def __init__(self) -> None:
         self.parts: list[str] = []
+        self.refs: list[Ref] = []
         self.unknown = self.glob = self.splits = self.quoted = False
         self.lead: str | None = None
         self.braces = 0  # how much of a brace expansion was seen: { then , then }
 
-    def add_unknown(self, quoted: bool) -> None:
+    def add_unknown(self, quoted: bool, ref: Ref = None) -> None:
         self._settle()
         self.parts.append(UNKNOWN)
+        self.refs.append(ref)
         self.unknown = True
         self.splits = self.splits or not quoted
 
@@ -92,6 +109,7 @@ class Pieces:
         word = Word("".join(self.parts), at, end)
         if self.unknown or self.glob or self.splits:
             word.unknown, word.glob, word.splits = self.unknown, self.glob, self.splits
+            word.refs = tuple(self.refs)
         if self.quoted:
             word.quoted = True
         if self.lead is not None:

@@ -14,124 +14,96 @@ from outlast.permissions.shells import SHELLS, code_of_shell
 from outlast.permissions.words import Word, names
 from outlast.permissions.wrapping import Run, Wrapped, base, doubt_of, opaque
 
-TRANSPARENT: dict[str, tuple[Grammar, int]] = {
-    "time": (Grammar("af:o:pvVq", "append format= output= portability verbose quiet"), 0),
-    "timeout": (Grammar("k:s:vfp", "kill-after= signal= verbose foreground preserve-status"), 1),
-    "nice": (Grammar("n:", "adjustment="), 0),
-    "ionice": (Grammar("c:n:t", "class= classdata= ignore"), 0),
-    "nohup": (Grammar(), 0),
-    "stdbuf": (Grammar("i:o:e:", "input= output= error="), 0),
-    "setsid": (Grammar("cfw", "ctty fork wait"), 0),
-    "command": (Grammar("pvV"), 0),
-    "builtin": (Grammar(), 0),
-}
-_OPAQUE: dict[str, tuple[Grammar, int]] = {
-    "doas": (Grammar("C:u:n"), 0),
-    "chroot": (Grammar("", "userspec= groups= skip-chdir"), 1),
-    "unshare": (
-        Grammar(
-            "m::u::i::n::p::U::C::T::frcR:w:S:G:",
-            "mount=? uts=? ipc=? net=? pid=? user=? cgroup=? time=? fork map-root-user "
-            "map-current-user mount-proc=? kill-child=? propagation= setgroups= root= wd= setuid= setgid=",
-        ),
-        0,
-    ),
-    "nsenter": (
-        Grammar(
-            "at:m::u::i::n::p::U::C::T::S:G:r::w::F",
-            "all target= mount=? uts=? ipc=? net=? pid=? user=? root=? wd=? no-fork",
-        ),
-        0,
-    ),
-    "systemd-run": (
-        Grammar(
-            "tPqGrp:u:E:dH:M:",
-            "user system scope pty pipe quiet collect wait same-dir remain-after-exit no-block no-ask-password "
-            "unit= property= slice= uid= gid= nice= setenv= working-directory= service-type= description= on-active= "
-            "on-boot= on-calendar=",
-        ),
-        0,
-    ),
-    "strace": (
-        Grammar(
-            "fFcCdhiknqrtTvVwxyYzZe:a:b:E:I:O:p:P:s:S:u:U:X:",
-            "follow-forks summary-only summary trace= signal= quiet=?",
-        ),
-        0,
-    ),
-    "ltrace": (Grammar("cCfhiLrStTVe:a:A:n:p:s:u:x:l:"), 0),
-    "taskset": (Grammar("ac", "all-tasks cpu-list"), 1),
-    "chrt": (Grammar("abfimorRvT:P:D:", "all-tasks batch fifo idle other rr reset-on-fork"), 1),
-    "choom": (Grammar("n:", "adjust="), 0),
-    "exec": (Grammar("cla:"), 0),
-    "busybox": (Grammar(), 0),
-    "toybox": (Grammar(), 0),
-    "gosu": (Grammar(), 1),
-    "su-exec": (Grammar(), 1),
-    "setarch": (Grammar("BFILRSTXZv3"), 1),
-    "fakeroot": (Grammar("ul:s:i:b:", "lib= faked= unknown-is-real"), 0),
-    "chronic": (Grammar("ve"), 0),
-    "ifne": (Grammar("n"), 0),
-    "unbuffer": (Grammar("p"), 0),
-    "catchsegv": (Grammar(), 0),
-    "proxychains": (Grammar("q"), 0),
-    "proxychains4": (Grammar("q"), 0),
-    "torsocks": (Grammar(), 0),
-    "dbus-run-session": (Grammar(), 0),
-    "caffeinate": (Grammar("disumt:w:"), 0),
-    "sudo": (
-        Grammar(
-            "ABbEHnPSkNC:D:g:h:p:R:r:t:T:U:u:",
-            "askpass background preserve-env=? set-home non-interactive preserve-groups stdin "
-            "reset-timestamp close-from= chdir= group= host= prompt= chroot= role= type= command-timeout= other-user= "
-            "user=",
-        ),
-        0,
-    ),
-}
+
+def _grammars(table: str) -> dict[str, tuple[Grammar, int]]:
+    """From lines of a name, how many operands stand before the command, the short options (or -) and the long ones."""
+    found: dict[str, tuple[Grammar, int]] = {}
+    for line in table.strip().splitlines():
+        name, operands, short, *long = line.split()
+        found[name] = (Grammar(short.strip("-"), " ".join(long)), int(operands))
+    return found
+
+
+TRANSPARENT = _grammars("""
+    time 0 af:o:pvVq append format= output= portability verbose quiet
+    timeout 1 k:s:vfp kill-after= signal= verbose foreground preserve-status
+    nice 0 n: adjustment=
+    ionice 0 c:n:t class= classdata= ignore
+    nohup 0 -
+    stdbuf 0 i:o:e: input= output= error=
+    setsid 0 cfw ctty fork wait
+    command 0 pvV
+    builtin 0 -
+""")
+_OPAQUE = _grammars("""
+    doas 0 C:u:n
+    chroot 1 - userspec= groups= skip-chdir
+    unshare 0 m::u::i::n::p::U::C::T::frcR:w:S:G: mount=? uts=? ipc=? net=? pid=? user=? cgroup=? time=? fork \
+    map-root-user map-current-user mount-proc=? kill-child=? propagation= setgroups= root= wd= setuid= setgid=
+    nsenter 0 at:m::u::i::n::p::U::C::T::S:G:r::w::F all target= mount=? uts=? ipc=? net=? pid=? user=? root=? wd=? \
+    no-fork
+    systemd-run 0 tPqGrp:u:E:dH:M: user system scope pty pipe quiet collect wait same-dir remain-after-exit no-block \
+    no-ask-password unit= property= slice= uid= gid= nice= setenv= working-directory= service-type= description= \
+    on-active= on-boot= on-calendar=
+    strace 0 fFcCdhiknqrtTvVwxyYzZe:a:b:E:I:O:p:P:s:S:u:U:X: follow-forks summary-only summary trace= signal= quiet=?
+    ltrace 0 cCfhiLrStTVe:a:A:n:p:s:u:x:l:
+    taskset 1 ac all-tasks cpu-list
+    chrt 1 abfimorRvT:P:D: all-tasks batch fifo idle other rr reset-on-fork
+    choom 0 n: adjust=
+    exec 0 cla:
+    busybox 0 -
+    toybox 0 -
+    gosu 1 -
+    su-exec 1 -
+    fakeroot 0 ul:s:i:b: lib= faked= unknown-is-real
+    chronic 0 ve
+    ifne 0 n
+    unbuffer 0 p
+    catchsegv 0 -
+    proxychains 0 q
+    proxychains4 0 q
+    torsocks 0 -
+    dbus-run-session 0 -
+    caffeinate 0 disumt:w:
+    sudo 0 ABbEHnPSkNC:D:g:h:p:R:r:t:T:U:u: askpass background preserve-env=? set-home non-interactive \
+    preserve-groups stdin reset-timestamp close-from= chdir= group= host= prompt= chroot= role= type= \
+    command-timeout= other-user= user=
+""")
 _WRAPPERS = frozenset([*OPENERS, *SHELLS, *TRANSPARENT, *_OPAQUE])
 _DIRECT = names("""
-    dotenv npx bunx pnpx uvx setpriv prlimit numactl firejail bwrap pkexec valgrind rlwrap xvfb-run ssh-agent
-    tini dumb-init entr watchexec hyperfine sem linux32 linux64 start-stop-daemon run-parts tmux screen at batch
-    cpulimit dbus-launch nix-shell dtach abduco daemonize cgexec systemd-inhibit proot gdb lldb expect pee pssh
-    mosh sshpass runcon capsh newgrp sg fakechroot eatmydata logsave tsp nq task-spooler detach trickle aa-exec
-    openvt
+    dotenv npx bunx pnpx uvx setpriv prlimit numactl firejail bwrap pkexec valgrind rlwrap xvfb-run ssh-agent tini
+    dumb-init entr watchexec hyperfine sem setarch linux32 linux64 i386 i486 i586 i686 x86_64 aarch64 armv7l armv8l
+    ppc ppc32 ppc64 ppc64le s390 s390x sparc mips uname26 personality start-stop-daemon run-parts tmux screen at batch
+    cpulimit dbus-launch nix-shell dtach abduco daemonize cgexec systemd-inhibit proot gdb lldb expect pee pssh mosh
+    sshpass runcon capsh newgrp sg fakechroot eatmydata logsave tsp nq task-spooler detach trickle aa-exec openvt
+    faketime nocache waypipe annotate-output ld.so ld-linux-x86-64.so.2 ld-linux.so.2 ld-linux-aarch64.so.1
+    ld-musl-x86_64.so.1
 """)
-# They run what follows a sub-command, or simply what follows. Where it begins is not read with certainty.
-LOOSE: dict[str, frozenset[str]] = {
-    "outlast": names("run"),
-    "jobs": names("-x"),
-    "docker": names("run exec create compose"),
-    "podman": names("run exec create"),
-    "nerdctl": names("run exec"),
-    "kubectl": names("exec run debug"),
-    "oc": names("exec run rsh"),
-    "lxc": names("exec"),
-    "uv": names("run tool"),
-    "poetry": names("run"),
-    "pipenv": names("run"),
-    "pdm": names("run"),
-    "hatch": names("run"),
-    "rye": names("run"),
-    "conda": names("run"),
-    "mamba": names("run"),
-    "micromamba": names("run"),
-    "bundle": names("exec"),
-    "pnpm": names("exec dlx"),
-    "yarn": names("exec dlx node"),
-    "bun": names("x"),
-    "direnv": names("exec"),
-    "ip": names("netns exec"),
-    "vagrant": names("ssh"),
-    "nix": names("run shell develop"),
-    "cmake": names("-E"),
-    "perf": names("record stat trace"),
-    "op": names("run"),
-    "doppler": names("run"),
-    "pipx": names("run"),
-    "rr": names("record"),
-    "machinectl": names("shell"),
-    **dict.fromkeys(_DIRECT, frozenset[str]()),
+# They run what follows one of these words, or simply what follows. Where it begins is not read with certainty.
+_TRIGGERS = """
+    outlast uv poetry pipenv pdm hatch rye conda mamba micromamba op doppler pipx: run
+    docker podman nerdctl: run exec create
+    docker-compose: run exec
+    kubectl: exec run debug
+    oc: exec run rsh
+    lxc bundle direnv: exec
+    jobs: -x
+    mix: cmd run
+    pnpm: exec dlx
+    yarn: exec dlx node
+    bun: x
+    ip: netns exec
+    vagrant: ssh
+    nix: run shell develop
+    cmake: -E
+    perf: record stat trace
+    rr: record
+    machinectl: shell
+"""
+LOOSE: dict[str, frozenset[str]] = dict.fromkeys(_DIRECT, frozenset[str]()) | {
+    name: names(line.partition(":")[2])
+    for line in _TRIGGERS.strip().splitlines()
+    for name in line.partition(":")[0].split()
 }
 
 

@@ -90,11 +90,20 @@ def doubt_of(words: list[Word], parsed: Parsed, at: int | None) -> str:
     return ""
 
 
+_DIRECTORY = {
+    "sudo": ("D", "chdir", "R", "chroot"),
+    "unshare": ("w", "wd", "R", "root"),
+    "systemd-run": ("working-directory", "p", "property"),
+}
+
+
 def opaque(words: list[Word], grammar: Grammar, operands: int) -> Wrapped:
     parsed = parse(words, 1, grammar, first=True)
     at = parsed.operands[operands] if len(parsed.operands) > operands else None
     doubt = doubt_of(words, parsed, at)
     name = base(words[0].text)
+    if any(option.name in _DIRECTORY.get(name, ()) for option in parsed.options):
+        doubt = doubt or "it runs in another directory"
     if at is None:
         # `sudo -i`, `chroot dir`, `unshare` alone: an interactive shell.
         silent = name in ("exec", "busybox", "toybox") and not doubt

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from outlast.errors import BadInput, Unsupported, named
-from outlast.frozen import frozen, replaced
+from outlast.light import frozen, replaced
 from outlast.sandbox import bubblewrap, landlock, seccomp
 from outlast.types import BUBBLEWRAP, LANDLOCK, Sandbox
 

@@ -16,15 +16,16 @@ from functools import partial
 
 from outlast import validation
 from outlast.agents import types
+from outlast.agents.types import Agent, Stopped
 from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, OutlastError, UnknownTask, named
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.options import CommandOptions, check_names
 from outlast.output.cleaner import inline
 from outlast.output.reader import clean
 from outlast.shell.context import translate_errors
 from outlast.shell.control import describe_end
 from outlast.storage import agentfile
-from outlast.types import AGENT, BRIDGE, REGISTERED, Agent, Stdin, Stopped
+from outlast.types import AGENT, BRIDGE, REGISTERED, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Agents:
         running = [one for one in task_ids if not self._has_ended(one)]
         try:
             rule = f"its shell was closed, in process {os.getpid()}"
-            self._shell.executor.signal(running, self._shell.settings.kill_grace_s, "kill", rule)
+            self._shell.executor.kill(running, self._shell.settings.kill_grace_s, "kill", rule)
         except OutlastError:
             pass  # it was quicker
 
@@ -177,7 +178,7 @@ class Agents:
 
     def _has_ended(self, task_id: str) -> bool:
         try:
-            return self._shell.executor.has_ended(task_id)
+            return self._shell.executor.has_reached(task_id, "ended")
         except OutlastError:
             return True  # and was removed
 

@@ -8,6 +8,7 @@ from outlast import session_admin, validation
 from outlast.errors import AlreadyEnded, BadInput, StillRunning
 from outlast.output.redaction import split_variables
 from outlast.shell.context import translate_errors
+from outlast.storage.queue import Queue
 from outlast.storage.watch import Deadline, until
 
 TYPE_CHECKING = False
@@ -45,7 +46,7 @@ class Control:
     def end_now(self, task_ids: Sequence[str], grace: float | None) -> list[Receipt]:
         """End tasks without asking for approval: it was given, or a person at the keyboard ends them."""
         rule = f"kill by process {os.getpid()} of user {os.getuid()}"
-        receipts = self._executor.signal(task_ids, float("inf") if grace is None else grace, "kill", rule)
+        receipts = self._executor.kill(task_ids, float("inf") if grace is None else grace, "kill", rule)
         return [self.context.redactor.redact(receipt) for receipt in receipts]
 
     def end_for_limit(self, task_id: str) -> Receipt:
@@ -53,7 +54,7 @@ class Control:
         self.context.check_reachable(task_id)
         settings = self.context.settings
         rule = f"default limit of {settings.foreground_limit_s:g} s in the foreground"
-        return self._executor.signal([task_id], settings.kill_grace_s, "limit", rule)[0]
+        return self._executor.kill([task_id], settings.kill_grace_s, "limit", rule)[0]
 
     @translate_errors
     def release(self, task_id: str) -> None:
@@ -79,7 +80,7 @@ class Control:
                 self._await_closed(task.task_id)
         removed = sum(registry.remove(task_id) for task_id in list(registry.damaged())) if scope is None else 0
         removed += registry.prune(0.0 if all_finished else hours * 3600, most=-1, session=scope)
-        self._executor.forget_names()
+        Queue(registry.home.path).forget_names()
         self._executor.advance()
         return removed
 
@@ -110,7 +111,7 @@ class Control:
     def _await_closed(self, task_id: str) -> None:
         """Wait for the guards of a task that ended a moment ago to exit."""
         with self._executor.watch(task_id) as watch:
-            until(watch, lambda: self._executor.is_closed(task_id), Deadline(_CLOSE_WAIT_S))
+            until(watch, lambda: self._executor.has_reached(task_id, "closed"), Deadline(_CLOSE_WAIT_S))
         self._executor.status(task_id)
 
 

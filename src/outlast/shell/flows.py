@@ -11,7 +11,7 @@ from functools import partial
 
 from outlast import conditions, validation
 from outlast.errors import BadInput
-from outlast.frozen import extended
+from outlast.light import extended
 from outlast.shell.context import SYSTEM_ERRORS
 from outlast.storage.task_directory import Hold
 from outlast.storage.watch import Deadline
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar, Unpack
 
     from outlast.conditions import Condition
+    from outlast.executors.base import Phase
     from outlast.options import FollowOptions, TaskId
     from outlast.shell.context import Context
     from outlast.shell.control import Control
@@ -64,7 +65,12 @@ class Flows:
         self.context, self._executor = context, context.executor
         self._reader, self._starter, self._control = reader, starter, control
         self._open_watch: OpenWatch = open_watch or context.executor.watch
-        self._hold: OpenWatch = open_watch or (lambda task_id, ends_only: self._executor.hold(task_id))
+        self._hold: OpenWatch = open_watch or (
+            lambda task_id, ends_only: Hold().take(self._executor.registry.home.task(task_id))
+        )
+
+    def _hold_task(self, task_id: str, ends_only: bool) -> Hold:
+        return Hold().take(self._executor.registry.home.task(task_id))
 
     # --- start and run -----------------------------------------------------------------------
 
@@ -116,7 +122,7 @@ class Flows:
                     yield from self._wait_condition(task_id, leave, Deadline(seconds))
                 else:
                     yield from self.follow(task_id, on_output, leave, timeout=seconds, to_end_of="command")
-                ended = self._executor.has_ended(task_id)
+                ended = self._executor.has_reached(task_id, "ended")
         except BaseException:
             self._release((task, ours))
             raise
@@ -188,30 +194,28 @@ class Flows:
         return self.context.redactor.redact(extended(Waited, task, met=met, matched=matched))
 
     def wait_end(self, task_id: str, timeout: float | None) -> Flow[bool]:
-        return self._wait_until(task_id, self._executor.has_ended, timeout, ends_only=True)
+        return self._wait_until(task_id, "ended", timeout, ends_only=True)
 
     def wait_begun(self, task_id: str, timeout: float | None) -> Flow[bool]:
-        return self._wait_until(task_id, self._executor.has_begun, timeout, ends_only=False)
+        return self._wait_until(task_id, "begun", timeout, ends_only=False)
 
-    def _wait_until(
-        self, task_id: str, is_done: Callable[[str], bool], timeout: float | None, ends_only: bool
-    ) -> Flow[bool]:
+    def _wait_until(self, task_id: str, phase: Phase, timeout: float | None, ends_only: bool) -> Flow[bool]:
         deadline = Deadline(timeout)
         with self._open_watch(task_id, ends_only) as watch:
             while True:
                 if watch.arm():
                     yield from self._advance_if_pending(task_id)
-                    if is_done(task_id):
+                    if self._executor.has_reached(task_id, phase):
                         return True
                 in_time = yield Wait(watch, deadline.left())
-                if is_done(task_id):
+                if self._executor.has_reached(task_id, phase):
                     return True  # before arming again: mostly this is the end
                 if not in_time:
                     return False
 
     def _advance_if_pending(self, task_id: str) -> Flow[None]:
         """Start queued tasks if this one is among them. Starting a task may block, so it is work."""
-        if not self._executor.has_begun(task_id):
+        if not self._executor.has_reached(task_id, "begun"):
             yield Work(self._executor.advance)
 
     def _wait_condition(self, task_id: str, condition: Condition, deadline: Deadline) -> Flow[bool]:
@@ -228,12 +232,12 @@ class Flows:
 
     def _look(self, condition: Condition, task_id: str, left: float | None) -> tuple[bool, bool]:
         """Return whether a condition is true now, and whether it cannot come true any more."""
-        is_over = self._executor.is_over if condition.to_end_of == "task" else self._executor.has_ended
-        over = is_over(task_id)  # before the condition looks: all output is there by then
+        phase: Phase = "over" if condition.to_end_of == "task" else "ended"
+        over = self._executor.has_reached(task_id, phase)  # before the condition looks: all output is there by then
         try:
             return condition.look(over, left), over
         except OSError as error:
-            raise self._executor.trouble(task_id, error) from None
+            raise self._executor.explain(task_id, error) from None
 
     # --- follow ------------------------------------------------------------------------------
 
@@ -248,15 +252,14 @@ class Flows:
         deadline = Deadline(options.get("timeout"))
         open_live = partial(self._reader.open_live, task, options.get("cursor"), options.get("raw", False))
         task_id, live, first = yield Work(open_live)
-        to_output = options.get("to_end_of", "output") == "output"
-        is_over = self._executor.is_closed if to_output else self._executor.has_ended
+        phase: Phase = "closed" if options.get("to_end_of", "output") == "output" else "ended"
         if leave:
             yield Work(partial(self._reader.show_output_to, leave, task_id))
         with self._open_watch(task_id, False) as watch:
             while True:
                 watch.arm()
                 yield from self._advance_if_pending(task_id)
-                over = is_over(task_id)
+                over = self._executor.has_reached(task_id, phase)
                 left = leave is not None and leave.look(over)
                 fresh = live.take(self._reader.read_fresh(task_id, live.at))
                 for pieces in (first, fresh, live.finish() if over else ()):

@@ -11,12 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from outlast.notices.board import Board
+    from outlast.notices.board import Board, Event, Notice
     from outlast.notices.following import Following
     from outlast.notices.subscription import Calling, Subscription
     from outlast.shell.context import Context
     from outlast.shell.reader import Reader
-    from outlast.types import Event, Notice
 
 _BRIEF = "brief"
 

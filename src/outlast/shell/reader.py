@@ -7,7 +7,7 @@ from itertools import islice
 
 from outlast import conditions, validation
 from outlast.errors import BadInput, named
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.output.reader import check_options, read
 from outlast.output.redaction import OFF
 from outlast.output.text_stream import EVERYTHING, LiveRedactor, find_first_error
@@ -70,7 +70,7 @@ class Reader:
             return result
         except OSError as error:
             self.context.find(task_id)  # which says so if it was removed
-            raise self._executor.trouble(found.task_id, error) from None
+            raise self._executor.explain(found.task_id, error) from None
 
     def _reader_name(self, reader: str | None) -> str:
         return reader or f"session {self.context.session}"
@@ -104,7 +104,7 @@ class Reader:
                     at[stream] = piece.next
                     yield piece
         except OSError as error:
-            raise self._executor.trouble(task_id, error) from None
+            raise self._executor.explain(task_id, error) from None
 
     def show_output_to(self, condition: Condition, task_id: str) -> None:
         """Give a condition the streams that it looks at."""
@@ -173,7 +173,7 @@ class Reader:
         try:
             return find_first_error(self._sources(found).values(), self.context.mask_for(found))
         except OSError as error:
-            raise self._executor.trouble(found.task_id, error) from None
+            raise self._executor.explain(found.task_id, error) from None
 
     @translate_errors
     def line_counts(self, task: Task) -> tuple[int, int]:

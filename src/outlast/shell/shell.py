@@ -7,7 +7,7 @@ import sys
 
 from outlast import validation
 from outlast.errors import BadInput, Unsupported
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.options import (
     ConditionOptions,
     FollowOptions,
@@ -24,6 +24,7 @@ from outlast.shell.flows import Flows
 from outlast.shell.notices import Notices
 from outlast.shell.reader import Reader
 from outlast.shell.starter import Starter
+from outlast.storage.task_directory import Hold
 from outlast.types import NO_SHELL
 
 TYPE_CHECKING = False
@@ -32,13 +33,14 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self, Unpack
 
+    from outlast.notices.board import Event, Notice
     from outlast.notices.subscription import Calling, Subscription
     from outlast.options import TaskId
     from outlast.permissions import Policy
     from outlast.permissions.judge import Judgement
     from outlast.shell.agents import Agents
     from outlast.storage.task_directory import Hold
-    from outlast.types import Event, Notice, Receipt, Result, Slice, Task, Waited
+    from outlast.types import Receipt, Result, Slice, Task, Waited
 
 
 class Shell:

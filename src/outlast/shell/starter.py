@@ -111,7 +111,7 @@ class Starter:
         for _ in range(_TRIES):
             grant, launch = self._grant(request, keeps)
             try:
-                started = context.executor.start_or_find(launch, hold)
+                started = context.executor.start(launch, hold)
             except SessionMoved:
                 continue  # the command was judged and prepared in a state that is gone
             if launch.keeps:
@@ -175,6 +175,6 @@ class Starter:
         try:
             if self.context.sessions.read(launch.state, patience=0).mark != launch.snapshot:
                 launch = self._build_launch(grant, launch.keeps)
-            self.context.executor.prepare_shell(launch)
+            self.context.executor.prepare(launch)
         except (OSError, ValueError, OutlastError):
             pass  # then the next command starts its own shell

@@ -1,16 +1,17 @@
 """The dump that bash writes after a command, and what the command changed.
 
 `parse_dump` reads the dump, `apply_dump` applies what the command changed to the state that its session has by then.
-This module opens no file.
+A command can write its dump itself. So only declarations with literal values, quoted as bash quotes them, are taken
+from it, and restoring them runs nothing. This module opens no file.
 """
 
 from __future__ import annotations
 
 import os
 
-from outlast.frozen import frozen
-from outlast.storage import snapshot
-from outlast.storage.snapshot import FUNCTION, OPTION, SHOPT, TRAP, VARIABLE, value_of
+from outlast.light import frozen
+from outlast.storage import functions, snapshot
+from outlast.storage.snapshot import ALIAS, FUNCTION, OPTION, SHOPT, TRAP, VARIABLE, value_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def parse_dump(data: bytes, mark: str, before: State | None = None) -> Dump | No
         return None
     state: State = {}
     words: dict[bytes, list[bytes]] = {}
-    functions: dict[bytes, bytes] = {}
+    bodies: dict[bytes, bytes] = {}
     listed, hidden = b"", set()
     for title, body in parts:
         kind, _, rest = title.partition(b" ")
@@ -56,13 +57,15 @@ def parse_dump(data: bytes, mark: str, before: State | None = None) -> Dump | No
         elif kind == b"functions":
             listed = body
         elif kind == b"function":
-            functions[rest] = body
+            bodies[rest] = body
         elif kind == b"locals":
             hidden = {line.split(b" ", 2)[2].partition(b"=")[0] for line in _declare_lines(body)}
-        else:
+        elif kind in (b"variables", b"variable", b"aliases"):
             snapshot.add_declarations(state, title, body)
+        else:
             _add_small(state, kind, rest, body)
-    _add_functions(state, listed, functions, before or {})
+    state = {key: line for key, value in state.items() if (line := _literal(key, value)) is not None}
+    _add_functions(state, listed, bodies, before or {})
     unchanged = words.get(b"unchanged", [])
     for name in unchanged:
         state.pop((VARIABLE, name), None)  # bash hides its value, which may be secret
@@ -82,9 +85,65 @@ def _declare_lines(text: bytes) -> list[bytes]:
     return [line for line in text.split(b"\n") if line.startswith(b"declare -")]
 
 
+_DOUBLE = r'"(?:[^"\\$`]|\\[\\"$`])*+"'
+_ANSI = r"\$'(?:[^'\\]|\\.)*+'"
+_VALUE = rf"(?:{_DOUBLE}|{_ANSI})"
+_PLAIN = r"[A-Za-z0-9_./:,+@%^=\x80-\xff-]"
+_KEY = rf"(?:{_PLAIN}(?:{_PLAIN}|[~#])*+|{_VALUE})"
+_QUOTED_WORD = rf"(?:''|{_ANSI}|(?:{_PLAIN}|\\[^\n])(?:{_PLAIN}|[~#]|\\[^\n])*+)"
+_NAME = r"(?!__outlast)[A-Za-z_][A-Za-z0-9_]*"
+_ACTION = r"(?:'[^']*+'|\\')++"
+
+
+def _array(key: str, value: str) -> str:
+    return rf"\((?:\[{key}\]={value}(?: \[{key}\]={value})*+)? ?\)"
+
+
+# What `declare -p`, `printf %q`, `trap -p` and `umask` print, and nothing else.
+_FORMS = {
+    # bash evaluates a list that is assigned to an array as one text, so no array has such a value.
+    VARIABLE: rf"declare -[-cilnrtux]+ {_NAME}(?:={_VALUE})?"
+    rf"|declare -[acilnrtux]+ {_NAME}(?:={_array('[0-9]+', _VALUE)})?"
+    rf"|declare -[Acilnrtux]+ {_NAME}(?:={_array(_KEY, _VALUE)})?",
+    ALIAS: rf"builtin alias -- (?!\$'[^=]*\\){_QUOTED_WORD}",
+    TRAP: _ACTION,
+    b"umask": "[0-7]{3,4}",
+    b"positional": rf"{_QUOTED_WORD}(?: {_QUOTED_WORD})*+",
+    b"dirs": rf"{_QUOTED_WORD}(?: {_QUOTED_WORD})*+",
+}
+_INTEGER = '"-?[0-9]*"'
+_INTEGERS = rf"\w+(?:=(?:{_INTEGER}|{_array(_KEY, _INTEGER)}))?"
+_REFERENCE = rf'\w+(?:="{_NAME}(?:\[[0-9]+\])?")?'
+
+
+def _literal(key: Key, line: bytes) -> bytes | None:
+    """Return a declaration that runs nothing while it is restored; None if there is none."""
+    import re  # only where a command has ended
+
+    kind, name = key
+    form = _FORMS.get(kind or name)
+    if form is None:
+        return line if kind not in (OPTION, SHOPT) or re.fullmatch(rb"[a-z0-9_-]+", name) else None
+    if not re.fullmatch(form.encode("latin-1"), line, re.S):
+        return None
+    if kind == VARIABLE:
+        declare, attributes, rest = line.split(b" ", 2)
+        # An integer's value is evaluated when it is assigned, and a reference when it is used.
+        if b"i" in attributes and not re.fullmatch(_INTEGERS.encode("latin-1"), rest):
+            return b" ".join((declare, attributes.replace(b"i", b"") if len(attributes) > 2 else b"--", rest))
+        if b"n" in attributes and not re.fullmatch(_REFERENCE.encode(), rest):
+            return None
+    return line
+
+
 def _add_functions(state: State, listed: bytes, bodies: Mapping[bytes, bytes], before: State) -> None:
+    import re
+
+    bodies = functions.reprint(bodies) if bodies else {}
     for line in _declare_lines(listed):
         _, flags, name = line.split(b" ", 2)
+        if not re.fullmatch(rb"-f[rtx]*", flags) or re.search(rb"[\s$`'\"\\;&|<>(){}*?\[\]~#!=]", name):
+            continue
         if name in bodies:
             snapshot.add_function(state, flags, name, bodies[name])
         elif (known := before.get((FUNCTION, name))) is not None:
@@ -123,14 +182,10 @@ def find_local_names(function: bytes) -> set[bytes]:
 
 def parse_traps(text: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Yield each action, in its quotes, and its signal from the output of `trap -p`."""
-    _, found, text = text.partition(b"trap -- ")
-    while found:
-        end = 0
-        while text[end : end + 1] in (b"'", b"\\"):  # '...' or \': in both the next quote ends it
-            end = text.find(b"'", end + 1) + 1 or len(text)
-        signal, _, rest = text[end:].partition(b"\n")
-        yield text[:end], signal.removeprefix(b" ")
-        _, found, text = rest.partition(b"trap -- ")
+    import re
+
+    for found in re.finditer(rf"trap -- ({_ACTION}) ([A-Z0-9+-]+)\n".encode(), text):
+        yield found[1], found[2]
 
 
 # --- merge -------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ import errno
 import os
 import threading
 
-from outlast.frozen import frozen
-from outlast.light import json, sqlite3
+from outlast.light import frozen, json, sqlite3
 from outlast.storage.database import IN_MEMORY, create_file, open_database
 
 TYPE_CHECKING = False
@@ -42,7 +41,7 @@ _SCHEMA = (
     "CREATE INDEX newest ON tasks (created DESC, id, session, ended)",
     "CREATE INDEX unfinished ON tasks (created) WHERE ended IS NULL",
     "CREATE INDEX untold ON tasks (untold, created) WHERE untold",
-    "CREATE INDEX finished ON tasks (ended) WHERE ended IS NOT NULL",
+    "CREATE INDEX finished ON tasks (ended, kept_bytes) WHERE ended IS NOT NULL",
     # The bytes of all tasks: each start asks, so triggers keep the sum.
     "CREATE TABLE sums (kept_bytes INTEGER NOT NULL)",
     "INSERT INTO sums VALUES (0)",

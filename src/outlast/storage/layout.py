@@ -19,7 +19,7 @@ import os
 import stat
 
 from outlast.errors import StateRefused
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.linux.files import create_file, read_file
 
 FORMAT = 1

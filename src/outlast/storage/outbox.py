@@ -16,8 +16,7 @@ import threading
 import time
 
 from outlast.errors import StateRefused, SystemRefused
-from outlast.frozen import frozen
-from outlast.light import json, sqlite3
+from outlast.light import frozen, json, sqlite3
 from outlast.linux import process
 from outlast.storage.database import Transaction, create_file, is_disk_full, open_database
 from outlast.types import Identity

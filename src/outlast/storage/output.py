@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.linux.files import open_regular
 from outlast.storage import record
 from outlast.types import Slice
@@ -213,9 +213,6 @@ def _find_newline_from_end(data: bytes, n: int) -> int:
     return offset
 
 
-# --- the order of two streams ------------------------------------------------------------
-
-
 def read_order(directory: str, ends: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the streams in turn, each up to its offset at that moment, until both are at their `ends`."""
     try:
@@ -232,9 +229,6 @@ def read_order(directory: str, ends: Mapping[str, int]) -> list[tuple[str, int]]
     # The last entry is there because the other stream went on after it.
     other = "stdout" if last == "stderr" else "stderr"
     return [*found, (other, ends[other]), (last, ends[last])]
-
-
-# --- counting lines ----------------------------------------------------------------------
 
 
 def count_lines(directory: str, limit: int, split: bool, known: dict[str, list[int]]) -> dict[str, list[int]]:

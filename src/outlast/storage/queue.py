@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import time
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.linux.files import FileLock, create_file, open_regular, read_file, remove_file, try_lock
 from outlast.storage import record, task_directory, watch
 from outlast.storage.layout import LOCK, QUEUED
@@ -348,9 +348,6 @@ def _lock_or_close(fd: int) -> int | None:
         return fd
     os.close(fd)
     return None
-
-
-# --- how the tasks ended that a pending task waits for -----------------------------------
 
 
 def _describe_end(directory: str) -> str | None:

@@ -14,7 +14,6 @@ from outlast.types import START, Cursor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 LOCK_TIMEOUT_S = 10.0  # how long one process waits for another one that reads as the same reader
@@ -61,9 +60,9 @@ class ReaderCursor:
             return  # the disk is full. Only a new reader needs space; it gets the same output once more.
         self.cursor = cursor
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._lock is not None:
-            self._lock.__exit__(kind, error, at)
+            self._lock.__exit__()
             self._lock, self._fd = None, -1
 
 

@@ -69,9 +69,6 @@ def explain_error(directory: str, error: Exception) -> OutlastError:
     return DamagedTask(f"The files of {name} are damaged; `outlast clean` removes it.")
 
 
-# --- the page ----------------------------------------------------------------------------
-
-
 def reserve(directory: str) -> None:
     """Create an empty record with its space."""
     fd = os.open(f"{directory}/{NAME}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -267,9 +264,6 @@ def _parse_guards(directory: str, found: dict[str, Any]) -> Guards:
         monotonic=slot["monotonic"],
         recoveries=slot["recoveries"],
     )
-
-
-# --- the exit codes of the last pipeline -------------------------------------------------
 
 
 def _pipe_status(directory: str, code: int | None, outcome: dict[str, Any]) -> tuple[int, ...] | None:

@@ -17,8 +17,7 @@ from outlast.errors import (
     UnknownTask,
     named,
 )
-from outlast.frozen import replaced
-from outlast.light import sqlite3
+from outlast.light import replaced, sqlite3
 from outlast.linux.process import Table
 from outlast.storage import layout, output, removal, sessions, task_directory
 from outlast.storage.index import NOTICE_DUE, NOTICE_IF_CALLER_DIED, Index
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from outlast.storage.index import FileId, Mark
     from outlast.storage.layout import Home
-    from outlast.types import Launch, Surroundings, Task
+    from outlast.types import Launch, Task
 
     T = TypeVar("T")
 
@@ -85,17 +84,17 @@ class Registry:
 
     # --- create --------------------------------------------------------------------------
 
-    def stage(self, kind: str, around: Surroundings) -> tuple[str, str]:
+    def stage(self, launch: Launch) -> tuple[str, str]:
         """Create a directory for a task under a new id; return its path, and the path at which it will be published.
 
         In a session it also gets the snapshot that its shell begins with. `reserve` finds out whether the id is taken.
         """
-        task_id = f"{kind}-{layout.random_token()}"
+        task_id = f"{launch.kind}-{layout.random_token()}"
         staged = f"{self.home.staging}/{task_id}.{layout.random_token()}"
         os.mkdir(staged, 0o700)
         try:
-            if around.state:
-                Sessions(self.home.sessions).link(around.state, staged, around.snapshot)
+            if launch.state:
+                Sessions(self.home.sessions).link(launch.state, staged, launch.snapshot)
         except BaseException:
             remove_tree(staged)
             raise

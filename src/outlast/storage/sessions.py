@@ -27,7 +27,7 @@ import os
 import time
 
 from outlast.errors import SessionBusy, SessionMoved
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.linux.files import FileLock, create_file, read_file, remove_file, try_lock
 from outlast.storage import dump, record, snapshot, task_directory
 from outlast.storage.task_directory import remove_tree
@@ -345,9 +345,6 @@ def _apply_task(state: State, task: _EndedTask, first_mark: str) -> State | None
     if first_mark:  # a first snapshot lacks what bash sets by itself
         state = base if before.mark == first_mark else dump.add_bash_defaults(state, base)
     return dump.apply_dump(state, base, found, cwd)
-
-
-# --- the files of one task ---------------------------------------------------------------
 
 
 def remove_files(directory: str) -> None:

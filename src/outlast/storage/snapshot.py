@@ -10,8 +10,7 @@ from __future__ import annotations
 import os
 from binascii import crc32
 
-from outlast.frozen import frozen
-from outlast.light import json
+from outlast.light import frozen, json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,7 +125,7 @@ def add_declarations(state: State, title: bytes, body: bytes) -> None:
         _add_variables(state, [body.removesuffix(b"\n")])
     elif title == b"aliases":
         for line in filter(None, body.split(b"\n")):
-            name = line.removeprefix(b"builtin alias -- ").partition(b"=")[0]
+            name = line.removeprefix(b"builtin alias -- ").removeprefix(b"$'").partition(b"=")[0]
             state[ALIAS, name.replace(b"\\", b"")] = line
     elif title.startswith(b"declare -f"):
         _, flags, name = title.split(b" ", 2)
@@ -160,7 +159,9 @@ def compose(
         for (kind, name), value in state.items()
         if kind not in _IN_SCRIPT or _is_converted(kind, value)
     )
+    # Only what the caller gave: a library that a command names must not be loaded into the next bash.
     loader = exported_variables({key: state[key] for key in _LOADER_VARIABLES if key in state})
+    loader = {name: value for name, value in loader.items() if environ.get(name) == value}
     script = _compose_script(state, mark.encode(), first)
     header = {
         "format": FORMAT,
@@ -335,6 +336,18 @@ def value_of(line: bytes) -> bytes | None:
     if text.startswith(b"$'") and text.endswith(b"'"):
         return re.sub(rb"\\([0-7]{1,3}|x[0-9A-Fa-f]{1,2}|.)", _unescape, text[2:-1], flags=re.S)
     return None
+
+
+def unquote_words(line: bytes) -> list[str]:
+    """Return the words of a line that bash printed with `%q`, or with `trap -p`."""
+    import re
+
+    found = []
+    for word in re.findall(rb"(?:\$'(?:[^'\\]|\\.)*'|'[^']*'|\\.|[^\s'\\])+", line, re.S):
+        text = value_of(b"=" + word) if word.startswith(b"$'") else None
+        plain = re.sub(rb"'([^']*)'|\\(.)", lambda part: part[1] if part[2] is None else part[2], word, flags=re.S)
+        found.append(os.fsdecode(plain if text is None else text))
+    return found
 
 
 def _unescape(escape: re.Match[bytes]) -> bytes:

@@ -17,8 +17,7 @@ import time
 
 from outlast.categories import category
 from outlast.errors import NewerTask
-from outlast.frozen import fields, replaced
-from outlast.light import json
+from outlast.light import fields, json, replaced
 from outlast.linux.files import create_file, open_regular, read_file, remove_file, try_lock, unlock_and_close
 from outlast.linux.process import is_alive
 from outlast.linux.process_tree import look
@@ -43,7 +42,6 @@ from outlast.types import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Any
 
     from outlast.linux.process import Stat, Table
@@ -164,7 +162,7 @@ class Hold:
     def __enter__(self) -> Hold:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def take(self, directory: str) -> Hold:
@@ -186,9 +184,6 @@ class Hold:
     def close(self) -> None:
         while self._fds:
             unlock_and_close(self._fds.pop())
-
-
-# --- the whole directory -----------------------------------------------------------------
 
 
 def measure_size(directory: str, without: tuple[str, ...] = ()) -> int:
@@ -263,9 +258,6 @@ def _create_task(directory: str, launch: Launch, pid: int | None, started: float
     )
 
 
-# --- what a task left behind, and what it waits for --------------------------------------
-
-
 def _may_have_left_processes(status: Status, closed: bool) -> bool:
     if isinstance(status, Ended):
         # For a moment the shell may still dump its state: then trust what the guard saw.
@@ -309,9 +301,6 @@ def _is_unfinished(directory: str) -> bool:
         return isinstance(status_of(directory)[0], (Pending, Running))
     except UNREADABLE:
         return False
-
-
-# --- in words ----------------------------------------------------------------------------
 
 
 def _describe_agent(directory: str, launch: Launch, values: dict[str, Any]) -> dict[str, Any]:
@@ -374,9 +363,6 @@ def _describe_end(ended: Ended) -> dict[str, Any]:
         reason = "timeout" if ended.ending.by == "limit" else "killed"
         found |= {"status": "killed", "reason": reason, "ended_by": ended.ending.rule}
     return found
-
-
-# --- as JSON, for the index --------------------------------------------------------------
 
 
 def dump_task(task: Task) -> str:

@@ -10,8 +10,7 @@ import os
 import time
 
 from outlast.errors import DamagedTask, OutlastError, UnknownTask
-from outlast.frozen import frozen
-from outlast.light import sqlite3
+from outlast.light import frozen, sqlite3
 from outlast.storage import task_directory
 from outlast.storage.layout import LAUNCH
 from outlast.storage.outbox import Found, Happened, Outbox

@@ -21,11 +21,7 @@ from outlast.storage import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-    from typing import TypeVar
-
-    T = TypeVar("T")
+    from collections.abc import Callable, Iterable
 
 # The bell of a pending task wakes its waiters when it begins. But if both guards of a running task are killed with
 # kill -9, no process starts the next one. So a waiter checks the queue itself.
@@ -72,88 +68,70 @@ class Listener:
 class Watch:
     """What to wait on until a local task changes: its bell, and its keeper's death.
 
-    Who started the task may have a `line` to its supervisor, which says there when the end is
+    The process that started the task may have a `connection` to its supervisor, which says there when the end is
     recorded, or hangs up when it dies.
     """
 
-    def __init__(self, directory: str, line: int = -1, ends_only: bool = False) -> None:
+    def __init__(self, directory: str, connection: int = -1, ends_only: bool = False) -> None:
         """With `ends_only` it is not woken by what the command prints."""
         self._directory, self._ends_only = directory, ends_only
-        self._line = os.dup(line) if line >= 0 else -1
+        self._connection = os.dup(connection) if connection >= 0 else -1
         self._processes: tuple[int, ...] = ()
-        self._command_runs = False
         self.look_again_s: float | None = None  # while the task is pending
         self._bell = Listener(directory)
 
     def __enter__(self) -> Watch:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
     def fds(self) -> tuple[int, ...]:
-        return (*self._bell.fds, *self._processes) or (self._line,)
+        return (*self._bell.fds, *self._processes) or (self._connection,)
 
     def arm(self) -> bool:
         """Notice every change from now on. Look at the task after this, unless it returns False: it has not ended."""
-        if self._ends_only:
-            return self._arm_for_end()
-        self._arm_for_all()
-        return True
-
-    def _arm_for_all(self) -> None:
-        self._told(self._bell.rearm)
-        self._told(lambda: self._watch_processes("keeper"))
-
-    def _arm_for_end(self) -> bool:
         self._bell.close()
-        if self._line >= 0 and not is_ready(self._line):
-            self._close_processes()
+        self._close_processes()
+        if self._ends_only and self._connection >= 0 and not is_ready(self._connection):
             return False
-        self._told(lambda: self._watch_processes("command", "supervisor", "keeper"))
-        if not self._command_runs:
-            # The command ended already; wait until its end is recorded.
-            self._arm_for_all()
+        try:
+            # If the command ended already, wait until its end is recorded: the bell rings then.
+            if not (self._ends_only and self._watch_processes("command", "supervisor", "keeper")):
+                self._close_processes()
+                self._bell.rearm()
+                self._watch_processes("keeper")
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise record.explain_error(self._directory, error) from None
         return True
 
-    def _watch_processes(self, *names: str) -> None:
-        self._close_processes()
-        self.look_again_s, self._command_runs = None, False
+    def _watch_processes(self, *names: str) -> bool:
+        """Watch these processes as far as they run; return whether the first one does."""
+        self.look_again_s = None
         if "guards" not in record.read(self._directory):
             self.look_again_s = _QUEUE_RECHECK_S
-            return
+            return False
         guards = record.guards_of(self._directory)
+        running = []
         for name in names:
             who = getattr(guards, name)
             fd = process.open_pidfd(who) if who else None
             if fd is not None and is_ready(fd):
                 os.close(fd)  # it ended; nothing more will come of it
-                fd = None
-            if name == "command":
-                self._command_runs = fd is not None
-            self._processes += (fd,) if fd is not None else ()
+            elif fd is not None:
+                self._processes += (fd,)
+                running.append(name)
+        return names[0] in running
 
-    def _told(self, act: Callable[[], T]) -> T:
-        """Say what became of the task, whichever file it is that cannot be read."""
+    def wait(self, timeout: float | None) -> bool:
+        """Block until something changed; False if the timeout came first."""
+        longest = _LONGEST_POLL_S if self.look_again_s is None else self.look_again_s
         try:
-            return act()
-        except (OSError, KeyError, TypeError, ValueError) as error:
+            ready = _poll(self.fds, longest if timeout is None else min(max(0.0, timeout), longest))
+        except OSError as error:
             raise record.explain_error(self._directory, error) from None
-
-    def wait(self, patience: float | None) -> bool:
-        """Block until something changed; False if `patience` ran out first."""
-        poll = select.poll()
-        for fd in self.fds:
-            poll.register(fd, select.POLLIN)
-        if self.look_again_s is not None and (patience is None or patience > self.look_again_s):
-            self._told(lambda: poll.poll((self.look_again_s or 0.0) * 1000))
-            return True
-        if patience is None:
-            return bool(self._told(poll.poll))
-        some = min(max(0.0, patience), _LONGEST_POLL_S)
-        # After a part of a very long wait: look again.
-        return bool(self._told(lambda: poll.poll(some * 1000))) or patience > _LONGEST_POLL_S
+        return ready or timeout is None or timeout > longest  # after a part of a long wait: look again
 
     def _close_processes(self) -> None:
         for fd in self._processes:
@@ -163,16 +141,21 @@ class Watch:
     def close(self) -> None:
         self._bell.close()
         self._close_processes()
-        if self._line >= 0:
-            os.close(self._line)
-            self._line = -1
+        if self._connection >= 0:
+            os.close(self._connection)
+            self._connection = -1
 
 
 def is_ready(fd: int) -> bool:
-    """Whether there is something to read, or an end to see."""
+    """Return whether there is something to read, or an end to see."""
+    return _poll((fd,), 0.0)
+
+
+def _poll(fds: Iterable[int], seconds: float) -> bool:
     poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))
+    for fd in fds:
+        poll.register(fd, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 class Deadline:

@@ -10,7 +10,8 @@ import os
 
 from outlast.errors import OutlastError, StartFailed
 from outlast.executors.local import shell_argv
-from outlast.frozen import replaced
+from outlast.guard.client import open_in_memory
+from outlast.light import replaced
 from outlast.sandbox import bubblewrap, cgroup, landlock, seccomp
 from outlast.storage import agentfile, sessions, snapshot
 from outlast.storage.layout import LAUNCH, random_token
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from outlast.executors.local.description import Description
-    from outlast.types import Launch, Surroundings
+    from outlast.types import Launch
 
 _FIRST_LINE_BYTES = 1000
 
 
-def furnish(staged: str, published: str, launch: Launch, around: Surroundings) -> Surroundings:
+def furnish(staged: str, published: str, around: Launch) -> Launch:
     """Put files in place that the shell in a sandbox needs, and give it a directory for temporary files."""
     assert around.sandbox is not None
     if around.shell == AGENT:
@@ -40,16 +41,16 @@ def furnish(staged: str, published: str, launch: Launch, around: Surroundings) -
     return replaced(around, env={**around.env, _temporary(around): own})
 
 
-def temporary_directory(around: Surroundings) -> str:
+def temporary_directory(around: Launch) -> str:
     """The directory to remove at the end; empty if there is none."""
     return around.env[_temporary(around)] if around.sandbox and around.sandbox.kind == LANDLOCK else ""
 
 
-def _temporary(around: Surroundings) -> str:
+def _temporary(around: Launch) -> str:
     return (snapshot.OVERLAY if around.state else "") + "TMPDIR"
 
 
-def shell_in_sandbox(published: str, around: Surroundings) -> tuple[list[str], bool]:
+def shell_in_sandbox(published: str, around: Launch) -> tuple[list[str], bool]:
     """The words of its shell, its path first, and whether it waits for its command by itself."""
     if around.shell == AGENT:
         return shell_argv.build_runner(around.shell, published), False
@@ -70,7 +71,7 @@ def _check_interpreter(shell: str) -> None:
             raise StartFailed(f"The command could not be started: {why}.")
 
 
-def _needed_by_runner(around: Surroundings) -> list[str]:
+def _needed_by_runner(around: Launch) -> list[str]:
     """What the runner of an agent needs and is in a place that is hidden, such as /tmp."""
     needed = shell_argv.list_runner_paths() if around.shell == AGENT else []
     return [path for path in needed if bubblewrap.is_within(path, bubblewrap.OWN) and path not in bubblewrap.OWN]
@@ -83,7 +84,7 @@ def _home(published: str) -> str:
 # --- bubblewrap --------------------------------------------------------------------------
 
 
-def add_bubblewrap(description: Description, staged: str, published: str, around: Surroundings) -> None:
+def add_bubblewrap(description: Description, staged: str, published: str, around: Launch) -> None:
     assert around.sandbox is not None
     words, waits = shell_in_sandbox(published, around)
     env = {**around.env, "OUTLAST_TASK_ID": os.path.basename(published), "PWD": around.cwd}
@@ -91,7 +92,7 @@ def add_bubblewrap(description: Description, staged: str, published: str, around
     description.add_words(around.sandbox.program, bubblewrap.arguments(around.sandbox.program, words, waits))
     description.add("program-waits", 1)
     null = description.keep(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
-    arguments = description.keep(_in_memory(bubblewrap.for_args(options, env)))
+    arguments = description.keep(open_in_memory(bubblewrap.for_args(options, env)))
     for number, source in (
         *((0, f"inherit {null}"), (1, f"inherit {null}"), (2, "errors"), (shell_argv.GO_FD, "go")),
         *((bubblewrap.STDIN, "stdin"), (bubblewrap.STDOUT, "stdout"), (bubblewrap.STDERR, "stderr")),
@@ -101,7 +102,7 @@ def add_bubblewrap(description: Description, staged: str, published: str, around
     description.add_state_fds()
 
 
-def _files(staged: str, published: str, around: Surroundings) -> Iterator[tuple[str, str, str]]:
+def _files(staged: str, published: str, around: Launch) -> Iterator[tuple[str, str, str]]:
     """What the shell reads and writes of the state directory, which has another name until it is published."""
     names = {"command": "--ro-bind"}
     if os.path.exists(os.path.join(staged, PIPES)):
@@ -118,19 +119,10 @@ def _files(staged: str, published: str, around: Surroundings) -> Iterator[tuple[
         yield "--ro-bind", shell_argv.SESSION_SCRIPT, shell_argv.SESSION_SCRIPT
 
 
-def _in_memory(data: bytes) -> int:
-    fd = os.memfd_create("outlast", os.MFD_CLOEXEC)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
-
-
 # --- Landlock ----------------------------------------------------------------------------
 
 
-def add_landlock(description: Description, staged: str, published: str, around: Surroundings) -> None:
+def add_landlock(description: Description, staged: str, published: str, around: Launch) -> None:
     sandbox = around.sandbox
     assert sandbox is not None
     words, waits = shell_in_sandbox(published, around)
@@ -146,7 +138,7 @@ def add_landlock(description: Description, staged: str, published: str, around: 
         description.add("seccomp", seccomp.program(os.uname().machine))
 
 
-def _rights(staged: str, around: Surroundings) -> Iterator[tuple[str, int]]:
+def _rights(staged: str, around: Launch) -> Iterator[tuple[str, int]]:
     """As `_files`. Landlock knows files, not names: they stay the same when the directory is renamed."""
     both = landlock.READ_FILE | landlock.WRITE_FILE | landlock.TRUNCATE
     files = {"command": landlock.READ_FILE, PIPES: both}
@@ -166,7 +158,7 @@ def _rights(staged: str, around: Surroundings) -> Iterator[tuple[str, int]]:
 # --- control groups ----------------------------------------------------------------------
 
 
-def add_groups(description: Description, published: str, around: Surroundings) -> None:
+def add_groups(description: Description, published: str, around: Launch) -> None:
     """Make the control groups of a task; the guard removes them."""
     try:
         for path in cgroup.make(around.groups, os.path.basename(published)):

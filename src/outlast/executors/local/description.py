@@ -7,19 +7,18 @@ import resource
 import sys
 
 from outlast.executors.local import shell_argv
-from outlast.guard.protocol import encode_launch
+from outlast.guard.client import encode_launch, limit_items
 from outlast.linux.files import find_program, open_regular
-from outlast.storage import output, sessions
+from outlast.storage import sessions
 from outlast.types import AGENT, BRIDGE, BUBBLEWRAP, LANDLOCK, NO_SHELL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
-    from outlast.guard.protocol import Item
-    from outlast.types import Launch, Surroundings, Terms
+    from outlast.guard.client import Item, Refused, Value
+    from outlast.types import Launch
 
-_ENDLESS_S = 1e9  # longer than any clock counts
 _CLEAR_AND_GO_ON = 'rm -rf -- "$1"; [ -z "$(ls -A "$2")" ] || { shift 2; exec "$@"; }'
 _ON_END = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_end.py")
 
@@ -27,13 +26,13 @@ _ON_END = os.path.join(os.path.dirname(os.path.abspath(__file__)), "on_end.py")
 class Description:
     """One launch description, and the descriptors that belong to it. Close it when the guard has been started."""
 
-    def __init__(self, directory: str, published: str, around: Surroundings) -> None:
+    def __init__(self, directory: str, published: str, launch: Launch) -> None:
         self.inherited: list[int] = []
         self._own: list[int] = []
         self._items: list[Item] = [("directory", directory)]
         if directory != published:
-            self._items.append(("publish", published))
-        self._directory, self._published, self._around = directory, published, around
+            self.add("publish", published)
+        self._directory, self._published, self._launch = directory, published, launch
 
     def __enter__(self) -> Description:
         return self
@@ -45,8 +44,11 @@ class Description:
     def encode(self) -> bytes:
         return encode_launch(self._items)
 
-    def add(self, key: str, value: str | bytes | float) -> None:
+    def add(self, key: str, value: Value) -> None:
         self._items.append((key, value))
+
+    def extend(self, items: Iterable[Item]) -> None:
+        self._items.extend(items)
 
     def keep(self, fd: int) -> int:
         """Let the guard inherit a descriptor that is closed here afterwards; returns it."""
@@ -54,45 +56,42 @@ class Description:
         self.inherited.append(fd)
         return fd
 
-    def hold(self, fd: int) -> None:
-        """Let the guard hold a lock of the caller's while the command runs."""
-        self.add("hold", fd)
+    def give(self, key: str, fd: int) -> None:
+        """Give the guard a descriptor of the caller's."""
+        self.add(key, fd)
         self.inherited.append(fd)
 
-    def take_lock(self, fd: int) -> None:
-        """Give the guard the lock of a task that was pending."""
-        self.add("lock", fd)
-        self.inherited.append(fd)
+    def hold(self, slot: int) -> None:
+        """Let the guard hold a slot of the queue while the command runs; -1: it needs none."""
+        if slot >= 0:
+            self.give("hold", slot)
 
-    def add_shell(self, command: str | None) -> None:
-        """The program to run. Without a `command` it must be a bash, which waits for it."""
-        around = self._around
-        if around.sandbox is not None:
+    def add_shell(self) -> None:
+        """Add the program to run. A bash waits for its command, so it can be started before there is one."""
+        launch = self._launch
+        if launch.sandbox is not None:
             from outlast.executors.local import confinement  # most commands run without
 
-            add = confinement.add_landlock if around.sandbox.kind == LANDLOCK else confinement.add_bubblewrap
-            add(self, self._directory, self._published, around)
-            return
-        if os.path.basename(around.shell) == "bash":
-            self.add_words(around.shell, shell_argv.build_bash(self._published, around.state))
+            add = confinement.add_landlock if launch.sandbox.kind == LANDLOCK else confinement.add_bubblewrap
+            add(self, self._directory, self._published, launch)
+        elif os.path.basename(launch.shell) == "bash":
+            self.add_words(launch.shell, shell_argv.build_bash(self._published, launch.state))
             self.add("program-waits", 1)
             self.add_fds()
-            return
-        assert command is not None
-        if around.shell in (AGENT, BRIDGE):
-            words = shell_argv.build_runner(around.shell, self._published)
-        elif around.shell == NO_SHELL:
-            words = _split(command)
-            self.add_words(_find_program(words[0], around), words)
-            return
+        elif launch.shell == NO_SHELL:
+            from shlex import split
+
+            words = split(launch.command)
+            self.add_words(_find_program(words[0], launch), words)
         else:
-            words = shell_argv.build_other_shell(around.shell, self._published)
-        self.add_words(words[0], words)
+            is_runner = launch.shell in (AGENT, BRIDGE)
+            build = shell_argv.build_runner if is_runner else shell_argv.build_other_shell
+            words = build(launch.shell, self._published)
+            self.add_words(words[0], words)
 
     def add_words(self, program: str, words: list[str]) -> None:
         self.add("program", program)
-        for word in words:
-            self.add("arg", word)
+        self.extend(("arg", word) for word in words)
 
     def add_fds(self) -> None:
         for number, source in ((0, "stdin"), (1, "stdout"), (2, "stderr"), (shell_argv.GO_FD, "go")):
@@ -101,34 +100,36 @@ class Description:
 
     def add_state_fds(self) -> None:
         """What the shell restores its session from; its directory has another name when the task is published."""
-        if self._around.state:
-            self._add_file(sessions.BEFORE, os.O_RDONLY, shell_argv.BEFORE_FD)
-            self._add_file(sessions.START, os.O_RDWR, shell_argv.START_FD)
+        if not self._launch.state:
+            return
+        before, start = (sessions.BEFORE, os.O_RDONLY), (sessions.START, os.O_RDWR)
+        for (name, flags), number in ((before, shell_argv.BEFORE_FD), (start, shell_argv.START_FD)):
+            fd = self.keep(open_regular(f"{self._directory}/{name}", flags))
+            self.add("fd", f"{number} inherit {fd}")
 
-    def _add_file(self, name: str, flags: int, number: int) -> None:
-        fd = self.keep(open_regular(f"{self._directory}/{name}", flags))
-        self.add("fd", f"{number} inherit {fd}")
-
-    def add_surroundings(self) -> None:
-        """Variables, directory, input, limits: all that is known before the command is."""
-        around = self._around
-        task_id = os.path.basename(self._published)
-        env = {**around.env, "OUTLAST_TASK_ID": task_id, "PWD": around.cwd}
-        if around.sandbox is not None and around.sandbox.kind == BUBBLEWRAP:
+    def add_context(self) -> None:
+        """Add variables, directory, input, limits: all that is known before the command is."""
+        launch, task_id = self._launch, os.path.basename(self._published)
+        env = {**launch.env, "OUTLAST_TASK_ID": task_id, "PWD": launch.cwd}
+        if launch.sandbox is not None and launch.sandbox.kind == BUBBLEWRAP:
             env = {}  # one of them (LD_PRELOAD) could make bubblewrap itself run a program of the command's choice
-        for name, value in env.items():
-            self.add("env", f"{name}={value}")
+        self.extend(("env", f"{name}={value}") for name, value in env.items())
         self.add("mark", f"OUTLAST_TASK_ID={task_id}")
-        self.add("cwd", around.cwd)
-        self.add("umask", f"{around.umask:o}")
-        self.add("split", int(around.split))
-        for item in _input(around):
-            self.add(*item)
-        if around.nice is not None:
-            self.add("nice", around.nice)
-        for name, (soft, hard) in around.rlimits.items():
+        self.add("cwd", launch.cwd)
+        self.add("umask", f"{launch.umask:o}")
+        self.add("split", int(launch.split))
+        if launch.stdin.text is not None:
+            self.extend([("stdin", "text"), ("stdin-text", launch.stdin.text)])
+        elif launch.stdin.open:
+            self.add("stdin", "open")
+        elif launch.stdin.file is not None:
+            self.add("stdin", f"file {os.path.join(launch.cwd, launch.stdin.file)}")
+        if launch.nice is not None:
+            self.add("nice", launch.nice)
+        for name, (soft, hard) in launch.rlimits.items():
             if (which := getattr(resource, name, None)) is not None:
-                self.add("rlimit", f"{which} {_unsigned(soft)} {_unsigned(hard)}")
+                # RLIM_INFINITY is -1 in Python, and unsigned in the kernel.
+                self.add("rlimit", f"{which} {soft % 2**64} {hard % 2**64}")
         home = os.path.dirname(os.path.dirname(self._published))
         self.add("bells", f"{home}/outbox")
         self._add_on_end(home)
@@ -137,88 +138,49 @@ class Description:
         """What the guard executes at the end: advance the queue; remove a sandbox's temporary directory before."""
         entries = f"{home}/queue/entries"
         words = [sys.executable, "-I", "-S", _ON_END, home]
-        is_agent = self._around.shell in (AGENT, BRIDGE)
+        is_agent = self._launch.shell in (AGENT, BRIDGE)
         if is_agent:
             words.append(self._published)  # if its time limit ends it, so do the tasks that it started
         temporary = ""
-        if self._around.sandbox is not None:
+        if self._launch.sandbox is not None:
             from outlast.executors.local.confinement import temporary_directory
 
-            temporary = temporary_directory(self._around)
+            temporary = temporary_directory(self._launch)
         if temporary:
             words = ["/bin/sh", "-c", _CLEAR_AND_GO_ON, "sh", temporary, "/" if is_agent else entries, *words]
         elif not is_agent:
             self.add("on-end-if", entries)
-        for word in words:
-            self.add("on-end", word)
+        self.extend(("on-end", word) for word in words)
 
 
-def terms_items(terms: Terms, split: bool) -> Iterator[Item]:
-    """What is decided at the last moment: how long it may run, how much of its output is kept."""
-    bound = output.bound_of(terms.output_limit, split)
-    yield from (("head", bound.head), ("segment", bound.segment), ("floor", terms.free_floor), ("grace", terms.grace))
-    if terms.limit is not None and terms.limit < _ENDLESS_S:
-        yield "limit", terms.limit
-
-
-def describe(directory: str, published: str, launch: Launch, around: Surroundings, terms: Terms) -> Description:
-    """A task whose command is known; it begins at once."""
-    if around.sandbox is not None:
+def describe(directory: str, published: str, launch: Launch, prepare: bool = False) -> Description:
+    """Describe a task that begins at once or, to `prepare` it, a bash that waits until it is told its command."""
+    if launch.sandbox is not None:
         from outlast.executors.local.confinement import furnish
 
-        around = furnish(directory, published, launch, around)
-    made = Description(directory, published, around)
+        launch = furnish(directory, published, launch)
+    made = Description(directory, published, launch)
     try:
-        made.add_shell(launch.command)
-        made.add_surroundings()
-        if around.groups:
+        made.add_shell()
+        made.add_context()
+        if launch.groups:
             from outlast.executors.local.confinement import add_groups
 
-            add_groups(made, published, around)
-        if around.sandbox is not None:
-            made.add("go", shell_argv.go_line(terms.keeps))
-        for item in terms_items(terms, around.split):
-            made.add(*item)
+            add_groups(made, published, launch)
+        if launch.sandbox is not None:
+            made.add("go", shell_argv.go_line(launch.keeps))
+        made.extend([("prepare", 1)] if prepare else limit_items(launch))
     except BaseException:
         made.__exit__()
         raise
     return made
 
 
-def describe_prepared(directory: str, published: str, around: Surroundings) -> Description:
-    """A bash that restores its session's state and then waits for its command."""
-    made = Description(directory, published, around)
-    try:
-        made.add_shell(None)
-        made.add_surroundings()
-        made.add("prepare", 1)
-    except BaseException:
-        made.__exit__()
-        raise
-    return made
+def explain_refusal(launch: Launch, refused: Refused) -> str:
+    return f"the sandbox cannot be made: {refused.reason}" if launch.sandbox else refused.reason
 
 
-def _input(around: Surroundings) -> Iterator[Item]:
-    stdin = around.stdin
-    if stdin.text is not None:
-        yield from (("stdin", "text"), ("stdin-text", stdin.text))
-    elif stdin.open:
-        yield "stdin", "open"
-    elif stdin.file is not None:
-        yield "stdin", f"file {os.path.join(around.cwd, stdin.file)}"
-
-
-def _split(command: str) -> list[str]:
-    from shlex import split
-
-    return split(command)
-
-
-def _find_program(name: str, around: Surroundings) -> str:
+def _find_program(name: str, launch: Launch) -> str:
     """The absolute path of a program; if there is none, one that cannot be executed, so that the guard says why."""
-    found = find_program(name, around.env.get("PATH"), around.cwd)
-    return os.path.join(around.cwd, found or name) if "/" in name or found else os.path.join("/", name)
-
-
-def _unsigned(limit: int) -> int:
-    return limit if limit >= 0 else 2**64 - 1  # RLIM_INFINITY is -1 in Python
+    found = find_program(name, launch.env.get("PATH"), launch.cwd)
+    return os.path.join(launch.cwd, found or name) if "/" in name or found else os.path.join("/", name)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import select
 import time
+from functools import partial
 
 from outlast.errors import OutOfReach, SystemRefused
-from outlast.frozen import extended, replaced
-from outlast.light import signal
+from outlast.light import extended, signal
 from outlast.linux import process
 from outlast.linux.process_tree import end_trees
 from outlast.storage import record
@@ -20,7 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from outlast.executors.local.executor import LocalExecutor
+    from outlast.executors.base import Executor
+    from outlast.linux.process_tree import Ended
 
 _RETRY_S = 0.005
 _START_WAIT_S = 5.0  # another process that starts the task takes milliseconds, unless it was stopped
@@ -29,7 +30,7 @@ _TREES_AT_ONCE = 100  # each process of a tree takes a descriptor while it is be
 _AGENT = "agent-"
 
 
-def end_tasks(executor: LocalExecutor, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
+def end_tasks(executor: Executor, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
     """End these tasks; returns when they are gone, with a receipt for each that names survivors."""
     receipts: list[Receipt] = []
     for start in range(0, len(task_ids), _TREES_AT_ONCE):
@@ -37,62 +38,61 @@ def end_tasks(executor: LocalExecutor, task_ids: Sequence[str], grace: float, by
         try:
             receipts += _end(executor, some, grace, by, rule)
         except OSError as error:
-            raise executor.trouble(some[0], error) from None
+            raise executor.explain(some[0], error) from None
     return receipts
 
 
-def _end(executor: LocalExecutor, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
-    started = [one for one in task_ids if not cancel_pending(executor.directory(one), by, rule)]
-    receipts = {one: _receipt(executor, one) for one in task_ids if one not in started}
-    receipts |= {one.task_id: one for one in _end_started(executor, started, grace, by, rule)}
-    executor.advance()  # the on-end program of a killed guard may never have run
-    return [receipts[one] for one in task_ids]
-
-
-def _end_started(executor: LocalExecutor, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
-    """End tasks that have, or had, processes. With an agent, end all that was started from inside of it."""
+def _end(executor: Executor, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
+    directory = executor.registry.home.task
+    started = [one for one in task_ids if not cancel_pending(directory(one), by, rule)]
     # A command may start tasks that are to outlast it. Ending an agent means ending all that it does.
-    if not any(one.startswith(_AGENT) for one in task_ids):
-        return _end_trees(executor, task_ids, grace, by, rule)
-    from outlast.executors.local.offspring import cancel_pending_offspring, end_offspring
+    agents = [one for one in started if one.startswith(_AGENT)]
+    from outlast.executors.local.offspring import cancel_pending_offspring, end_offspring  # it imports this module
 
-    agents = {one: executor.directory(one) for one in task_ids if one.startswith(_AGENT)}
-    for directory in agents.values():
-        cancel_pending_offspring(directory, by)  # they must not start because the agent frees its slot
-    receipts = _end_trees(executor, task_ids, grace, by, rule)
-    for number, receipt in enumerate(receipts):
-        if receipt.task_id in agents:
-            ended, left = end_offspring(agents[receipt.task_id], grace, by)
-            receipts[number] = replaced(receipt, ended=(*receipt.ended, *ended), survivors=(*receipt.survivors, *left))
+    for one in agents:
+        cancel_pending_offspring(directory(one), by)  # they must not start because the agent frees its slot
+    ended = dict(zip(started, _end_trees(executor, started, grace, by, rule), strict=True))
+    for one in agents:
+        more, left = end_offspring(directory(one), grace, by)
+        ended[one] = (*ended[one][0], *more), (*ended[one][1], *left)
+    executor.advance()  # the on-end program of a killed guard may never have run
+    receipts = []
+    for one in task_ids:
+        pids, survivors = ended.get(one, ((), ()))
+        receipts.append(extended(Receipt, executor.status(one), ended=pids, survivors=survivors))
     return receipts
 
 
-def _end_trees(executor: LocalExecutor, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
-    directories = [executor.directory(task_id) for task_id in task_ids]
+def _end_trees(executor: Executor, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Ended]:
+    """End tasks that have, or had, processes. Returns the pids that ended and the survivors of each."""
+    directories = [executor.registry.home.task(task_id) for task_id in task_ids]
     for directory in directories:
         check_visible(directory)
     for directory in directories:
         record_kill(directory, by, rule)
     looks = [lambda directory=directory: record.guards_of(directory) for directory in directories]
     ended = end_trees(looks, record.is_foreign_guard, grace)
-    for task_id, (_, survivors) in zip(task_ids, ended, strict=True):
+    for task_id, directory, (_, survivors) in zip(task_ids, directories, ended, strict=True):
         if not survivors:
-            _wait_recorded(executor, task_id)
-    return [_receipt(executor, one, *pids) for one, pids in zip(task_ids, ended, strict=True)]
+            # A caller inside of the task must not wait until it is closed: it would wait for its own end.
+            inside = process.is_below(record.guards_of(directory).keeper)
+            with executor.watch(task_id) as watch:
+                is_recorded = partial(executor.has_reached, task_id, "ended" if inside else "closed")
+                until(watch, is_recorded, Deadline(_RECORD_WAIT_S))
+    return ended
 
 
-def _wait_recorded(executor: LocalExecutor, task_id: str) -> None:
-    # A caller inside of the task must not wait until it is closed: it would wait for its own end.
-    inside = process.is_below(record.guards_of(executor.directory(task_id)).keeper)
-    is_recorded = executor.has_ended if inside else executor.is_closed
-    with executor.watch(task_id) as watch:
-        until(watch, lambda: is_recorded(task_id), Deadline(_RECORD_WAIT_S))
-
-
-def _receipt(
-    executor: LocalExecutor, task_id: str, ended: tuple[int, ...] = (), survivors: tuple[int, ...] = ()
-) -> Receipt:
-    return extended(Receipt, executor.status(task_id), ended=ended, survivors=survivors)
+def interrupt(executor: Executor, task_id: str) -> bool:
+    """Send SIGINT to the command's process group; returns whether there is one. A pending task ends."""
+    directory = executor.registry.home.task(task_id)
+    if not executor.has_reached(task_id, "begun"):
+        executor.kill([task_id], 0.0, "kill", "interrupted before it began")
+        return True
+    try:
+        check_visible(directory)
+        return process.send(record.guards_of(directory).command, signal.SIGINT, to_group=True)
+    except OSError as error:
+        raise executor.explain(task_id, error) from None
 
 
 def cancel_pending(directory: str, by: str, rule: str) -> bool:

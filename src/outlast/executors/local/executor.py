@@ -1,193 +1,374 @@
-"""`LocalExecutor`: tasks on this machine. Each is a directory, watched by two guard processes."""
+"""`LocalExecutor`: tasks on this machine. The caller writes a task's directory; a guard publishes and runs it."""
 
 from __future__ import annotations
 
+import errno
 import os
+import time
+from functools import partial
 
-from outlast.errors import AlreadyEnded, InputRefused, OutlastError
-from outlast.executors.local.starter import TaskStarter
+from outlast.errors import BadInput, OutlastError, StartFailed, named
+from outlast.executors.local.description import describe, explain_refusal
+from outlast.executors.local.queued import publish_pending, start_pending
+from outlast.guard.client import Refused, check_descriptors_left, limit_items, start_guard
+from outlast.light import sqlite3
 from outlast.linux.files import open_regular
-from outlast.storage import record, task_directory
-from outlast.storage.layout import END_OF_INPUT, open_home
+from outlast.storage import record, sessions, task_directory
+from outlast.storage.layout import open_home
+from outlast.storage.queue import Queue
 from outlast.storage.registry import Registry
-from outlast.storage.task_directory import Hold
+from outlast.storage.sessions import Sessions
+from outlast.storage.task_directory import view_started
 from outlast.storage.watch import Watch
-from outlast.types import Ended, Exited, Pending, Running
+from outlast.types import REGISTERED, Ended, Exited, Pending, Running
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from outlast.executors.base import Phase
+    from outlast.guard.client import Connection
     from outlast.linux.process import Stat
     from outlast.settings import Settings
     from outlast.storage.output import Source
-    from outlast.types import Guards, Launch, Receipt, Status, Task
+    from outlast.storage.queue import NameLock
+    from outlast.storage.task_directory import Hold
+    from outlast.types import Launch, Receipt, Task
+
+    Publish = Callable[["StagedTask", Launch], Task]
+    Create = Callable[["StagedTask", Publish], Task]
+
+_ID_TRIES = 5
+_PRUNE_EVERY_S = 1.0
+_BACKGROUND_CONNECTIONS = 32  # kept open; waiting for a task without a connection takes a little longer
+# What a shell needs before it knows its command: a prepared shell fits a launch if these are equal.
+_SHELL_FIELDS = (
+    *("shell", "cwd", "env", "umask", "stdin", "split", "rlimits", "nice", "state", "snapshot", "sandbox", "groups"),
+)
+
+
+class StagedTask:
+    """A directory that is to become a task, and the connection to its guard once there is one."""
+
+    def __init__(self, paths: tuple[str, str], launch: Launch) -> None:
+        self.staged, self.published = paths
+        self.task_id = os.path.basename(self.published)
+        self.launch, self.owner = launch, os.getpid()
+        self.connection: Connection | None = None
+
+    def is_prepared_for(self, launch: Launch) -> bool:
+        """Return whether its shell waits for a command like this one."""
+        ours, other = self.launch.__dict__, launch.__dict__
+        return all(ours[name] == other[name] for name in _SHELL_FIELDS)
+
+    def close(self) -> None:
+        # After a fork both processes have the connection of a prepared shell, which belongs to the parent.
+        if self.connection is not None and self.owner == os.getpid():
+            self.connection.close()
 
 
 class LocalExecutor:
-    """The tasks of one state directory: starting them is its `TaskStarter`'s, ending them `ending.py`'s."""
+    """The tasks of one state directory: see `Executor`."""
 
     def __init__(self, home: str, settings: Settings) -> None:
-        self.registry = Registry(open_home(home))
-        self._starter = TaskStarter(self.registry, settings)
-        self._connections = self._starter.connections
+        self.registry, self._settings = Registry(open_home(home)), settings
+        self._sessions = Sessions(self.registry.home.sessions)
+        self._queue = Queue(self.registry.home.path)
+        self._prune_at, self._closed = 0.0, False
+        # The prepared shell, if there is one: a bash that has restored its session's state and waits for a command. It
+        # changes nothing but the time that the next command takes. If this process ends, the guard sees the
+        # connection close, kills the shell and removes its directory. Threads only use `append` and `pop`, which are
+        # atomic.
+        self._prepared: list[StagedTask] = []
+        # To the guards of tasks that this process started. A guard whose foreground caller closes the connection
+        # concludes that nothing waits for the command any more. Of background tasks only the latest are kept.
+        self._connections: dict[str, Connection] = {}
+        self._background: list[str] = []
 
     def close(self) -> None:
-        """Close everything; tasks go on."""
-        self._starter.close()
+        self._closed = True
+        self._discard_prepared()
+        for task_id in list(self._connections):
+            self._leave(task_id)
         self.registry.close()
 
-    def directory(self, task_id: str) -> str:
-        return self.registry.home.task(task_id)
+    def _leave(self, task_id: str) -> None:
+        connection = self._connections.pop(task_id, None)
+        if connection is not None:
+            connection.leave()
 
     # --- start -------------------------------------------------------------------------------
 
-    def start_or_find(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
-        """Start a task, or find the unfinished task of the same name. Returns it, and whether it is new.
+    def start(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
+        try:
+            if not launch.name:
+                return self._start(launch, hold), True
+            with self._queue.lock_name(launch.session, launch.name) as name:
+                found = self._find_named(launch, name.task_id)
+                if found is None:
+                    return self._start(launch, hold, name), True
+                if hold is not None:
+                    hold.take(self.registry.home.task(found.task_id))
+                return found, False
+        except OSError as error:
+            raise StartFailed(f"The task cannot be prepared in {self.registry.home.path}: {error.strerror}.") from None
 
-        When this returns, the task is on disk and survives this process. `hold` keeps it from being removed.
+    def _find_named(self, launch: Launch, task_id: str) -> Task | None:
+        try:
+            task = self.registry.get(task_id) if task_id else None
+        except OutlastError:
+            return None
+        if task is None or task.finished:
+            return None
+        if (task.command, task.cwd) != (launch.command, launch.cwd):
+            raise BadInput(
+                f"The name {named(launch.name)} belongs to {task_id}, which is {task.status} and is another command "
+                "(or in another directory); end it, or use another name."
+            )
+        return task
+
+    def _start(self, launch: Launch, hold: Hold | None, name: NameLock | None = None) -> Task:
+        create = partial(self._create, launch, hold, name)
+        if not _needs_slot(launch) and not launch.after:
+            task = self._run(create, launch)
+            self._prune()  # while the command runs
+            self.advance()
+            return task
+        self._prune()
+        slot = None if launch.after else self._queue.claim_slot(launch.session, launch.max_running)
+        if slot is None:
+            return self._enqueue(create, launch)
+        try:
+            return self._run(create, launch, slot)
+        except BaseException:
+            self.advance()  # another start may have been queued because it found the slot taken
+            raise
+        finally:
+            os.close(slot)
+
+    def _prune(self) -> None:
+        """Remove some expired tasks; starts in quick succession share one such step."""
+        now = time.monotonic()
+        if now >= self._prune_at:
+            self._prune_at = now + _PRUNE_EVERY_S
+            self.registry.prune(self._settings.retention_hours * 3600)
+
+    def _create(
+        self, launch: Launch, hold: Hold | None, name: NameLock | None, task: StagedTask, publish: Publish
+    ) -> Task:
+        """Write what a staged task runs, register the task, and publish it. Raises `Refused`.
+
+        It is registered before it is published: the next user of its session, the process that ends its parent, a
+        second start with its name and a cleaner must not see the task without that.
         """
-        return self._starter.start_or_find(launch, hold)
+        entered = True
+        try:
+            reserved = self.registry.reserve(task.staged, task.published, launch, self._settings.state_limit_bytes)
+            if reserved is None:
+                entered = False
+                raise Refused(errno.EEXIST, "its id is taken")
+            file, launch = reserved
+            create_pipes_file(launch.command, task.staged)
+            if launch.keeps:
+                self._sessions.register(launch.state, task.staged)
+            if launch.parent:
+                task_directory.add_offspring(self.registry.home.task(launch.parent), task.task_id)
+            if hold is not None:
+                hold.take(task.staged)
+            if name is not None:
+                name.assign(task.task_id)
+            found = publish(task, launch)
+        except BaseException:
+            task.close()
+            self.registry.discard(task.staged, task.published, entered)
+            raise
+        self.registry.confirm(task.task_id, file)
+        return found
 
-    def prepare_shell(self, launch: Launch) -> None:
-        """Start a shell that waits for a command like this one."""
-        self._starter.prepare_shell(launch)
+    def _try_ids(self, create: Create, launch: Launch, publish: Publish) -> Task:
+        for _ in range(_ID_TRIES):
+            try:
+                return create(StagedTask(self.registry.stage(launch), launch), publish)
+            except Refused as refused:
+                if not refused.is_taken:
+                    raise StartFailed(
+                        f"The command could not be started: {explain_refusal(launch, refused)}."
+                    ) from None
+        raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
+
+    # --- at once ---------------------------------------------------------------------------
+
+    def _run(self, create: Create, launch: Launch, slot: int = -1) -> Task:
+        """Start the task now. `slot` is the descriptor of its place among the running background tasks."""
+        prepared = self._take_prepared(launch) if slot < 0 else None
+        if prepared is not None:
+            try:
+                return create(prepared, self._release_command)
+            except (Refused, FileNotFoundError):
+                pass  # the guard of the prepared shell died, and its directory was removed: start another shell
+        return self._try_ids(create, launch, partial(self._release_command, slot=slot))
+
+    def _release_command(self, task: StagedTask, launch: Launch, slot: int = -1) -> Task:
+        """Let the prepared shell run the command, or start a guard that does; wait until it has begun."""
+        skips_dump = launch.state and not launch.keeps
+        if task.connection is not None:
+            if skips_dump:
+                sessions.skip_dump(task.staged)
+            check_descriptors_left()
+            task.connection.begin(limit_items(launch))
+        else:
+            if slot >= 0:
+                self._queue.label_slot(slot, launch.session, task.task_id)
+            with describe(task.staged, task.published, launch) as description:
+                description.hold(slot)
+                if skips_dump:
+                    sessions.skip_dump(task.staged)  # the description has opened the file: the shell restores from it
+                check_descriptors_left()
+                task.connection = start_guard(description.encode(), description.inherited)
+        try:
+            pid, started = task.connection.wait_started()
+        except Refused as refused:
+            # The disk decides: the guards may have published the task before both were killed.
+            if not refused.is_gone or not os.path.isdir(task.published):
+                raise
+            pid, started = 0, time.time()
+        self._connections[task.task_id] = task.connection
+        if launch.background:
+            self._background.append(task.task_id)
+            if len(self._background) > _BACKGROUND_CONNECTIONS:
+                self._leave(self._background.pop(0))
+        return view_started(task.published, launch, pid or None, started)
+
+    def _take_prepared(self, launch: Launch) -> StagedTask | None:
+        try:
+            shell = self._prepared.pop()
+        except IndexError:
+            return None
+        if not shell.is_prepared_for(launch):
+            self._prepared.append(shell)  # the next command may be like the last one again
+            return None
+        if shell.owner == os.getpid() and shell.connection is not None and shell.connection.is_prepared():
+            return shell
+        shell.close()
+        return None
+
+    def prepare(self, launch: Launch) -> None:
+        if os.path.basename(launch.shell) != "bash" or launch.sandbox or launch.groups or launch.stdin.text is not None:
+            return  # it needs the command, or something that a guard cannot do twice
+        if any(shell.is_prepared_for(launch) and shell.owner == os.getpid() for shell in self._prepared):
+            return
+        shell = StagedTask(self.registry.stage(launch), launch)
+        try:
+            with describe(shell.staged, shell.published, launch, prepare=True) as description:
+                shell.connection = start_guard(description.encode(), description.inherited)
+        except BaseException:
+            self.registry.discard(shell.staged, shell.published, entered=False)
+            raise
+        self._discard_prepared()
+        self._prepared.append(shell)
+        if self._closed:
+            self._discard_prepared()  # another thread closed the executor meanwhile
+
+    def _discard_prepared(self) -> None:
+        try:
+            while True:
+                self._prepared.pop().close()
+        except IndexError:
+            pass
+
+    # --- from the queue --------------------------------------------------------------------
+
+    def _enqueue(self, create: Create, launch: Launch) -> Task:
+        task = self._try_ids(create, launch, partial(publish_pending, self._queue))
+        self.advance()
+        try:
+            return self.registry.get(task.task_id)
+        except (OSError, OutlastError, sqlite3.Error):
+            return task  # it exists: a caller that gets an error here would start it a second time
 
     def advance(self) -> None:
-        """Start the queued tasks that may start now: the process whose turn it was may have been killed."""
-        self._starter.advance_queue()
-
-    def forget_names(self) -> None:
-        """Free the names of tasks that were removed."""
-        self._starter.forget_names()
+        try:
+            self._queue.advance(partial(start_pending, self._queue))
+        except (OSError, OutlastError, ValueError):
+            pass  # not the error of the call that came by; the next task that ends, or the next caller, tries again
 
     # --- look --------------------------------------------------------------------------------
 
     def status(self, task_id: str) -> Task:
         return self.registry.get(task_id)
 
-    def has_ended(self, task_id: str) -> bool:
-        """Whether its end is known: cheaper than `status`."""
-        if self._has_recorded_end(task_id):
-            return True
-        return not isinstance(self._status_of(task_id)[0], (Pending, Running))
-
-    def is_over(self, task_id: str) -> bool:
-        """Whether no condition on it can come true any more: it is closed, or its command failed.
-
-        A command that succeeded and left something running (`server &`) may have only begun.
-        """
-        found, _, closed = self._status_of(task_id)
-        succeeded = isinstance(found, Ended) and found.outcome == Exited(0)
-        return closed or not (succeeded or isinstance(found, (Pending, Running)))
-
-    def is_closed(self, task_id: str) -> bool:
-        """Whether no more output will come."""
-        return self._status_of(task_id)[2]
-
-    def has_begun(self, task_id: str) -> bool:
-        """Whether it is not pending (any more)."""
-        return not isinstance(self._status_of(task_id)[0], Pending)
-
-    def _status_of(self, task_id: str) -> tuple[Status, Guards | None, bool]:
-        directory = self.directory(task_id)
+    def has_reached(self, task_id: str, phase: Phase) -> bool:
+        directory, connection = self.registry.home.task(task_id), self._connections.get(task_id)
         try:
-            found = record.status_of(directory)
+            if phase == "ended" and ((connection and connection.has_ended()) or record.has_outcome(directory)):
+                self._leave(task_id)
+                return True
+        except (OSError, ValueError):
+            pass  # the full look at its status says what is wrong
+        try:
+            found, _, closed = record.status_of(directory)
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise record.explain_error(directory, error) from None
-        if not isinstance(found[0], (Pending, Running)):
-            self._connections.close(task_id)
-        return found
-
-    def _has_recorded_end(self, task_id: str) -> bool:
-        connection = self._connections.get(task_id)
-        try:
-            found = (connection is not None and connection.has_ended()) or record.has_outcome(self.directory(task_id))
-        except (OSError, ValueError):
-            return False  # the full look at its status says what is wrong
-        if found:
-            self._connections.close(task_id)
-        return found
+        if isinstance(found, (Pending, Running)):
+            return phase == "begun" and isinstance(found, Running)
+        self._leave(task_id)
+        succeeded = isinstance(found, Ended) and found.outcome == Exited(0)
+        return closed or phase in ("begun", "ended") or (phase == "over" and not succeeded)
 
     def source(self, task_id: str, stream: str) -> Source:
-        """One stream of a task's output."""
         return self.registry.source(task_id, stream)
 
     def members(self, task_id: str) -> dict[int, Stat]:
-        """The living processes of a task, without its guards."""
         from outlast.linux import process, process_tree
 
         try:
-            guards = record.guards_of(self.directory(task_id))
+            guards = record.guards_of(self.registry.home.task(task_id))
         except (OSError, KeyError, TypeError, ValueError):
             return {}  # pending, or just being removed
         return process_tree.look(guards, record.is_foreign_guard, process.Table).members
 
-    def trouble(self, task_id: str, error: OSError) -> OutlastError:
-        """The error to raise for a task whose files could not be used."""
-        return record.explain_error(self.directory(task_id), error)
+    def explain(self, task_id: str, error: OSError) -> OutlastError:
+        return record.explain_error(self.registry.home.task(task_id), error)
 
     def watch(self, task_id: str, ends_only: bool = False) -> Watch:
-        """Something to wait on until the task changes, or only until it ends."""
         connection = self._connections.get(task_id)
-        return Watch(self.directory(task_id), connection.fileno() if connection is not None else -1, ends_only)
-
-    def hold(self, task_id: str) -> Hold:
-        """Keep a task from being removed until it is reported."""
-        return Hold().take(self.directory(task_id))
+        fd = connection.fileno() if connection is not None else -1
+        return Watch(self.registry.home.task(task_id), fd, ends_only)
 
     # --- act ---------------------------------------------------------------------------------
 
     def write(self, task_id: str, data: bytes, eof: bool) -> None:
-        """Write to its input, and end it if `eof`."""
-        from outlast.executors.local.stdin import end_input, write_input
+        from outlast.executors.local.stdin import send
 
-        directory = self.directory(task_id)
-        launch, _ = task_directory.read_launch(directory)
-        if not launch.stdin.open:
-            raise InputRefused(f"{task_id} takes no input; start it with `--stdin open`.")
-        if self.has_ended(task_id):
-            raise AlreadyEnded(f"{task_id} has ended and reads no more input.")
-        if not self.has_begun(task_id):
-            raise InputRefused(f"{task_id} is pending and reads no input yet; send it once it runs.")
-        if os.path.exists(os.path.join(directory, END_OF_INPUT)):
-            raise InputRefused(f"The input of {task_id} was ended before; nothing more can be sent.")
-        try:
-            if data:
-                write_input(directory, data)
-            if eof:
-                end_input(directory)
-        except OSError as error:
-            raise self.trouble(task_id, error) from None
+        send(self, task_id, data, eof)
 
     def release(self, task_id: str) -> None:
-        """Move a foreground task to the background: what it changes from now on stays out of its session."""
         try:
             # The session still merges what a command changed that ended before this.
-            if not self.has_ended(task_id):
-                path = os.path.join(self.directory(task_id), task_directory.MOVED)
+            if not self.has_reached(task_id, "ended"):
+                path = os.path.join(self.registry.home.task(task_id), task_directory.MOVED)
                 os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
                 self.registry.index.set_notice_due([task_id], 1)  # its end becomes a notice
         except OSError:
             pass  # a full disk, or the task was removed: the caller has a more important error to report
 
     def interrupt(self, task_id: str) -> bool:
-        """Send SIGINT to the command's process group, as Ctrl-C does on a terminal. The command may go on."""
-        from outlast.executors.local.ending import check_visible
-        from outlast.light import signal
-        from outlast.linux import process
+        from outlast.executors.local.ending import interrupt
 
-        if not self.has_begun(task_id):
-            self.signal([task_id], 0.0, "kill", "interrupted before it began")
-            return True
-        try:
-            check_visible(self.directory(task_id))
-            return process.send(record.guards_of(self.directory(task_id)).command, signal.SIGINT, to_group=True)
-        except OSError as error:
-            raise self.trouble(task_id, error) from None
+        return interrupt(self, task_id)
 
-    def signal(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
-        """End the process trees of these tasks; returns when they are gone, or says which processes survived."""
+    def kill(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
         from outlast.executors.local.ending import end_tasks
 
         return end_tasks(self, task_ids, grace, by, rule)
+
+
+def _needs_slot(launch: Launch) -> bool:
+    """Return whether the task counts among the running background tasks, whose number is limited."""
+    return launch.background and launch.max_running > 0 and launch.agent.get("format") != REGISTERED
+
+
+def create_pipes_file(command: str, directory: str) -> None:
+    """Create the file for the statuses of a pipeline. The shell's own would get the mode of the command's umask."""
+    if ("|" in command or "!" in command) and not command.rstrip("\n").endswith("\\"):
+        os.close(open_regular(os.path.join(directory, record.PIPES), os.O_WRONLY | os.O_CREAT | os.O_TRUNC))

@@ -17,9 +17,6 @@ from __future__ import annotations
 import os
 import sys
 
-from outlast.linux.files import open_regular
-from outlast.storage.record import PIPES
-
 GO_FD = 3  # bash waits on it for its command
 # The task's directory is renamed when it is published, so bash gets the snapshot and the first dump as descriptors.
 BEFORE_FD, START_FD = 4, 5
@@ -110,9 +107,3 @@ def list_runner_paths() -> list[str]:
 def go_line(keeps: bool) -> bytes:
     """Return the line that lets a bash in a sandbox begin: whether to dump its state."""
     return b"gd\n" if keeps else b"g\n"
-
-
-def create_pipes_file(command: str, directory: str) -> None:
-    """Create the file for the statuses of a pipeline. The shell's own would get the mode of the command's umask."""
-    if ("|" in command or "!" in command) and not command.rstrip("\n").endswith("\\"):
-        os.close(open_regular(os.path.join(directory, PIPES), os.O_WRONLY | os.O_CREAT | os.O_TRUNC))

@@ -6,22 +6,50 @@ import errno
 import os
 import select
 
-from outlast.errors import InputRefused
+from outlast.errors import AlreadyEnded, InputRefused
 from outlast.linux.files import open_regular
 from outlast.storage.layout import END_OF_INPUT, STDIN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from outlast.executors.base import Executor
 
 INPUT_PATIENCE_S = 2.0  # how long a command may take to start reading what it was sent
 _CHUNK_BYTES = 65536
 _WAKE = "wake"  # the named pipe on which a guard listens for the end of the input
 
 
-def write_input(directory: str, data: bytes) -> None:
+def send(executor: Executor, task_id: str, data: bytes, eof: bool) -> None:
+    """Write all of `data`, and end the input if `eof`; or refuse, and say why."""
+    directory = executor.registry.home.task(task_id)
+    if not executor.registry.launch_of(task_id).stdin.open:
+        raise InputRefused(f"{task_id} takes no input; start it with `--stdin open`.")
+    if executor.has_reached(task_id, "ended"):
+        raise AlreadyEnded(f"{task_id} has ended and reads no more input.")
+    if not executor.has_reached(task_id, "begun"):
+        raise InputRefused(f"{task_id} is pending and reads no input yet; send it once it runs.")
+    if os.path.exists(os.path.join(directory, END_OF_INPUT)):
+        raise InputRefused(f"The input of {task_id} was ended before; nothing more can be sent.")
+    try:
+        if data:
+            _write(directory, data)
+        if eof:
+            _end(directory)
+    except OSError as error:
+        raise executor.explain(task_id, error) from None
+
+
+def _write(directory: str, data: bytes) -> None:
     """Write all of it, or refuse: a command that does not read must not block the caller for ever."""
-    task_id = os.path.basename(directory)
-    fd = _open_input(directory, task_id)
+    task_id, sent = os.path.basename(directory), 0
+    try:
+        fd = _open_fifo(directory, STDIN)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            raise InputRefused(f"{task_id} has closed its input.") from None
+        raise
     poll = select.poll()
     poll.register(fd, select.POLLOUT)
-    sent = 0
     try:
         while sent < len(data):
             if not poll.poll(INPUT_PATIENCE_S * 1000):
@@ -36,21 +64,11 @@ def write_input(directory: str, data: bytes) -> None:
         os.close(fd)
 
 
-def _open_input(directory: str, task_id: str) -> int:
-    try:
-        path = os.path.join(directory, STDIN)
-        return os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            raise InputRefused(f"{task_id} has closed its input.") from None
-        raise
-
-
-def end_input(directory: str) -> None:
+def _end(directory: str) -> None:
     """Tell the guards to close the input. A guard that replaces one of them later finds the file."""
     os.close(open_regular(os.path.join(directory, END_OF_INPUT), os.O_WRONLY | os.O_CREAT))
     try:
-        fd = os.open(os.path.join(directory, _WAKE), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        fd = _open_fifo(directory, _WAKE)
     except OSError:
         return  # no guard listens now
     try:
@@ -59,3 +77,7 @@ def end_input(directory: str) -> None:
         pass  # the pipe is full, so the guard wakes up anyway
     finally:
         os.close(fd)
+
+
+def _open_fifo(directory: str, name: str) -> int:
+    return os.open(os.path.join(directory, name), os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sys
 
+from outlast.agents.types import Agent
 from outlast.errors import BadInput, named
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, check_stdout, open_shell, parse, seconds, tell_id_on_stderr, write
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.output.cleaner import inline
-from outlast.types import Agent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from outlast.errors import BadInput, OutlastError, named
 from outlast.faces import render, table
 from outlast.faces.cli.look import width
 from outlast.faces.cli.options import Parser, open_shell, parse, write
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.storage.task_directory import MOVED
 
 TYPE_CHECKING = False

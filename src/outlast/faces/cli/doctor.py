@@ -12,7 +12,7 @@ from outlast import __version__
 from outlast.errors import OutlastError
 from outlast.faces.cli.check import policy_in_force
 from outlast.faces.cli.options import Parser, open_shell, parse, write
-from outlast.frozen import fields, frozen
+from outlast.light import fields, frozen
 from outlast.settings import default_home
 
 TYPE_CHECKING = False

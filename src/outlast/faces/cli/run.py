@@ -22,8 +22,7 @@ from outlast.faces.cli.options import (
     whole,
     write,
 )
-from outlast.frozen import replaced
-from outlast.light import signal
+from outlast.light import replaced, signal
 from outlast.storage.task_directory import Hold
 from outlast.storage.watch import Deadline
 from outlast.types import STREAMS, Cursor, Stdin, Waited
@@ -284,7 +283,7 @@ class _Foreground:
 
     def _is_running(self) -> bool:
         executor = self._shell.executor
-        return executor.has_begun(self._task_id) and not executor.has_ended(self._task_id)
+        return executor.has_reached(self._task_id, "begun") and not executor.has_reached(self._task_id, "ended")
 
     def _copy(self, piece: Slice) -> None:
         if not self._asked.json:
@@ -315,7 +314,7 @@ class _Foreground:
 
     def _end(self) -> None:
         # Whoever pressed Ctrl-C twice need not be asked.
-        if not self._shell.executor.has_ended(self._task_id):
+        if not self._shell.executor.has_reached(self._task_id, "ended"):
             self._shell.control.end_now([self._task_id], self._shell.settings.kill_grace_s)
 
     def _report(self) -> int:

@@ -6,7 +6,7 @@ import json
 
 from outlast.errors import BadInput
 from outlast.faces.cli.options import Parser, open_shell, parse, write
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False

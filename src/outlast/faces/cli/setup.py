@@ -16,7 +16,7 @@ from outlast.faces.cli import setup_files as files
 from outlast.faces.cli.options import Parser, parse, write
 from outlast.faces.cli.setup_clients import CLIENTS, SCOPES, Places
 from outlast.faces.cli.setup_json import Unreadable
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.settings import default_home
 
 TYPE_CHECKING = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from outlast.faces.cli.setup_edits import Edit
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

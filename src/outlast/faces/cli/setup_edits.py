@@ -9,7 +9,7 @@ import copy
 
 from outlast.faces.cli import setup_json, setup_toml
 from outlast.faces.cli.setup_json import Unreadable
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import stat
 
 from outlast.errors import Unsupported
 from outlast.faces.cli.setup_edits import is_blank
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.storage.layout import open_home
 
 TYPE_CHECKING = False

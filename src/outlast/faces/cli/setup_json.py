@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import re
 import tomllib
 
 from outlast.faces.cli.setup_json import Unreadable
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

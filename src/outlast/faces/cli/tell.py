@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable, Sequence
 
+    from outlast.notices.board import Event, Notice
     from outlast.notices.subscription import Subscription
     from outlast.shell.shell import Shell
-    from outlast.types import Event, Notice
 
 _NAME = "terminal"
 _MODEL = "model"

@@ -132,8 +132,8 @@ def _end(desk: Desk, task_id: str) -> None:
     """End a task for the person who cancelled: nobody is asked again."""
     shell = desk.shell.plain
     try:
-        if not shell.executor.has_ended(task_id):
-            shell.executor.signal([task_id], shell.settings.kill_grace_s, "kill", _RULE)
+        if not shell.executor.has_reached(task_id, "ended"):
+            shell.executor.kill([task_id], shell.settings.kill_grace_s, "kill", _RULE)
     except (OSError, OutlastError):
         pass  # nobody waits for an answer; the task is listed with how it stands
 

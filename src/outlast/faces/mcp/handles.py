@@ -15,7 +15,7 @@ import re
 import secrets
 import time
 
-from outlast.frozen import fields, frozen
+from outlast.light import fields, frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

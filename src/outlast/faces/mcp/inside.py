@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.current_task import TASK_ID
+from outlast.launch_builder import TASK_ID
 from outlast.linux import process
 
 _GENERATIONS = 20

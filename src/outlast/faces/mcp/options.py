@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.settings import Settings, load
 from outlast.validation import session_name
 

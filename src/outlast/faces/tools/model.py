@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from outlast.frozen import replaced
+from outlast.light import replaced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.faces.tools.model import Profile
-    from outlast.types import Event
+    from outlast.notices.board import Event
 
 CALL, OVER, KILLED = "tool.call", "task.ended", "task.killed"
 

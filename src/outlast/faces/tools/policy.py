@@ -5,7 +5,7 @@ What the user has set holds besides, whatever is chosen here: the shell sees to 
 
 from __future__ import annotations
 
-from outlast.frozen import replaced
+from outlast.light import replaced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import time
 from outlast.faces.render import duration, ending, signal_name, waits
 from outlast.faces.tools.model import Reply
 from outlast.faces.tools.words import fence, fenced, harmless, unmarked
-from outlast.frozen import fields, frozen
+from outlast.light import fields, frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import time
 
 from outlast.errors import OutlastError
 from outlast.faces.tools.shapes import as_json
-from outlast.frozen import replaced
+from outlast.light import replaced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.faces.tools.model import Profile, Reply
+    from outlast.notices.board import Notice
     from outlast.notices.subscription import Subscription
     from outlast.shell.shell import Shell
-    from outlast.types import Notice
 
 SUBSCRIBER = "model"
 

@@ -22,7 +22,7 @@ from outlast.faces.tools.names import event_as
 from outlast.faces.tools.profiles import profile_named
 from outlast.faces.tools.shapes import as_json
 from outlast.faces.tools.telling import Telling
-from outlast.frozen import replaced
+from outlast.light import replaced
 from outlast.output.cleaner import inline
 from outlast.settings import default_home, load
 from outlast.shell.shell import Shell
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from outlast.async_shell import AsyncShell
     from outlast.faces.tools.model import Tool
-    from outlast.types import Event
+    from outlast.notices.board import Event
 
     T = TypeVar("T")
 

@@ -11,7 +11,7 @@ rank that occurs. After one of the highest rank (`is_final`) the rest is not sea
 
 from __future__ import annotations
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

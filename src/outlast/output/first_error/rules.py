@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 from outlast.output.first_error import python, takers
 from outlast.output.first_error.takers import CRASH, MESSAGE, REPORT, Found, Taker, make_span_taker, with_title
 from outlast.output.first_error.words import LINES_AFTER, is_message, take_message

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from outlast.frozen import frozen
+from outlast.light import frozen
 
 # How well an excerpt explains a failure.
 AFTERMATH = 1  # says that something failed before: make: *** [all] Error 1

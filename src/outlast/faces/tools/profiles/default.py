@@ -11,7 +11,7 @@ from outlast.faces.tools import operations, reply, synonyms
 from outlast.faces.tools.arguments import flag, number, schema, text, whole
 from outlast.faces.tools.model import Profile, Reply, Tool
 from outlast.faces.tools.words import harmless
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False

@@ -9,7 +9,7 @@ from outlast.faces.tools.model import Profile, Reply, Tool
 from outlast.faces.tools.reply import data
 from outlast.faces.tools.shapes import as_json, json_reply
 from outlast.faces.tools.words import unmarked
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False

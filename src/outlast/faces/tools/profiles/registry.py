@@ -10,7 +10,7 @@ from outlast.faces.tools.model import Profile, Reply, Tool
 from outlast.faces.tools.reply import data, why
 from outlast.faces.tools.shapes import as_json, iso, json_reply, pid_of, runtime, shown_status
 from outlast.faces.tools.words import labelled, unmarked
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.output.cleaner import inline
 from outlast.output.line_filter import LineFilter
 

@@ -9,7 +9,7 @@ from outlast.faces.tools.model import Profile, Reply, Tool
 from outlast.faces.tools.reply import data
 from outlast.faces.tools.shapes import json_reply, shown_status
 from outlast.faces.tools.words import bracketed, ours
-from outlast.frozen import fields
+from outlast.light import fields
 from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False

@@ -1,27 +1,26 @@
-"""Builds `outlast-guard` from the C sources beside this file.
+"""Builds `outlast-guard` from its C sources: for the build hook (`hatch_build.py`) or, as a program, in place.
 
-The build hook (`hatch_build.py`) uses it for wheels and for editable installs. In a source tree `find_guard` also
-builds the program again when a C file changed. A wheel has the program and no sources, so nothing is built there.
-Standard library only: the hook loads this file by its path. Every caller of the guard imports it too, so what only a
-build needs is imported where it is used.
+In a source tree `outlast.guard.client.find_guard` runs this file when a C file changed. It is no part of the package:
+a wheel has the program and no sources. Standard library only.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shlex
+import shutil
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterable, Sequence
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-DIRECTORY = os.path.dirname(os.path.abspath(__file__))
+DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "src", "outlast", "guard")
 NAME = "outlast-guard"
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion")
 FLAGS = ("-std=c11", "-Os", "-s", "-static")
 _TRY = "#include <sys/signalfd.h>\nint main(void) { return 0; }\n"
 _ZIG_NAMES = {"ppc64le": "powerpc64le", "armv7l": "arm"}
-_found = ""
 
 
 class BuildError(Exception):
@@ -29,7 +28,7 @@ class BuildError(Exception):
 
 
 def sources(directory: str = DIRECTORY) -> list[str]:
-    """The C files, in order; empty in an installed wheel."""
+    """The C files, in order."""
     return sorted(os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".c"))
 
 
@@ -41,9 +40,6 @@ def find_inputs(directory: str = DIRECTORY) -> list[str]:
 
 def find_compiler() -> list[str] | None:
     """A C compiler of this machine that links static programs; None if there is none."""
-    import shlex
-    import shutil
-
     for name in filter(None, (os.environ.get("CC"), "cc", "gcc", "clang")):
         words = shlex.split(name)
         if words and shutil.which(words[0]) and _links_statically(words):
@@ -52,9 +48,6 @@ def find_compiler() -> list[str] | None:
 
 
 def _links_statically(compiler: Sequence[str]) -> bool:
-    import subprocess
-    import tempfile
-
     with tempfile.TemporaryDirectory() as place:
         source = os.path.join(place, "try.c")
         with open(source, "w") as file:
@@ -74,9 +67,6 @@ def zig_compiler(machine: str = "") -> list[str]:
 
 def build(output: str, compiler: Sequence[str], flags: Iterable[str] = FLAGS, directory: str = DIRECTORY) -> None:
     """Compile into `output`, which is replaced at once: a running guard keeps the program that it has."""
-    import shlex
-    import subprocess
-
     made = f"{output}.{os.getpid()}"
     command = [*compiler, *flags, *sources(directory), "-o", made]
     ran = subprocess.run(command, check=False, capture_output=True, text=True)
@@ -97,31 +87,15 @@ def is_stale(output: str, directory: str = DIRECTORY) -> bool:
     return any(os.stat(path).st_mtime_ns > made for path in find_inputs(directory))
 
 
-def find_guard() -> str:
-    """The path of the program. In a source tree it is built first if it is stale, once in a process."""
-    global _found  # noqa: PLW0603 # the program does not move
-    if not _found:
-        output = os.path.join(DIRECTORY, NAME)
-        if sources() and is_stale(output):
-            build_once(output, lambda: find_compiler() or _installed_zig(), FLAGS)
-        _found = output
-    return _found
-
-
-def build_once(output: str, choose: Callable[[], Sequence[str]], flags: Iterable[str]) -> str:
+def build_if_stale(output: str) -> None:
     """Build a stale program under a lock, so that two processes do not do it at the same time."""
-    import fcntl
-
-    with open(os.path.join(DIRECTORY, "build.py"), "rb") as lock:
+    with open(os.path.abspath(__file__), "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if is_stale(output):
-            build(output, choose(), flags)
-    return output
+            build(output, find_compiler() or _installed_zig())
 
 
 def _installed_zig() -> list[str]:
-    import subprocess
-
     compiler = zig_compiler()
     if subprocess.run([*compiler[:3], "version"], check=False, capture_output=True).returncode:
         raise BuildError(
@@ -129,3 +103,10 @@ def _installed_zig() -> list[str]:
             " install gcc, clang or the Python package ziglang."
         )
     return compiler
+
+
+if __name__ == "__main__":
+    try:
+        build_if_stale(os.path.join(DIRECTORY, NAME))
+    except BuildError as error:
+        sys.exit(str(error))
