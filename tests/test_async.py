@@ -341,7 +341,7 @@ def test_starting_queued_tasks_does_not_block_the_loop(aio, monkeypatch):
     async def work(shell):
         first = await shell.start("exec sleep 60")
         pending = await shell.start("echo second", after=[first.task_id])
-        monkeypatch.setattr(shell.plain.executor._starter, "advance_queue", advance)
+        monkeypatch.setattr(shell.plain.executor, "advance", advance)
         waiting = asyncio.create_task(shell.wait(pending.task_id, timeout=30))
         starting = asyncio.create_task(shell.start("true"))
         asyncio.get_running_loop().call_later(0.05, loop_went_on.set)

@@ -65,12 +65,8 @@ class Flows:
         self.context, self._executor = context, context.executor
         self._reader, self._starter, self._control = reader, starter, control
         self._open_watch: OpenWatch = open_watch or context.executor.watch
-        self._hold: OpenWatch = open_watch or (
-            lambda task_id, ends_only: Hold().take(self._executor.registry.home.task(task_id))
-        )
-
-    def _hold_task(self, task_id: str, ends_only: bool) -> Hold:
-        return Hold().take(self._executor.registry.home.task(task_id))
+        home = context.executor.registry.home
+        self._hold: OpenWatch = open_watch or (lambda task_id, ends_only: Hold().take(home.task(task_id)))
 
     # --- start and run -----------------------------------------------------------------------
 

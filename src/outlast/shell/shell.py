@@ -165,8 +165,6 @@ class Shell:
             self._agents = Agents(self)
         return self._agents
 
-    # --- read --------------------------------------------------------------------------------
-
     def read(self, task: TaskId, **options: Unpack[ReadOptions]) -> Result:
         """Return what a task printed, as text: all, from a `cursor`, the last lines (`tail`), a range, what is `new`.
 
