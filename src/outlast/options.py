@@ -123,6 +123,8 @@ def check_names(method: str, given: Iterable[str], known: type, *others: str) ->
         return
     names = _names[known].union(others)
     unknown = sorted(set(given) - names)
+    if not unknown:
+        return
     from difflib import get_close_matches
 
     near = get_close_matches(unknown[0], names, n=1)
