@@ -148,9 +148,9 @@ def test_what_a_session_sets_is_its_own(home, canaries, monkeypatch):
         again = shell.run("echo $GITHUB_TOKEN")
         assert raw(shell, again.task_id) == b"set-by-hand\n"
         assert again.output == "***\n"
-        assert shell.session_state().variables["GITHUB_TOKEN"] == "***"
+        assert shell.sessions.state().variables["GITHUB_TOKEN"] == "***"
         assert raw(shell, shell.run("echo $GITHUB_TOKEN", pass_secrets=["GITHUB_TOKEN"]).task_id) != b"set-by-hand\n"
-        shell.reset_session()
+        shell.sessions.reset()
         assert [file for file in files_with_a_canary(home) if not file.endswith("/output")] == []
 
 
