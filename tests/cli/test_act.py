@@ -297,3 +297,13 @@ def test_cleaning_spares_what_a_foreground_run_has_yet_to_report(cli: Cli, tmp_p
     os.kill(run.pid, signal.SIGCONT)
     assert run.wait(timeout=30) == 7
     assert cli("clean", "--all-finished", check=0).stdout == "Removed 1 finished task.\n"
+
+
+def test_all_tasks_of_the_session_are_ended_and_no_others(cli: Cli) -> None:
+    ours = [cli("run", "--bg", "sleep 100", check=0).stdout.strip() for _ in range(2)]
+    other = cli("run", "--session", "other", "--bg", "sleep 100", check=0).stdout.strip()
+    ended = cli("kill", "--all", "--grace", "1", check=0).stdout
+    assert sorted(line.partition(":")[0] for line in ended.splitlines()) == sorted(ours)
+    assert cli.json("show", "--session", "other", other)["status"] == "running"
+    assert "No task runs" in cli("kill", "--all", check=0).stderr
+    assert "not both" in cli("kill", "--all", ours[0], check=2).stderr

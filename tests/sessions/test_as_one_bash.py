@@ -261,5 +261,6 @@ LEAVES = [
 @bounded
 @given(data=st.data())
 def test_each_line_leaves_by_exit(session: Shell, family: str, data: st.DataObject) -> None:
-    leave = data.draw(st.sampled_from(LEAVES))
+    # In an EXIT trap that runs inside a function, bash shows the parameters of the function and hides the outer ones.
+    leave = data.draw(st.sampled_from(LEAVES[:-1] if family == "positional" else LEAVES))
     compare(session, data.draw(st.lists(FAMILIES[family], min_size=1, max_size=LINES)), leave)

@@ -138,12 +138,7 @@ struct guard {
 extern struct guard guard;
 
 /* process.c: processes as the kernel knows them */
-struct proc_stat {
-    char state;
-    bool dead;
-    int exit_code;
-    uint64_t tick;
-};
+struct proc_stat { char state; bool dead; int exit_code; uint64_t tick; };
 int64_t now(clockid_t clock);
 void close_fd(int *fd);
 bool is_ready(int fd, short events);
@@ -157,6 +152,7 @@ bool is_unreaped(int pidfd);
 int fork_process(_Atomic int *pid, int flags);
 int replace_peer(_Atomic int *pid);
 void wake_peer(void);
+void continue_peer(void);
 bool note_exit(void);
 bool reap_children(void);
 

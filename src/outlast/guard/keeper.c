@@ -86,7 +86,7 @@ noreturn void keep_task(void) {
         struct pollfd all[] = {{.fd = guard.peer, .events = POLLIN},
                                {.fd = guard.signals, .events = POLLIN}};
         if (poll(all, 2, guard.peer < 0 || guard.look_failed ? RETRY_MS : -1) < 0) continue;
-        if (all[1].revents) drain_fd(guard.signals), signal_pidfd(guard.peer, SIGCONT); /* it may be stopped */
+        if (all[1].revents) drain_fd(guard.signals), continue_peer();
         if (all[0].revents || guard.peer < 0) handle_death();
     }
 }

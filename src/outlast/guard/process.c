@@ -117,11 +117,14 @@ void wake_peer(void) {
     signal_pidfd(guard.peer, SIGCONT);
 }
 
-struct pidfd_info {
-    uint64_t mask, cgroup;
-    uint32_t ids[11];
-    int32_t exit_code;
-};
+/* A stopped guard cannot do its part. Its parent gets SIGCHLD when it is stopped. */
+void continue_peer(void) {
+    siginfo_t seen = {0};
+    if (guard.peer >= 0 && waitid(P_PIDFD, (id_t)guard.peer, &seen, WSTOPPED | WNOHANG | __WALL) == 0 && seen.si_pid)
+        signal_pidfd(guard.peer, SIGCONT);
+}
+
+struct pidfd_info { uint64_t mask, cgroup; uint32_t ids[11]; int32_t exit_code; };
 enum { PIDFD_INFO_EXIT = 1 << 3 };
 
 enum known { NOT_YET, KNOWN, NEVER_KNOWN };

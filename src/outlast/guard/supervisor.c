@@ -169,7 +169,7 @@ static noreturn void watch_task(void) {
         all[6] = (struct pollfd){.fd = is_prepared ? guard.caller : -1, .events = POLLIN};
         int found = poll(all, STREAMS + 5, find_timeout(status_is_hidden));
         if (found < 0) continue;
-        if (all[4].revents) drain_fd(guard.signals), signal_pidfd(guard.peer, SIGCONT); /* it may be stopped */
+        if (all[4].revents) drain_fd(guard.signals), continue_peer();
         if (all[5].revents) drain_fd(guard.wake_fifo), close_stdin_if_asked();
         if (is_prepared && all[2].revents) refuse(ECHILD, "the prepared shell ended");
         if (is_prepared && all[6].revents) begin_prepared();

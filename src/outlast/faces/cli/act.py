@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from outlast.errors import BadInput
+from outlast.errors import AlreadyEnded, BadInput
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, number, open_shell, parse, seconds, write
 
@@ -12,24 +12,42 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from outlast.shell import Shell
+    from outlast.types import Receipt
+
 
 def kill_parser() -> Parser:
     made = Parser(
         "kill",
         "End tasks, each with every process it started, also those that left its group or its session.",
-        "  outlast kill 1a2b\n  outlast kill --grace 10 1a2b 3c4d   10 s to end by themselves, then by force",
+        "  outlast kill 1a2b\n  outlast kill --grace 10 1a2b 3c4d   10 s to end by themselves, then by force\n"
+        "  outlast kill --all",
     )
+    made.add_argument("--all", action="store_true", help="every task of the session that runs or is pending")
     made.add_argument("--grace", type=seconds, metavar="SEC", help="time between asking and force (default 2)")
-    return made.takes_id(many=True).takes_session().takes_json()
+    made.add_argument("id", nargs="*", metavar="ID", help="the task, or a part of its id")
+    return made.takes_session().takes_json()
 
 
 def kill(words: Sequence[str]) -> int:
     asked = parse(kill_parser(), words)
+    if asked.all == bool(asked.id):
+        raise BadInput("Name the tasks to end, or give --all for every task of the session; not both.")
     with open_shell(asked.session) as shell:
-        receipts = shell.kill_all(asked.id, asked.grace)
+        receipts = _kill_every_task(shell, asked.grace) if asked.all else shell.kill_all(asked.id, asked.grace)
     for receipt in receipts:
         write(render.as_json(receipt) + "\n" if asked.json else render.receipt(receipt))
     return 1 if any(receipt.survivors for receipt in receipts) else 0
+
+
+def _kill_every_task(shell: Shell, grace: float | None) -> Sequence[Receipt]:
+    while ids := [task.task_id for task in shell.list(session=shell.session) if not task.finished or task.children]:
+        try:
+            return shell.kill_all(ids, grace)
+        except AlreadyEnded:
+            continue  # one of them ended after we listed it
+    print("outlast: No task runs or is pending in this session.", file=sys.stderr)
+    return ()
 
 
 def send_parser() -> Parser:
