@@ -69,7 +69,7 @@ def test_a_removed_session_takes_nothing_back(named: Shell, home: str, tmp_path:
     named.run("a=1")
     os.mkfifo(tmp_path / "g")
     task = named.starter.launch(f"read -r _ < {tmp_path}/g; a=2", background=False, keeps=True)[0]
-    named.sessions.remove("s")
+    named.context.sessions.remove("s")
     (tmp_path / "g").write_text("\n")
     assert named.wait(task.task_id, 30).exit_code == 0
     assert named.sessions.names() == []
