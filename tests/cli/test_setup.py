@@ -338,7 +338,6 @@ def test_the_plugin_of_claude_code() -> None:
     assert found["session"].startswith("claude-")
 
 
-@pytest.mark.clients
 def test_the_plugins_have_our_version() -> None:
     for file in ("claude/.claude-plugin/plugin.json", "gemini/gemini-extension.json"):
         assert json.loads((ROOT / "plugins" / file).read_text())["version"] == __version__
