@@ -125,7 +125,7 @@ class Court(Verdicts):
             elif isinstance(item, Problem):
                 self._problem(item)
             else:
-                self.flow.loop(item)
+                self.flow.bind(item.name, [text for word in item.values for text in self.flow.texts(word)] or [None])
                 if item.name in self.known.attributes:
                     self.doubt("", f"the session has declared {item.name}", hides=True)
         self.depth, self.inside = outer

@@ -126,10 +126,6 @@ class Flow:
             self.where = f"{self.where}/{text}" if self.where and text != "-" else ""
         self.version += 1
 
-    def loop(self, loop: Loop) -> None:
-        texts = [text for word in loop.values for text in self.texts(word)]
-        self.bind(loop.name, texts or [None])
-
     # --- commands --------------------------------------------------------------------------------
 
     def call(self, name: str, inside: str, parallel: bool) -> None:

@@ -304,10 +304,6 @@ def _wipefs(words: Words, place: Place) -> str | None:
     return "it erases what says where a file system is" if _operands(words) and not _has(words, "n", "no-act") else None
 
 
-def _on_disk(words: Words, place: Place) -> str | None:
-    return _GIVES_UP if _operands(words) else None
-
-
 def _with(options: str, why: str = _GIVES_UP, first: int | None = 2) -> Callable[[Words, Place], str | None]:
     """Those that do harm only with one of these options, or with one of these among their first operands."""
     given = options.split()
@@ -323,10 +319,6 @@ def _halts(words: Words, place: Place) -> str | None:
     if _has(words, "ckw", "wtmp-only") or _has(words, "", "help") or _has(words, "", "version"):
         return None  # it takes one back, says so, or only writes it down
     return _STOPS
-
-
-def _crontab(words: Words, place: Place) -> str | None:
-    return "it removes the whole crontab" if _has(words, "r") else None
 
 
 def _kill(words: Words, place: Place) -> str | None:
@@ -359,7 +351,7 @@ _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
         "rsync": _rsync,
         "fdisk sfdisk cfdisk gdisk sgdisk cgdisk parted": _partitions,
         "wipefs": _wipefs,
-        _DISCARDING: _on_disk,
+        _DISCARDING: lambda words, place: _GIVES_UP if _operands(words) else None,
         "cryptsetup": _with("luksFormat erase luksErase reencrypt luksKillSlot luksRemoveKey format"),
         "nvme": _with("format sanitize write-zeroes dsm"),
         "zpool": _with("destroy labelclear split"),
@@ -374,7 +366,7 @@ _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
         "shutdown reboot halt poweroff": _halts,
         "init telinit": _with("0 1 6 s S", _STOPS, first=None),
         "systemctl loginctl": _with(_STOPPING, _STOPS, first=1),
-        "crontab": _crontab,
+        "crontab": lambda words, place: "it removes the whole crontab" if _has(words, "r") else None,
         "kill": _kill,
         "killall5": lambda words, place: _ENDS_ALL,
     }.items()

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tree_sitter import Parser, Query
 
 _NAMES = "[(command name: (_) @n) (declaration_command) @n (unset_command) @n (test_command) @n]"
+_KEYWORDS = (b"time", b"coproc", b"[[", b"((")
 _REMEMBERED = 4096
 _AT_ONCE = 4
 _MOST_FUZZY = 64  # more of them than anybody writes
@@ -63,7 +64,7 @@ def _compared(text: Text, source: bytes, theirs: set[int], strict: bool) -> str:
     lows, highs = ([both[end] for both in text.fuzzy[:_MOST_FUZZY]] for end in (0, 1))
     fuzzy = [*zip(_placed(lows, place), _placed(highs, place), strict=True)]
     ours = set(_placed([one.at for one in text.commands], place))
-    more = [at for at in theirs - ours if not _is_fuzzy(fuzzy, at) and not _is_keyword(source, at)]
+    more = [at for at in theirs - ours if not _is_fuzzy(fuzzy, at) and not source.startswith(_KEYWORDS, at)]
     if more:
         return "two readers of bash do not agree on it: one finds more commands"
     certain = set(_placed([one.at for one in text.commands if one.words and not one.keyword], place))
@@ -88,10 +89,6 @@ def _placed(ats: list[int], place: Sequence[int]) -> list[int]:
 
 def _is_fuzzy(ranges: list[tuple[int, int]], at: int) -> bool:
     return any(low <= at <= high for low, high in ranges)
-
-
-def _is_keyword(source: bytes, at: int) -> bool:
-    return source.startswith((b"time", b"coproc", b"[[", b"(("), at)
 
 
 _read: dict[str, bool] = {}

@@ -243,7 +243,10 @@ class SimpleReader(WordReader):
         match = EMPTY_PARENTHESES.match(self.text, self.at)
         if match and len(words) == 1 and not (command.assignments or command.redirections):
             self.at = match.end()
-            self._withdraw(command)
+            at = len(self.found) - 1  # from the end, where it mostly is: a search from the beginning takes longer
+            while self.found[at] is not command:
+                at -= 1
+            del self.found[at]
             self.define(words[0], command.fed)
             return True
         touches = words and words[-1].end == self.at and words[-1].text.endswith("=")
@@ -253,12 +256,6 @@ class SimpleReader(WordReader):
         command.assignments.append(Assignment(word.text.rstrip("+="), False, self._list(), word.text.endswith("+=")))
         word.unknown = True
         return False
-
-    def _withdraw(self, command: Command) -> None:
-        at = len(self.found) - 1  # from the end, where it mostly is: a search from the beginning takes longer
-        while self.found[at] is not command:
-            at -= 1
-        del self.found[at]
 
     def _assignment(self, command: Command) -> bool:
         match = _ASSIGNMENT.match(self.text, self.at)
