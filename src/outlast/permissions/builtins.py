@@ -6,24 +6,19 @@ import re
 from collections.abc import Callable
 
 from outlast.permissions.getopt import Grammar, parse
+from outlast.permissions.simple import DECLARING
 from outlast.permissions.variables import is_harmless, is_run, steers
-from outlast.permissions.words import Word, names
+from outlast.permissions.words import NUMBER, NUMERIC, Word, names
 
-_NEUTRAL = frozenset([":", "true", "false", "break", "continue", "return", "exit", "wait"])
-_NUMERIC = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge"])
-_BINARY = _NUMERIC | frozenset(["=", "==", "!=", "<", ">", "-nt", "-ot", "-ef", "-a", "-o"])
-_NUMBER = re.compile(r"[-+]?[0-9]+")
+NEUTRAL = names(": true false break continue return exit wait [ test")  # they need no rule
+_BINARY = NUMERIC | frozenset(["=", "==", "!=", "<", ">", "-nt", "-ot", "-ef", "-a", "-o"])
 _UNARY = re.compile(r"-[abcdefghknoprstuwxzGLNOS]")
-DECLARING = frozenset(["declare", "typeset", "local", "export", "readonly"])
-BUILTINS = (
-    DECLARING
-    | _NEUTRAL
-    | names("""
-    . [ alias bg bind builtin caller cd command compgen complete compopt dirs disown echo enable eval exec fc fg
-    getopts hash help history jobs kill let logout mapfile popd printf pushd pwd read readarray set shift shopt
-    source suspend test times trap type ulimit umask unalias unset
-""")
-)
+_OTHERS = """
+    . alias bg bind builtin caller cd command compgen complete compopt dirs disown echo enable eval exec fc fg getopts
+    hash help history jobs kill let logout mapfile popd printf pushd pwd read readarray set shift shopt source suspend
+    times trap type ulimit umask unalias unset
+"""
+BUILTINS = DECLARING | NEUTRAL | names(_OTHERS)
 # Why; the static text that would be evaluated, if there is one; and whether a command may hide behind it, or the values
 # of variables are evaluated, or it sets variables of unknown names.
 Doubt = tuple[str, str, str]
@@ -34,12 +29,7 @@ Check = Callable[[list[Word]], Doubt | None]
 
 def is_known(name: str) -> bool:
     """Whether there is anything to say about a name here."""
-    return name in _CHECKS or name in _NEUTRAL
-
-
-def is_neutral(words: list[Word]) -> bool:
-    name = words[0].text
-    return (name in _NEUTRAL or name in ("[", "test")) and doubt(words) is None
+    return name in _CHECKS or name in NEUTRAL
 
 
 def _may_set(word: Word) -> bool:
@@ -49,7 +39,7 @@ def _may_set(word: Word) -> bool:
     return word.text.startswith("-") and "p" in word.text
 
 
-def test_doubt(words: list[Word]) -> Doubt | None:
+def _test(words: list[Word]) -> Doubt | None:
     """Why a test may evaluate something; None if it only looks."""
     operands = words[1:-1] if words[0].text == "[" and words[-1].text == "]" else words[1:]
     for index, word in enumerate(operands):
@@ -57,9 +47,9 @@ def test_doubt(words: list[Word]) -> Doubt | None:
         before = operands[index - 1] if index else None
         if word.static and word.text in ("-v", "-R"):
             return "-v evaluates a subscript", follows.text if follows else "", EVALUATES
-        if word.static and word.text in _NUMERIC:
+        if word.static and word.text in NUMERIC:
             for side in (before, follows):
-                if side is None or not (side.static and _NUMBER.fullmatch(side.text)):
+                if side is None or not (side.static and NUMBER.fullmatch(side.text)):
                     return "arithmetic over variables evaluates their values", side.text if side else "", ""
         if not word.static and not _is_operand(word, before, follows, len(operands)):
             return "what is tested is not known", "", ""
@@ -119,9 +109,7 @@ def _with(letters: str, grammar: str, kind: str = "") -> Check:
 _DECLARED = Grammar("aAfFgiIlnrtuxp")
 _MAPPED = Grammar("C:c:d:n:O:s:tu:")
 _READ = Grammar("a:d:i:n:N:p:t:u:ers")
-_UNSET = Grammar("fvn")
-_WAIT = Grammar("fnp:")
-_NO_OPTIONS = Grammar()
+_UNSET, _WAIT, _NO_OPTIONS = Grammar("fvn"), Grammar("fnp:"), Grammar()
 
 
 def _declares(words: list[Word]) -> Doubt | None:
@@ -164,10 +152,6 @@ def _names(words: list[Word], grammar: Grammar, skip: int = 0) -> Doubt | None:
     return None
 
 
-def _read(words: list[Word]) -> Doubt | None:
-    return _names(words, _READ)
-
-
 def _unset(words: list[Word]) -> Doubt | None:
     if any(word.text.startswith("OUTLAST_") for word in words[1:]):
         return "it changes which policy judges a nested command", "", HIDES
@@ -175,24 +159,19 @@ def _unset(words: list[Word]) -> Doubt | None:
 
 
 def _wait(words: list[Word]) -> Doubt | None:
-    parsed = parse(words, 1, _WAIT)
-    for option in parsed.options:
+    for option in parse(words, 1, _WAIT).options:
         if option.name == "p":
             name = option.text or ""
             return "it sets a variable", name, HIDES if is_run(name) else EVALUATES
     return ("it sets a variable", "", "") if any(_may_set(word) for word in words[1:]) else None
 
 
-def _getopts(words: list[Word]) -> Doubt | None:
-    return _names(words, _NO_OPTIONS, 1)
-
-
 def _mapfile(words: list[Word]) -> Doubt | None:
-    parsed = parse(words, 1, _MAPPED)
-    callbacks = [option for option in parsed.options if option.name == "C"]
-    if callbacks:
-        return "-C runs something for each line", callbacks[0].text or "", ""
-    for option in parsed.options:
+    options = parse(words, 1, _MAPPED).options
+    for option in options:
+        if option.name == "C":
+            return "-C runs something for each line", option.text or "", ""
+    for option in options:
         if option.name in "cnOsu" and not (option.text or "").isdigit():
             return "a number is evaluated as arithmetic", option.text or "", EVALUATES
     return _names(words, _MAPPED)
@@ -245,31 +224,22 @@ def _fc(words: list[Word]) -> Doubt | None:
 
 
 _CHECKS: dict[str, Check] = {
-    ".": _source,
-    "source": _source,
-    "bind": _never,
-    "complete": _never,
-    "compopt": _never,
-    "enable": _never,
-    "fc": _fc,
-    "suspend": _source,
+    **dict.fromkeys(names(". source suspend logout"), _source),
+    **dict.fromkeys(names("bind complete compopt enable unalias"), _never),
+    **dict.fromkeys(names("mapfile readarray"), _mapfile),
+    **dict.fromkeys(names("[ test"), _test),
+    **dict.fromkeys(DECLARING, _declares),
     "compgen": _with("CFWXP", "A:C:F:G:P:S:W:X:o:abcdefgjksuv"),
+    "fc": _fc,
+    "getopts": lambda words: _names(words, _NO_OPTIONS, 1),
     "hash": _with("p", "p:dltr"),
-    "jobs": _with("x", "lnprs"),
     "history": _with("psarwnc", "acd:nprsw", HIDES),
-    "mapfile": _mapfile,
-    "readarray": _mapfile,
-    "read": _read,
-    "unset": _unset,
-    "getopts": _getopts,
-    "printf": _printf,
+    "jobs": _with("x", "lnprs"),
     "let": _let,
+    "printf": _printf,
+    "read": lambda words: _names(words, _READ),
     "set": _set,
     "shopt": _shopt,
-    **dict.fromkeys(DECLARING, _declares),
-    "[": test_doubt,
-    "test": test_doubt,
+    "unset": _unset,
     "wait": _wait,
-    "unalias": _never,
-    "logout": _source,
 }

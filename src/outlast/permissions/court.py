@@ -4,101 +4,40 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Callable
 from operator import attrgetter
 
-from outlast.permissions import builtins
-from outlast.permissions.candidates import (
-    ORDINARY_NAME,
-    canonical,
-    deny_candidates,
-    expected,
-    is_plain_name,
-    open_ended,
-    shown,
-)
-from outlast.permissions.flow import Flow
-from outlast.permissions.interpreters import may_read_program, reads_program
-from outlast.permissions.judge import Doubtful, Known, Part, Rules, Verdict
-from outlast.permissions.options import is_known, offences, spelled
-from outlast.permissions.patterns import UNKNOWN, Index
-from outlast.permissions.places import may_write
-from outlast.permissions.quoting import quoted
-from outlast.permissions.scan import DEEPEST
-from outlast.permissions.secondopinion import Asked, disagreement
+from outlast.permissions.candidates import canonical, is_plain_name, shown
+from outlast.permissions.expansions import DEEPEST
+from outlast.permissions.patterns import UNKNOWN
 from outlast.permissions.shells import SHELLS
-from outlast.permissions.simple import RESERVED, Assignment, Command, Function, Redirection, plain_words
+from outlast.permissions.simple import DECLARING, RESERVED, Assignment, Command, Function, plain_words
 from outlast.permissions.syntax import Text, read
-from outlast.permissions.variables import is_harmless, is_run, keeps_note, steers, steers_shell
+from outlast.permissions.verdicts import CONTAINERS, READS, Verdicts
 from outlast.permissions.words import Loop, Problem, Word, names
-from outlast.permissions.wrappers import LOOSE, is_wrapper, loose_start, unwrap
+from outlast.permissions.wrappers import LOOSE, loose_start, unwrap
 from outlast.permissions.wrapping import Code, Run, Wrapped, base, is_static
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
-_PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@%^= -]*")
-_NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
-_NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
-_READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
-_WRITES = frozenset([">", ">>", ">|", "&>", "&>>"])
 _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b|-C\b|--chdir")
 _MOST_SUFFIXES = 64
 _NO_NAME = "the name of the program is not static"
 _MOST_BODIES = 8
-_MOST_TEXTS = 32  # bash is started for each
-_MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
 _SETS = re.compile(r"(?:-o)?([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _TOKEN = re.compile(r"[^\s;&|()<>'\"`$\\]+")
 # What they run runs elsewhere: on another machine, or in a container.
-_CONTAINERS = names("docker podman nerdctl kubectl oc lxc docker-compose")
 _HOST_MOUNTED = re.compile(r"--privileged|(?:-v|--volume=?)?/(?:etc|usr|boot|home)?/?:.*|.*(?:source|src)=/(?:,.*)?")
-_ELSEWHERE = _CONTAINERS | names("ssh vagrant mosh")
+_ELSEWHERE = CONTAINERS | names("ssh vagrant mosh")
 # Outlast's own verbs that run nothing; the others must not be called with another policy, or with none.
 _OUTLAST_LOOKS = names("ps tasks show logs wait kill check session notices brief verify events doctor --version --help")
-_READ_COMMANDS = names("at batch newgrp sg make gmake")
 _BEGINS = re.compile(r"(?:\A|[;\n])[ \t\n]*\Z")
 _LAUNCHERS = names("uv uvx pipx rye poetry hatch pdm pipenv conda nix")
 _RESETS = names("env sudo doas su runuser pkexec exec setpriv ssh systemd-run")
 _BOTH = frozenset(["bash", "sh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "/bin/dash", "ash"])
 
 
-class Court:
+class Court(Verdicts):
     """Judges one line and keeps the parts in the order in which they are written."""
-
-    def __init__(self, rules: Rules, known: Known) -> None:
-        self.rules = rules
-        self.known = known
-        self.allow = Index(rules.allow)
-        self.deny = Index(rules.deny)
-        self.lenient = rules.otherwise == "allow"
-        self.steering = sorted(one for one in known.variables if steers(one))
-        self.flow = Flow(known)
-        self.elsewhere = ""
-        self.expanding: set[str] = set()  # aliases and functions
-        self.called: set[object] = set()
-        self.parts: list[Part] = []
-        self.texts: list[Text] = []
-        self.depth = 0
-        self.inside = ""
-        self.budget = _MOST_WORK
-        self.moves = False  # whether the line may change its directory
-        # What was said of a command or a text, by how it is written and where it stands.
-        self.seen: dict[object, list[Part]] = {}
-        self.noted: dict[tuple[str, bool, int, str], list[Part]] = {}  # and of problems
-        self.suspected: dict[object, list[Part]] = {}
-        self.ordinary: dict[str, bool] = {}
-        self.deniable: dict[str, bool] = {}
-
-    # --- what is said about a part -------------------------------------------------------------
-
-    def say(self, verdict: Verdict, command: str, why: str, rule: str = "") -> None:
-        self.parts.append(Part(command, verdict, rule, why, self.depth, self.inside))
-
-    def ask(self, command: str, why: str) -> None:
-        self.say("ask", command, why)
-
-    def doubt(self, command: str, why: str, *, hides: bool) -> None:
-        """Something is not known. Where all is allowed by default it counts only if it can hide something."""
-        if hides or not self.lenient:
-            self.ask(command, why)
 
     # --- texts -----------------------------------------------------------------------------------
 
@@ -106,8 +45,7 @@ class Court:
         """Judge a whole line."""
         if match := _CONTROL.search(line):
             self.ask("", f"it has a control character, number {ord(match[0])}")
-        if "\0" in line:
-            line = line.replace("\0", "\ufffd")
+        line = line.replace("\0", "\ufffd")
         self.moves = bool(self.rules.write) and _MOVES.search(line) is not None
         if self.known.traps or self.known.texts or self.known.variables or self.known.bodies:
             self._session(line)
@@ -126,16 +64,16 @@ class Court:
             if name in RESERVED or known.texts[name][-1:].isspace():
                 self.ask(name, f"the session has an alias {name}")
         if "command_not_found_handle" in known.bodies:
-            self._suspect(Code(known.bodies["command_not_found_handle"], "bash", True), "command_not_found_handle")
+            self.suspect(Code(known.bodies["command_not_found_handle"], "bash", True), "command_not_found_handle")
         for name in known.variables if self.lenient else ():
             if name in known.values and not name.startswith("OUTLAST_"):
-                self._steered(name, Word(known.values[name], 0, 0), "")
+                self.steered(name, Word(known.values[name], 0, 0), "")
 
     def _afterwards(self) -> None:
         """What only the whole line shows."""
         flow = self.flow
         for text in flow.dangerous() if flow.evaluates else ():
-            self._suspect(Code(text, "bash", True), "arithmetic")
+            self.suspect(Code(text, "bash", True), "arithmetic")
             self.ask("", "a value that is evaluated as arithmetic holds a command")
         if (flow.evaluates and flow.decodes) or (flow.traces and flow.sets_unknown):
             self.ask("", "a value that is evaluated is not known")
@@ -148,31 +86,6 @@ class Court:
                 self.ask(command, "it runs what it has just written")
         if self.rules.hazard and flow.is_bomb():
             self.say("deny", "", "it starts itself again and again until the machine stands still")
-
-    def last_word(self) -> None:
-        """Nothing stands against it: the other readers are heard."""
-        texts = [text for text in self.texts if not (text.plain or _PLAIN_WORDS.fullmatch(text.source))]
-        if len({text.source for text in texts}) > _MOST_TEXTS:
-            self.ask("", f"it has more than {_MOST_TEXTS} texts for a shell in it")
-            return
-        asked = Asked(text.source for text in texts)
-        try:
-            for text in texts:
-                why = disagreement(text, strict=not self.lenient)
-                if not why and not asked.accepted(text.source):
-                    why = "bash cannot read it"
-                if why:
-                    self.ask("", why)
-                    return
-        finally:
-            asked.close()
-
-    def _spend(self, amount: int) -> bool:
-        """Whether there is still time to look at so much more; asks if not."""
-        self.budget -= amount
-        if self.budget < 0:
-            self.ask("", "it is too much to analyse")
-        return self.budget >= 0
 
     def text(self, source: str, shell: str) -> None:
         if not self._spend(3 * len(source)):
@@ -212,7 +125,7 @@ class Court:
             elif isinstance(item, Problem):
                 self._problem(item)
             else:
-                self.flow.loop(item)
+                self.flow.bind(item.name, [text for word in item.values for text in self.flow.texts(word)] or [None])
                 if item.name in self.known.attributes:
                     self.doubt("", f"the session has declared {item.name}", hides=True)
         self.depth, self.inside = outer
@@ -237,12 +150,7 @@ class Court:
     def _problem(self, problem: Problem) -> None:
         self.flow.evaluates = self.flow.evaluates or problem.evaluates
         written = (problem.why, problem.hides, self.depth, self.inside)
-        if written not in self.noted:
-            before = len(self.parts)
-            self.doubt("", problem.why, hides=problem.hides)
-            self.noted[written] = self.parts[before:]
-        else:
-            self.parts += self.noted[written]
+        self._once(written, lambda: self.doubt("", problem.why, hides=problem.hides))
 
     def enclosed(self, code: Code, label: str) -> None:
         """A text inside an argument."""
@@ -251,17 +159,22 @@ class Court:
         if self.depth > DEEPEST:
             self.ask("", f"it is nested deeper than {DEEPEST}")
         else:
-            self._enclosed(code, (code.text, code.shell, code.known, self.depth, label, self.flow.version))
+            written = (code.text, code.shell, code.known, self.depth, label, self.flow.version)
+            self._once(written, lambda: self._code(code))
         self.depth, self.inside = outer
 
-    def _enclosed(self, code: Code, written: object) -> None:
+    def _code(self, code: Code) -> None:
+        if not code.known:
+            self.doubt("", "the text that it runs is not known", hides=True)
+        self.text(code.text.replace(UNKNOWN, "$_"), code.shell)
+
+    def _once(self, written: object, look: Callable[[], None]) -> None:
+        """Judge what is written like this, or say again what was said of it before."""
         if said := self.seen.get(written):
             self.parts += said
             return
         before = len(self.parts)
-        if not code.known:
-            self.doubt("", "the text that it runs is not known", hides=True)
-        self.text(code.text.replace(UNKNOWN, "$_"), code.shell)
+        look()
         self.seen[written] = self.parts[before:]
 
     # --- simple commands ---------------------------------------------------------------------------
@@ -284,7 +197,7 @@ class Court:
             self.assignment(one, text)
         for redirection in redirections:
             self.redirection(redirection, text)
-            if self.lenient and redirection.operator not in _READS:
+            if self.lenient and redirection.operator not in READS:
                 self.flow.write(redirection.target.text, command.words, command.bodies)
         if len(self.parts) == before and (command.assignments or command.redirections):
             self.say("allow", text, "it needs no rule")
@@ -302,52 +215,6 @@ class Court:
             self.simple(variant, text, command.bodies, command.fed)
             if turn:
                 self.parts[before:] = [part for part in self.parts[before:] if part.verdict != "allow"]
-
-    def assignment(self, assignment: Assignment, text: str) -> None:
-        name, values = assignment.name, assignment.values
-        attributes = self.known.attributes.get(name, "")
-        fine = not attributes and ((is_harmless(name) and assignment.static) or (not text and keeps_note(name)))
-        if not self.lenient and not fine:
-            self.ask(text or f"{name}=…", f"it sets {name}")
-        self.flow.evaluates = self.flow.evaluates or bool(attributes)
-        target = self.known.values.get(name, "") if "n" in attributes else name
-        for word in values if len(values) == 1 else [None, *values]:
-            self._steered(target, word, text)
-        if self.lenient:
-            self.flow.assign(name, values, assignment.adds)
-
-    def _steered(self, name: str, value: Word | None, text: str) -> None:
-        """Something sets a variable: what its value runs is judged, and asked about if it is not known."""
-        if name.startswith("OUTLAST_"):
-            self.ask(text, "it changes which policy judges a nested command")
-        if not steers(name):
-            return
-        known = value.value if value is not None else None
-        if known is None:
-            if is_run(name):
-                self.doubt(text, f"it sets {name}, whose value is run", hides=True)
-            return
-        if known and (name.startswith("BASH_") or (name == "ENV" and re.search("[/$`]", known))):
-            self.doubt(text, f"it sets {name}, which names a file that is run", hides=is_run(name) or name == "ENV")
-        for code in dict.fromkeys((known.lstrip("|!- "), known.replace("'", "").partition("=")[2])):
-            if code:
-                self._suspect(Code(code, "bash", True), name)  # it may name a command: PROMPT_COMMAND, PAGER
-
-    def redirection(self, redirection: Redirection, text: str) -> None:
-        target, operator = redirection.target, redirection.operator
-        writes = operator not in _READS and not (operator == ">&" and target.text.isdigit())
-        if redirection.descriptor.startswith("{") and is_run(redirection.descriptor[1:-1]):
-            self.doubt(text, "a redirection sets a variable", hides=True)
-        if writes and self.rules.hazard:
-            for path in self.flow.texts(target):
-                self._hazard((">", expected(target) if path is None else path), text or f"> {target.source}")
-        allowed = operator in _WRITES and may_write(target.value, self._write())
-        if not (self.lenient or allowed) and (why := _redirection_doubt(redirection)):
-            self.ask(text, why)
-
-    def _write(self) -> tuple[str, ...]:
-        """The files that may be written. They are seen from here, so a line that goes elsewhere may write none."""
-        return () if self.moves else self.rules.write
 
     def simple(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
         """One simple command without its assignments and redirections, and all that it runs."""
@@ -397,12 +264,12 @@ class Court:
                 if "keyword" in self.known.options:  # `set -k`: it is an assignment wherever it stands
                     self.assignment(Assignment(found[1], value.static, [value]), text)
                 if not listed:
-                    self._steered(found[1], value, text)
-                if self.lenient and name in builtins.DECLARING and not listed:
+                    self.steered(found[1], value, text)
+                if self.lenient and name in DECLARING and not listed:
                     self.flow.assign(found[1], [value])
-            elif name in builtins.DECLARING and word.text.startswith("OUTLAST_"):
-                self._steered(word.text, None, text)
-            elif name in builtins.DECLARING and (found := re.match("-[A-Za-z]*[nlucI]", word.text)):
+            elif name in DECLARING and word.text.startswith("OUTLAST_"):
+                self.steered(word.text, None, text)
+            elif name in DECLARING and (found := re.match("-[A-Za-z]*[nlucI]", word.text)):
                 self.flow.fickle |= {"" if "n" in found[0] else one.text.partition("=")[0] for one in words[1:]}
         if base(name) == "outlast" or any(word.text == "outlast" for word in words[1:]):
             self._outlast(words, text)
@@ -475,26 +342,12 @@ class Court:
             if (start := loose_start(words)) is not None:
                 self._suffixes(words, start)
             for body in bodies:
-                self._suspect(Code(body, "sh", True), base(name))
+                self.suspect(Code(body, "sh", True), base(name))
         if self.elsewhere != outer:
             self.elsewhere, self.flow.where = outer, where
         if self.rules.any_arguments and self.allow.matching(canonical(words)):
             own, *inner = self.parts[before:]
             self.parts[before:] = [own, *(part for part in inner if part.verdict == "deny" and part.rule)]
-
-    def _is_ordinary(self, name: str) -> bool:
-        """Whether only the rules have anything to say about a program, whatever its arguments are."""
-        known = self.ordinary.get(name)
-        if known is None:
-            special = is_wrapper(base(name)) or builtins.is_known(name) or may_read_program(base(name))
-            special = special or base(name) in _READ_COMMANDS
-            changed = not self.lenient and self._redefined(name)
-            known = self.ordinary[name] = is_plain_name(name) and not (special or changed)
-        return known
-
-    def _tail_is_known(self, name: Word) -> bool:
-        """ "$VENV/bin/python" can be no other program than python."""
-        return self.lenient and not name.splits and "/" in name.text and UNKNOWN not in base(name.text)
 
     def _inner(self, words: list[Word], wrapped: Wrapped, bodies: list[str], fed: bool) -> None:
         label = base(words[0].text)
@@ -505,11 +358,11 @@ class Court:
                 self._run(inner, label, bodies, fed)
         suspects = [] if wrapped.inners or not wrapped.doubt else [Code(body, "sh", True) for body in bodies]
         for code in [*wrapped.suspects, *suspects]:
-            self._suspect(code, label)
+            self.suspect(code, label)
         if wrapped.suffixes:
             self._suffixes(words, wrapped.suffixes)
 
-    def _suspect(self, code: Code, label: str) -> None:
+    def suspect(self, code: Code, label: str) -> None:
         """A text that may be run: only what is denied in it counts."""
         before, texts, seen = len(self.parts), len(self.texts), self.seen
         self.seen = self.suspected  # apart: what is said here is not followed by a second opinion on the texts inside
@@ -534,146 +387,6 @@ class Court:
         for index in range(start, min(len(words), start + _MOST_SUFFIXES)):
             word = words[index]
             if word.static and word.text and (" " in word.text or "\n" in word.text):
-                self._suspect(Code(word.text, "bash", True), base(words[0].text))
+                self.suspect(Code(word.text, "bash", True), base(words[0].text))
             elif word.static and self._spend(len(words) - index) and self.denied(words[index:], word.text):
                 return
-
-    def _is_deniable(self, name: str) -> bool:
-        """Whether there is a rule that may deny a program of this name."""
-        known = self.deniable.get(name)
-        if known is None:
-            plain = ORDINARY_NAME.fullmatch(name) is not None
-            known = self.deniable[name] = not plain or self.deny.knows(name) or self.deny.knows(base(name))
-        return known
-
-    def denied(self, words: list[Word], text: str) -> bool:
-        for candidate in deny_candidates(words) if self._is_deniable(words[0].text) else ():
-            for pattern in self.deny.matching(candidate):
-                self.say("deny", text, f"denied by {pattern.text}", pattern.text)
-                return True
-        hazard = self.rules.hazard is not None
-        return hazard and self._hazard(tuple([expected(word) if word.unknown else word.text for word in words]), text)
-
-    def _hazard(self, words: tuple[str | None, ...], text: str) -> bool:
-        if self.rules.hazard is None or self.elsewhere in _CONTAINERS:
-            return False
-        why = self.rules.hazard(words, self.flow.where, bool(self.elsewhere))
-        if why:
-            self.say("ask" if isinstance(why, Doubtful) else "deny", text, why)
-        return bool(why)
-
-    # --- whether a command itself is allowed --------------------------------------------------------
-
-    def _own(self, words: list[Word], text: str, wrapped: Wrapped | None, fed: bool) -> None:
-        if self.rules.any_arguments and not self._redefined(words[0].text) and self.allow.matching(canonical(words)):
-            self._by_rule(words, text)
-            return
-        if found := self._unanalysable(words, wrapped, fed):
-            why, hides = found
-            if hides or not self.lenient:
-                self.ask(text, why)
-                return
-        redefined = "" if self.lenient else self._redefined(words[0].text)
-        if self._may_be_denied(words):
-            self.ask(text, "it could turn out to be denied")
-        elif redefined:
-            self.ask(text, redefined)
-        elif wrapped and wrapped.transparent and not wrapped.doubt:
-            self.say("allow", text, "what it runs is judged by itself")
-        elif words[0].text in ("[", "test", "wait") or builtins.is_neutral(words) or _exports(words):
-            self.say("allow", text, "it needs no rule")
-        else:
-            self._by_rule(words, text)
-
-    def _unanalysable(self, words: list[Word], wrapped: Wrapped | None, fed: bool) -> tuple[str, bool] | None:
-        if wrapped and wrapped.doubt:
-            # A shell that is fed, or words that are not known, may be anything.
-            open_ended = (fed and not wrapped.inners) or any(word.unknown for word in words)
-            return wrapped.doubt, wrapped.hides or open_ended
-        name = base(words[0].text)
-        if doubt := builtins.doubt(words):
-            why, evaluated, kind = doubt
-            if evaluated:
-                self._suspect(Code(evaluated.replace(UNKNOWN, "$_"), "bash", True), name)
-            self.flow.evaluates = self.flow.evaluates or kind in (builtins.EVALUATES, builtins.NAMES)
-            self.flow.sets_unknown = self.flow.sets_unknown or kind == builtins.NAMES
-            return why, kind == builtins.HIDES or "$(" in evaluated or "`" in evaluated
-        declared = self.known.attributes and words[0].text in builtins.BUILTINS
-        if declared and not self.known.attributes.keys().isdisjoint(word.text.partition("=")[0] for word in words):
-            return "the session has declared what it sets", False
-        if reads_program(words, name, fed):
-            return "its program comes from its input", False
-        if fed and name in _READ_COMMANDS and (name[-4:] != "make" or any(one.text == "-" for one in words)):
-            return "its program comes from its input", True
-        return None
-
-    def _may_be_denied(self, words: list[Word]) -> bool:
-        if not self.deny.patterns or is_static(words):
-            return False
-        name = words[0]
-        if not (self.deny.beginning_as(name.canonical) or self.deny.beginning_as(quoted(base(name.text)))):
-            return False
-        return any(map(self.deny.could_match, deny_candidates([name, *map(open_ended, words[1:])])))
-
-    def _redefined(self, name: str) -> str:
-        known = self.known
-        if name in known.functions:
-            return f"the session has a function {name}"
-        if name in known.aliases:
-            return f"the session has an alias {name}"
-        if name in builtins.BUILTINS:
-            shells = [one for one in self.steering if steers_shell(one)]
-            return f"the session has set {shells[0]}" if shells else ""
-        if "command_not_found_handle" in known.functions:
-            return "the session has a function command_not_found_handle"
-        if known.path_changed:
-            return "the session has changed PATH"
-        return f"the session has set {self.steering[0]}" if self.steering else ""
-
-    def _by_rule(self, words: list[Word], text: str) -> None:
-        if self._may_be_denied(words):
-            self.ask(text, "it could turn out to be denied")
-            return
-        fitting = self.allow.matching(canonical(words))
-        if not fitting and text == "nproc":
-            self.say("allow", text, "it needs no rule")
-            return
-        if not fitting:
-            listed = "it is not on the list of programs" if self.rules.any_arguments else "no rule allows it"
-            why = "no rule forbids it" if self.lenient else listed
-            self.say(self.rules.otherwise, text, why)
-            return
-        against = [] if self.lenient or self.rules.any_arguments else offences(words, self._write())
-        for pattern in fitting:
-            if not against or all(spelled(pattern, one, words) for one in against):
-                trusts = not (self.lenient or self.rules.any_arguments or pattern.exact or is_known(words[0].text))
-                why = f", which trusts {words[0].text} with any arguments: nothing is known about it" if trusts else ""
-                self.say("allow", text, f"allowed by {pattern.text}{why}", pattern.text)
-                return
-        self.ask(text, against[0][2])
-
-
-def _exports(words: list[Word]) -> bool:
-    """Whether it only sets variables that any line may set: `export NODE_ENV=test`."""
-    return words[0].text == "export" and len(words) > 1 and all("=" in word.lead for word in words[1:])
-
-
-def _redirection_doubt(redirection: Redirection) -> str:
-    """Why a redirection asks; "" if it is neutral."""
-    operator, target = redirection.operator, redirection.target
-    if redirection.descriptor.startswith("{"):
-        return "a redirection sets a variable"
-    if operator in ("<<", "<<-", "<<<"):
-        return ""
-    if not target.static and not (target.lead == "~" and not target.unknown and not target.splits):
-        process = target.lead == "/dev/fd/" and target.text == UNKNOWN
-        return "" if process and operator == "<" else _process_or_unknown(process, operator)
-    if _NETWORK.match(target.text):
-        return "it opens a network connection"
-    if operator == "<" or (operator in ("<&", ">&") and re.fullmatch(r"[0-9]+-?|-", target.text)):
-        return ""
-    return "" if target.text in _NEUTRAL_TARGETS and operator != "<>" else f"it writes {target.text}"
-
-
-def _process_or_unknown(process: bool, operator: str) -> str:
-    return "" if process and operator in (">", ">>") else "the target of a redirection is not static"

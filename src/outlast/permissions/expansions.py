@@ -1,4 +1,4 @@
-"""Expansions and substitutions: which commands are inside, and what is evaluated as code.
+"""Quotes, expansions and substitutions: which commands are inside, and what is evaluated as code.
 
 Subscripts, arithmetic over variables, `${x@P}` and the like evaluate data. They become problems.
 """
@@ -6,14 +6,18 @@ Subscripts, arithmetic over variables, `${x@P}` and the like evaluate data. They
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from outlast.permissions.quoting import ansi_c
-from outlast.permissions.scan import Scanner
 from outlast.permissions.variables import is_harmless, is_run
-from outlast.permissions.words import Loop, Pieces, Ref, Unreadable, Word
+from outlast.permissions.words import Loop, Pieces, Problem, Ref, Unreadable, Word
 
+DEEPEST = 64
+_IN_DOUBLE = re.compile(r"[^\"\\$`]+")
+_IN_DOCUMENT = re.compile(r"[^\\$`]+")
 _NAMED = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
+_SPECIAL = re.compile(r"[#!][}:+?=%-]")
 _CONSTANT = re.compile(r"(?:\s|0[xX][0-9a-fA-F]+|[0-9]+(?:#[0-9a-zA-Z@_]+)?(?![A-Za-z_])|[-+*/%<>=!&|^~?:,;()])*")
 _DULL = re.compile(r"[^\\$`\"'<>()\[\]{}]+")
 _INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*")
@@ -21,8 +25,83 @@ _ANSI = re.compile(r"[^'\\]*(?:\\.[^'\\]*)*", re.DOTALL)
 _BACKTICK = re.compile(r"[^`\\]*(?:\\.[^`\\]*)*", re.DOTALL)
 
 
-class Expansions(Scanner):
-    """What begins with a dollar sign, a backtick, `<(` or `>(`."""
+class Expansions:
+    """Reads at `at`. What it finds on the way goes to `found`, in any order."""
+
+    # The readers of words and commands supply these.
+    statements: Callable[[], str]
+    inner: Callable[[str, str, int], Expansions]
+    plain_inside: Callable[[str, str, int], bool]
+    plain_enclosed: Callable[[str], bool]
+
+    def __init__(self, text: str, depth: int, inside: str, base: int) -> None:
+        self.text, self.depth, self.inside, self.at = text, depth, inside, 0
+        self.base = base  # where this text begins in the whole line
+        self.found: list[object] = []
+        self.fuzzy: list[tuple[int, int]] = []  # ranges in which places are not exact
+        self.odd = 0  # places over which tree-sitter's grammar stumbles
+        self.bashisms = False
+        self.documents: list[tuple[str, bool, bool, list[str]]] = []  # here-documents that begin in the next line
+
+    def problem(self, why: str, *, hides: bool = False, at: int = -1, evaluates: bool = False) -> None:
+        place = self.base + (self.at if at < 0 else at)
+        self.found.append(Problem(why, place, self.depth, self.inside, hides, evaluates))
+
+    def peek(self, length: int = 1) -> str:
+        return self.text[self.at : self.at + length]
+
+    def _single(self, pieces: Pieces) -> None:
+        end = self.text.find("'", self.at + 1)
+        if end < 0:
+            raise Unreadable("a single quote is not closed")
+        pieces.quoted = True
+        pieces.parts.append(self.text[self.at + 1 : end])
+        self.at = end + 1
+
+    def _double(self, pieces: Pieces) -> None:
+        self.at += 1
+        if not self._expanded(pieces, '"'):
+            raise Unreadable("a double quote is not closed")
+
+    def document(self) -> None:
+        """The body of a here-document whose delimiter is not quoted: the whole text."""
+        self._expanded(Pieces(), "")
+
+    def _expanded(self, pieces: Pieces, closer: str) -> bool:
+        """Text in which only expansions and backslashes count; False if it ends without what closes it."""
+        text, plain = self.text, _IN_DOUBLE if closer else _IN_DOCUMENT
+        while self.at < len(text):
+            char = text[self.at]
+            if char == closer:
+                self.at += 1
+                return True
+            if char == "\\":
+                follows = text[self.at + 1 : self.at + 2]
+                kept = "" if follows and follows in f"\n$`\\{closer}" else "\\"
+                pieces.parts.append(kept + follows.strip("\n"))
+                self.at += 2
+            elif not self._expansion(pieces, char, quoted=True):
+                match = plain.match(text, self.at)
+                assert match is not None
+                pieces.parts.append(match[0])
+                self.at = match.end()
+        return False
+
+    def _expansion(self, pieces: Pieces, char: str, *, quoted: bool) -> bool:
+        """Read what begins with a dollar sign or a backtick, if one stands here."""
+        if char == "$":
+            self.dollar(pieces, quoted=quoted)
+        elif char == "`":
+            self.backticks(pieces, quoted=quoted)
+        return char in "$`"
+
+    def enter(self, inside: str) -> None:
+        self.depth += 1
+        self.inside = inside
+        if self.depth > DEEPEST:
+            raise Unreadable(f"it is nested deeper than {DEEPEST}")
+
+    # --- what begins with a dollar sign, a backtick, `<(` or `>(` ---
 
     def dollar(self, pieces: Pieces, *, quoted: bool) -> None:
         if name := _NAMED.match(self.text, self.at):
@@ -36,7 +115,7 @@ class Expansions(Scanner):
         elif follows == "[":
             self.at += 2
             self.bashisms = True
-            self._arithmetic("]", "$[ ]")
+            self.arithmetic("]", "$[ ]")
             pieces.add_unknown(quoted)
         elif follows in ("'", '"') and not quoted:
             self._special_quotes(pieces, follows)
@@ -74,11 +153,8 @@ class Expansions(Scanner):
         match = _BACKTICK.match(self.text, self.at + 1)
         if match is None or match.end() >= len(self.text):
             raise Unreadable("a backtick is not closed")
-        source = match[0]
-        inner = source
-        if "\\" in source:
-            inner = re.sub(r"\\([$`\\\"])" if quoted else r"\\([$`\\])", r"\1", source)
-        if inner != source:
+        inner = re.sub(r"\\([$`\\\"])" if quoted else r"\\([$`\\])", r"\1", match[0])
+        if inner != match[0]:
             self.fuzzy.append((self.base + self.at, self.base + match.end()))
         mark = len(self.found)
         self._within(inner, "` `", self.at + 1)
@@ -128,7 +204,7 @@ class Expansions(Scanner):
         start, mark = self.at, len(self.found)
         if self.text.startswith("$((", start):
             self.at += 3
-            if self._arithmetic("))", "$(( ))"):
+            if self.arithmetic("))", "$(( ))"):
                 pieces.add_unknown(quoted)
                 return
             self.at = start
@@ -155,7 +231,7 @@ class Expansions(Scanner):
         # A new directory is somewhere below the one for temporary files.
         return ("PWD", ()) if words == ["pwd"] else ("", ("/tmp/new/tmp",)) if words[0] == "mktemp" else None
 
-    def _arithmetic(self, closer: str, what: str) -> bool:
+    def arithmetic(self, closer: str, what: str) -> bool:
         """Arithmetic up to its end; False if it does not end as arithmetic does."""
         pieces = Pieces()
         start, nested = self.at, 0
@@ -172,9 +248,6 @@ class Expansions(Scanner):
             self._inside_expansion(pieces, char, quoted=False)
         raise Unreadable(f"{what} is not closed")
 
-    def arithmetic_command(self) -> bool:
-        return self._arithmetic("))", "(( ))")
-
     def _judge_arithmetic(self, pieces: Pieces, start: int) -> None:
         text = "".join([*pieces.parts, *(one for ref in pieces.refs if ref for one in ref[1])])
         if pieces.unknown or not _CONSTANT.fullmatch(text):
@@ -190,31 +263,20 @@ class Expansions(Scanner):
             follows = self.text[self.at + 1 : self.at + 2]
             pieces.parts.append("" if follows == "\n" else follows)
             self.at += 2
-        elif char == "$":
-            self.dollar(pieces, quoted=quoted)
-        elif char == "`":
-            self.backticks(pieces, quoted=quoted)
+        elif self._expansion(pieces, char, quoted=quoted):
+            pass
         elif char == '"':
             self._double(pieces)
-        elif char == "'":
-            self._single_inside(pieces, quoted)
+        elif char == "'" and not quoted:
+            self._single(pieces)
         elif char in "<>" and not quoted and self.text[self.at + 1 : self.at + 2] == "(":
             self.process(pieces)
-        elif match := _DULL.match(self.text, self.at):
-            pieces.parts.append(match[0])
-            self.at = match.end()
         else:
-            pieces.parts.append(char)
-            self.at += 1
-
-    def _single_inside(self, pieces: Pieces, quoted: bool) -> None:
-        if not quoted:
-            self._single(pieces)
-            return
-        # It quotes in a pattern and is a plain character in a default value. Whatever runs in either case is found.
-        self.problem("a single quote inside ${ } inside double quotes means different things", hides=True)
-        pieces.parts.append("'")
-        self.at += 1
+            if char == "'":  # it quotes in a pattern, and is a plain character in a default value
+                self.problem("a single quote inside ${ } inside double quotes means different things", hides=True)
+            match = _DULL.match(self.text, self.at)
+            pieces.parts.append(match[0] if match else char)
+            self.at = match.end() if match else self.at + 1
 
     def _until(self, closer: str, quoted: bool) -> Pieces:
         pieces = Pieces()
@@ -235,20 +297,11 @@ class Expansions(Scanner):
         match = _PARAMETER.match(self.text, self.at)
         if match and match[1] and match.end() == self.at + 1:
             match = None
-        special = self.peek() in ("#", "!") and self.text[self.at + 1 : self.at + 2] in (
-            "}",
-            ":",
-            "-",
-            "+",
-            "?",
-            "=",
-            "%",
-        )
-        if special or match is None:
-            if not special:
-                raise Unreadable("${ is not followed by a name")
+        if _SPECIAL.match(self.text, self.at):
             prefix, name = "", self.peek()
             self.at += 1
+        elif match is None:
+            raise Unreadable("${ is not followed by a name")
         else:
             prefix, name = match[1], match[2]
             self.at = match.end()
@@ -289,8 +342,7 @@ class Expansions(Scanner):
             self.bashisms = True
             self.at += 1
             begin = self.at
-            offset = self._until("}", quoted)
-            self._judge_arithmetic(offset, begin)
+            self._judge_arithmetic(self._until("}", quoted), begin)
             return None
         if operator == "=" or (operator == ":" and following == "="):
             if not is_harmless(name):

@@ -126,10 +126,6 @@ class Flow:
             self.where = f"{self.where}/{text}" if self.where and text != "-" else ""
         self.version += 1
 
-    def loop(self, loop: Loop) -> None:
-        texts = [text for word in loop.values for text in self.texts(word)]
-        self.bind(loop.name, texts or [None])
-
     # --- commands --------------------------------------------------------------------------------
 
     def call(self, name: str, inside: str, parallel: bool) -> None:
@@ -142,19 +138,12 @@ class Flow:
 
     def is_bomb(self) -> bool:
         """Whether a function starts itself twice, beside itself: each of them starts two more."""
-        for name in self.parallel:
-            reached = {name}
-            while more := {one for at in reached for one in self.calls.get(at, []) if one in self.calls} - reached:
-                reached |= more
-            back = [one for one in self.calls[name] if one == name or (one in reached and self._reaches(one, name))]
-            if len(back) > 1:
-                return True
-        return False
+        return any(sum(self._reaches(one, name) for one in self.calls[name]) > 1 for name in self.parallel)
 
     def _reaches(self, start: str, end: str) -> bool:
         seen, due = {start}, [start]
         while due:
-            found = {one for one in self.calls.get(due.pop(), []) if one in self.calls} - seen
+            found = {*self.calls.get(due.pop(), [])} - seen
             seen |= found
             due += found
         return end in seen

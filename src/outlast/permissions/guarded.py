@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import pairwise, takewhile
 
 from outlast.permissions.judge import Doubtful
 from outlast.permissions.patterns import UNKNOWN
@@ -36,7 +37,13 @@ _DATA = re.compile(r"etc/[^/]+|var/lib/[^/]+|etc/(?:systemd/system|ssl/certs|pam
 _HARMLESS_DEVICES = re.compile(
     r"/dev/(null|zero|full|u?random|std(in|out|err)|tty\w*|ptmx|(fd|pts|shm|mqueue|tcp|udp)(/.*)?)"
 )
+_GIVES_UP = "it gives up what a disk holds"
+_STOPS = "it stops the machine"
+_ENDS_ALL = "it ends every process that it can reach"
 _RAW = ("/proc/sysrq-trigger", "/proc/kcore")
+_DESTROYERS = names("rm shred unlink mv chmod chown chgrp truncate dd srm sh bash")
+_FIND_NAMES = names("-name -iname -path -ipath -wholename -regex -iregex -empty -samefile -inum")
+_FIND_TESTS = tuple(names("-mtime -mmin -atime -amin -ctime -cmin -newer -size -user -group -perm"))
 _GLOB = re.compile(r"[*?\[{]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _MOST_PATHS = 64  # that braces are taken apart into
@@ -218,14 +225,11 @@ def _find(words: Words, place: Place) -> str | None:
     rest = list(words)
     while rest and rest[0] and (rest[0] in ("-L", "-H", "-P") or rest[0].startswith(("-O", "-D"))):
         rest = rest[2:] if rest[0] == "-D" else rest[1:]
-    ends = next(
-        (at for at, word in enumerate(rest) if word is None or word.startswith(("-", "(", "!", ")"))), len(rest)
-    )
-    starts, tests = rest[:ends] or ["."], rest[ends:]
-    runs = [tests[at + 1] for at, word in enumerate(tests[:-1]) if word in ("-exec", "-execdir", "-ok", "-okdir")]
-    removes = "-delete" in tests or any(one and one.rpartition("/")[2] in _DESTROYERS for one in runs)
-    removes = removes or any(word in ("rm", "/bin/rm", "shred") for word in tests)
-    if not removes:
+    starts = [*takewhile(lambda word: word is not None and not word.startswith(("-", "(", "!", ")")), rest)]
+    tests, starts = rest[len(starts) :], starts or ["."]
+    runs = [run for word, run in pairwise(tests) if word in ("-exec", "-execdir", "-ok", "-okdir")]
+    destroys = any(one and one.rpartition("/")[2] in _DESTROYERS for one in runs)
+    if not destroys and {"-delete", "rm", "/bin/rm", "shred"}.isdisjoint(tests):
         return None
     for path in starts:
         if path and (place.is_vital(path, every_top=False) or place.is_protected(path, recursive=True)):
@@ -252,11 +256,6 @@ def _is_chosen(tests: Words) -> str:
     return chosen
 
 
-_DESTROYERS = names("rm shred unlink mv chmod chown chgrp truncate dd srm sh bash")
-_FIND_NAMES = names("-name -iname -path -ipath -wholename -regex -iregex -empty -samefile -inum")
-_FIND_TESTS = tuple(names("-mtime -mmin -atime -amin -ctime -cmin -newer -size -user -group -perm"))
-
-
 def _dd(words: Words, place: Place) -> str | None:
     return _onto([word[3:] for word in words if word and word.startswith("of=")], place)
 
@@ -278,8 +277,9 @@ def _truncate(words: Words, place: Place) -> str | None:
 def _last_onto(words: Words, place: Place) -> str | None:
     """Those that write to the last thing they name, as `cp` does."""
     for word in words:
-        if word and word.startswith("--target-directory=") and place.is_raw(word.partition("=")[2]):
-            return f"it writes over {word.partition('=')[2]}"
+        option, _, value = (word or "").partition("=")
+        if option == "--target-directory" and place.is_raw(value):
+            return f"it writes over {value}"
     target = _operands(words)[-1:]
     why = _onto(target, place)
     # A new program in /usr/bin is how some are installed; what is there already may be lost by it.
@@ -296,26 +296,21 @@ def _rsync(words: Words, place: Place) -> str | None:
 
 
 def _partitions(words: Words, place: Place) -> str | None:
-    if _has(words, "ldp", "list") or _has(words, "", "dump") or _has(words, "", "print") or "print" in words:
-        return None
-    return "it changes how a disk is divided" if any(place.is_raw(path) for path in _operands(words)) else None
+    looks = _has(words, "ldp", "list") or _has(words, "", "dump") or _has(words, "", "print") or "print" in words
+    return None if looks or not any(map(place.is_raw, _operands(words))) else "it changes how a disk is divided"
 
 
 def _wipefs(words: Words, place: Place) -> str | None:
     return "it erases what says where a file system is" if _operands(words) and not _has(words, "n", "no-act") else None
 
 
-def _on_disk(words: Words, place: Place) -> str | None:
-    return "it gives up what a disk holds" if _operands(words) else None
-
-
-def _with(options: str) -> Callable[[Words, Place], str | None]:
-    """Those that give up a disk only with one of these options, or sub-commands."""
+def _with(options: str, why: str = _GIVES_UP, first: int | None = 2) -> Callable[[Words, Place], str | None]:
+    """Those that do harm only with one of these options, or with one of these among their first operands."""
     given = options.split()
 
     def look(words: Words, place: Place) -> str | None:
         found = any(word and word.startswith(one) for word in words for one in given if one.startswith("-"))
-        return "it gives up what a disk holds" if found or set(given) & {*_operands(words)[:2]} else None
+        return why if found or set(given) & {*_operands(words)[:first]} else None
 
     return look
 
@@ -323,20 +318,7 @@ def _with(options: str) -> Callable[[Words, Place], str | None]:
 def _halts(words: Words, place: Place) -> str | None:
     if _has(words, "ckw", "wtmp-only") or _has(words, "", "help") or _has(words, "", "version"):
         return None  # it takes one back, says so, or only writes it down
-    return "it stops the machine"
-
-
-def _init(words: Words, place: Place) -> str | None:
-    return "it stops the machine" if any(one in ("0", "1", "6", "s", "S") for one in _operands(words)) else None
-
-
-def _systemctl(words: Words, place: Place) -> str | None:
-    stops = {"poweroff", "reboot", "halt", "kexec", "soft-reboot", "rescue", "emergency", "suspend", "hibernate"}
-    return "it stops the machine" if stops & {*_operands(words)[:1]} else None
-
-
-def _crontab(words: Words, place: Place) -> str | None:
-    return "it removes the whole crontab" if _has(words, "r") else None
+    return _STOPS
 
 
 def _kill(words: Words, place: Place) -> str | None:
@@ -346,46 +328,47 @@ def _kill(words: Words, place: Place) -> str | None:
     elif len(rest) > 1 and rest[0] and rest[0] != "--" and re.fullmatch(r"-(\d+|[A-Za-z].*|-signal=.*)", rest[0]):
         rest = rest[1:]
     if "-1" in rest:
-        return "it ends every process that it can reach"
+        return _ENDS_ALL
     return "it ends the first process, and all others with it" if "1" in rest else None
 
 
-def _all_processes(words: Words, place: Place) -> str | None:
-    return "it ends every process that it can reach"
-
-
+_STOPPING = "poweroff reboot halt kexec soft-reboot rescue emergency suspend hibernate"
+_DISCARDING = (
+    "blkdiscard mke2fs mkswap pvremove vgremove lvremove pvcreate vgreduce lvreduce zerofree fsfreeze "
+    "sg_format diskpart"
+)
 _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
-    **dict.fromkeys(("rm", "unlink", "rmdir", "trash", "srm", "wipe"), _rm),
-    "find": _find,
-    "mv": _mv,
-    **dict.fromkeys(("chmod", "chown", "chgrp", "chattr", "setfacl"), _over_everything),
-    **dict.fromkeys(("dd", "dcfldd", "dc3dd"), _dd),
-    **dict.fromkeys(("tee", "shred", "sponge", "badblocks", "ddrescue", "scrub", "nwipe", ">"), _onto),
-    "truncate": _truncate,
-    **dict.fromkeys(("cp", "install", "ln"), _last_onto),
-    "rsync": _rsync,
-    **dict.fromkeys(("fdisk", "sfdisk", "cfdisk", "gdisk", "sgdisk", "cgdisk", "parted"), _partitions),
-    "wipefs": _wipefs,
-    **dict.fromkeys(
-        names(
-            "blkdiscard mke2fs mkswap pvremove vgremove lvremove pvcreate vgreduce lvreduce zerofree fsfreeze "
-            "sg_format diskpart"
+    name: look
+    for programs, look in {
+        "rm unlink rmdir trash srm wipe": _rm,
+        "find": _find,
+        "mv": _mv,
+        "chmod chown chgrp chattr setfacl": _over_everything,
+        "dd dcfldd dc3dd": _dd,
+        "tee shred sponge badblocks ddrescue scrub nwipe >": _onto,
+        "truncate": _truncate,
+        "cp install ln": _last_onto,
+        "rsync": _rsync,
+        "fdisk sfdisk cfdisk gdisk sgdisk cgdisk parted": _partitions,
+        "wipefs": _wipefs,
+        _DISCARDING: lambda words, place: _GIVES_UP if _operands(words) else None,
+        "cryptsetup": _with("luksFormat erase luksErase reencrypt luksKillSlot luksRemoveKey format"),
+        "nvme": _with("format sanitize write-zeroes dsm"),
+        "zpool": _with("destroy labelclear split"),
+        "zfs": _with("destroy rollback"),
+        "btrfs": _with("delete"),
+        "hdparm": _with(
+            "--security-erase --security-set --trim-sector --make-bad --write-sector --dco --security-mode"
         ),
-        _on_disk,
-    ),
-    "cryptsetup": _with("luksFormat erase luksErase reencrypt luksKillSlot luksRemoveKey format"),
-    "nvme": _with("format sanitize write-zeroes dsm"),
-    "zpool": _with("destroy labelclear split"),
-    "zfs": _with("destroy rollback"),
-    "btrfs": _with("delete"),
-    "hdparm": _with("--security-erase --security-set --trim-sector --make-bad --write-sector --dco --security-mode"),
-    "mdadm": _with("--zero-superblock --stop --remove --create -S"),
-    "diskutil": _with("eraseDisk eraseVolume reformat zeroDisk secureErase partitionDisk"),
-    "dmsetup": _with("remove remove_all wipe_table"),
-    **dict.fromkeys(("shutdown", "reboot", "halt", "poweroff"), _halts),
-    **dict.fromkeys(("init", "telinit"), _init),
-    **dict.fromkeys(("systemctl", "loginctl"), _systemctl),
-    "crontab": _crontab,
-    "kill": _kill,
-    "killall5": _all_processes,
+        "mdadm": _with("--zero-superblock --stop --remove --create -S"),
+        "diskutil": _with("eraseDisk eraseVolume reformat zeroDisk secureErase partitionDisk"),
+        "dmsetup": _with("remove remove_all wipe_table"),
+        "shutdown reboot halt poweroff": _halts,
+        "init telinit": _with("0 1 6 s S", _STOPS, first=None),
+        "systemctl loginctl": _with(_STOPPING, _STOPS, first=1),
+        "crontab": lambda words, place: "it removes the whole crontab" if _has(words, "r") else None,
+        "kill": _kill,
+        "killall5": lambda words, place: _ENDS_ALL,
+    }.items()
+    for name in programs.split()
 }

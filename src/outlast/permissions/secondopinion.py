@@ -8,6 +8,7 @@ read it.
 from __future__ import annotations
 
 import os
+from functools import cache
 from itertools import accumulate
 
 from outlast.permissions.syntax import Text
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tree_sitter import Parser, Query
 
 _NAMES = "[(command name: (_) @n) (declaration_command) @n (unset_command) @n (test_command) @n]"
+_KEYWORDS = (b"time", b"coproc", b"[[", b"((")
 _REMEMBERED = 4096
 _AT_ONCE = 4
 _MOST_FUZZY = 64  # more of them than anybody writes
@@ -27,34 +29,32 @@ _TOO_MANY = "it has too many places that two readers of bash cannot compare"
 _BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/opt/homebrew/bin/bash")
 
 
-class _Grammar:
-    """tree-sitter's parser, loaded when it is first needed."""
+@cache
+def _grammar() -> tuple[Parser, Query]:
+    """tree-sitter's parser, loaded when it is first needed, and what finds the names of commands."""
+    import tree_sitter_bash
+    from tree_sitter import Language, Parser, Query
 
-    parser: Parser | None = None
-    query: Query
+    language = Language(tree_sitter_bash.language())
+    return Parser(language), Query(language, _NAMES)
 
 
 def disagreement(text: Text, *, strict: bool) -> str:
     """Why tree-sitter sees something else; "" if it agrees. Not `strict`: only more commands than ours count."""
-    from tree_sitter import Language, Parser, Query, QueryCursor
-
     if text.odd > _MOST_ODD:
         return _TOO_MANY
-    if _Grammar.parser is None:
-        import tree_sitter_bash
+    from tree_sitter import QueryCursor
 
-        language = Language(tree_sitter_bash.language())
-        _Grammar.query = Query(language, _NAMES)
-        _Grammar.parser = Parser(language)
+    parser, query = _grammar()
     source = text.source.encode("utf-8", "surrogatepass")
-    root = _Grammar.parser.parse(source).root_node
+    root = parser.parse(source).root_node
     if root.has_error and strict:
         return "two readers of bash do not agree on it: one cannot read it"
     if root.has_error:
         return ""  # a tree that is torn by an error proves nothing, and to search it may take long
     if len(text.fuzzy) > _MOST_FUZZY and strict:
         return _TOO_MANY
-    nodes = QueryCursor(_Grammar.query).captures(root).get("n", [])
+    nodes = QueryCursor(query).captures(root).get("n", [])
     return _compared(text, source, {node.start_byte for node in nodes}, strict)
 
 
@@ -64,7 +64,7 @@ def _compared(text: Text, source: bytes, theirs: set[int], strict: bool) -> str:
     lows, highs = ([both[end] for both in text.fuzzy[:_MOST_FUZZY]] for end in (0, 1))
     fuzzy = [*zip(_placed(lows, place), _placed(highs, place), strict=True)]
     ours = set(_placed([one.at for one in text.commands], place))
-    more = [at for at in theirs - ours if not _is_fuzzy(fuzzy, at) and not _is_keyword(source, at)]
+    more = [at for at in theirs - ours if not _is_fuzzy(fuzzy, at) and not source.startswith(_KEYWORDS, at)]
     if more:
         return "two readers of bash do not agree on it: one finds more commands"
     certain = set(_placed([one.at for one in text.commands if one.words and not one.keyword], place))
@@ -91,10 +91,6 @@ def _is_fuzzy(ranges: list[tuple[int, int]], at: int) -> bool:
     return any(low <= at <= high for low, high in ranges)
 
 
-def _is_keyword(source: bytes, at: int) -> bool:
-    return source.startswith((b"time", b"coproc", b"[[", b"(("), at)
-
-
 _read: dict[str, bool] = {}
 
 
@@ -102,17 +98,14 @@ class Asked:
     """Texts that bash is to read, without running them. It reads while we do something else."""
 
     def __init__(self, sources: Iterable[str]) -> None:
-        self._sources = list(dict.fromkeys(sources))
-        self._next = 0
+        self._due = [one for one in dict.fromkeys(sources) if one not in _read]
         self._asked: dict[str, int] = {}
         self._ask_more()
 
     def _ask_more(self) -> None:
-        while len(self._asked) < _AT_ONCE and self._next < len(self._sources):
-            source = self._sources[self._next]
-            self._next += 1
-            if source not in _read:
-                self._asked[source] = _ask_bash(source.encode("utf-8", "surrogateescape"))
+        while len(self._asked) < _AT_ONCE and self._due:
+            source = self._due.pop(0)
+            self._asked[source] = _ask_bash(source.encode("utf-8", "surrogateescape"))
 
     def accepted(self, source: str) -> bool:
         """Whether bash accepts the text. False where there is no bash."""

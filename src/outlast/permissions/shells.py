@@ -12,8 +12,6 @@ SHELLS = names("""
 """)
 _LIKE_BASH = frozenset(["bash", "rbash"])
 _LIKE_SH = frozenset(["sh", "dash", "ash"])
-
-
 _BASH = Grammar(
     "abefhklmnptuvxBCDEHPTO:o:crisl",
     "login norc noprofile posix verbose debugger restricted rcfile= init-file= dump-strings noediting help version",
@@ -41,9 +39,10 @@ def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> Wrapped:
         doubt = f"{loud[0].written} changes how it reads"
     shell = "bash" if name in _LIKE_BASH else "sh" if name in _LIKE_SH else name
     given = [option.name for option in options]
+    reads_start_up = "rcfile" in given or "init-file" in given
     if "c" in given and parsed.operands:
         text = words[parsed.operands[0]]
-        return Wrapped([Code(text.text, shell, text.static)], doubt=doubt, hides=_reads_start_up(options))
+        return Wrapped([Code(text.text, shell, text.static)], doubt=doubt, hides=reads_start_up)
     if "help" in given or "version" in given:
         return Wrapped([])
     if "n" in given:
@@ -52,13 +51,9 @@ def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> Wrapped:
         script = words[parsed.operands[0]]
         if is_computed(script):
             return Wrapped([], doubt="its program is made just now", hides=True)
-        return Wrapped([], doubt=doubt, hides=hides or _reads_start_up(options))  # a script: `options` has the rest
+        return Wrapped([], doubt=doubt, hides=hides or reads_start_up)  # a script: `options` has the rest
     texts = [Code(body, shell, False) for body in bodies]
     return Wrapped(texts, doubt="its program comes from its input", hides=True)
-
-
-def _reads_start_up(options: list[Option]) -> bool:
-    return any(option.name in ("rcfile", "init-file") for option in options)
 
 
 def _is_quiet(option: Option) -> bool:

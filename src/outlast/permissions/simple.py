@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from outlast.permissions.scan import DEEPEST
-from outlast.permissions.spaces import BLANK_OR_COMMENT, BLANKS, SpaceReader
+from outlast.permissions.expansions import DEEPEST
+from outlast.permissions.wordreader import BLANK_OR_COMMENT, BLANKS, WordReader
 from outlast.permissions.words import Unreadable, Word, names
 
 _REDIRECTION = re.compile(r"([0-9]+|\{[A-Za-z_][A-Za-z0-9_]*\})?(<<<|<<-|<<|<>|<&|<|>>|>\||>&|>)|(&>>|&>)")
@@ -30,18 +31,16 @@ _NEXT_WORD = re.compile(r"[ \t]*+([A-Za-z0-9_./:,+@%^=-]++)(?=[ \t\n;|)]|&(?!>)|
 _REDIRECTS = frozenset("<>&{0123456789")
 _DOCUMENTS = ("<<", "<<-")
 _ENDS_COMMAND = frozenset(["", "\n", ";", "|", ")"])
-_EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
+EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
 CLOSING = frozenset(["then", "elif", "else", "fi", "do", "done", "esac", "}"])
 RESERVED = CLOSING | names("if while until for case select function { [[ ! time coproc in")
 _MOST_DOCUMENTS = 16  # bash itself reads no more, and tree-sitter takes long over them
 _MOST_STAGES = 3000  # bash itself reads about 3,300, and tree-sitter takes long over them
-_DECLARING = frozenset(["declare", "typeset", "local", "export", "readonly"])
+DECLARING = names("declare typeset local export readonly")
 
 
 class Assignment:
     """`values` are the words that are assigned, or added to what is there."""
-
-    __slots__ = ("adds", "name", "static", "values")
 
     def __init__(self, name: str, static: bool, values: list[Word], adds: bool = False) -> None:
         self.name, self.static, self.values, self.adds = name, static, values, adds
@@ -50,15 +49,11 @@ class Assignment:
 class Function:
     """A function, and where its body begins and ends."""
 
-    __slots__ = ("at", "end", "name")
-
     def __init__(self, name: str, at: int, end: int) -> None:
         self.name, self.at, self.end = name, at, end
 
 
 class Redirection:
-    __slots__ = ("descriptor", "operator", "target")
-
     def __init__(self, operator: str, descriptor: str, target: Word) -> None:
         self.operator, self.descriptor, self.target = operator, descriptor, target
 
@@ -100,9 +95,10 @@ def plain_words(text: str) -> list[Word] | None:
     return _split(text, 0) if match and match[2] not in RESERVED else None
 
 
-class SimpleReader(SpaceReader):
+class SimpleReader(WordReader):
     """Simple commands, redirections and assignments."""
 
+    define: Callable[[Word, bool], None]  # a function; `syntax` supplies it
     keyword = False  # the next simple command follows `time` or `coproc`
     all_listed = False  # the text is nothing but a list of plain commands
     in_function = False
@@ -173,10 +169,8 @@ class SimpleReader(SpaceReader):
         self.found.append(command)
 
     def simple(self, fed: bool) -> None:
-        piece = None
-        if not (self.documents or self.keyword):
-            piece = _PIECE.match(self.text, self.at, self.at + _LONGEST_PIECE)
-        if piece is None:
+        piece = _PIECE.match(self.text, self.at, self.at + _LONGEST_PIECE)
+        if piece is None or self.documents or self.keyword:
             self._simple(fed)
             return
         # Long lists hold the same command again and again. If reading a piece ends where the piece ends, then nothing
@@ -246,27 +240,22 @@ class SimpleReader(SpaceReader):
     def _opens(self, command: Command) -> bool:
         """A parenthesis behind a word: a function, or the list that a declaration assigns."""
         words = command.words
-        match = _EMPTY_PARENTHESES.match(self.text, self.at)
+        match = EMPTY_PARENTHESES.match(self.text, self.at)
         if match and len(words) == 1 and not (command.assignments or command.redirections):
             self.at = match.end()
-            self._withdraw(command)
+            at = len(self.found) - 1  # from the end, where it mostly is: a search from the beginning takes longer
+            while self.found[at] is not command:
+                at -= 1
+            del self.found[at]
             self.define(words[0], command.fed)
             return True
-        touches = words and self.base + words[-1].end == self.base + self.at and words[-1].text.endswith("=")
-        if not (touches and words[0].text in _DECLARING):
+        touches = words and words[-1].end == self.at and words[-1].text.endswith("=")
+        if not (touches and words[0].text in DECLARING):
             raise Unreadable("a parenthesis stands where no command begins")
         word = words[-1]
         command.assignments.append(Assignment(word.text.rstrip("+="), False, self._list(), word.text.endswith("+=")))
         word.unknown = True
         return False
-
-    def _withdraw(self, command: Command) -> None:
-        at = (
-            len(self.found) - 1
-        )  # from the end, where it mostly is: a search from the beginning would take longer each time
-        while self.found[at] is not command:
-            at -= 1
-        del self.found[at]
 
     def _assignment(self, command: Command) -> bool:
         match = _ASSIGNMENT.match(self.text, self.at)
@@ -348,6 +337,3 @@ class SimpleReader(SpaceReader):
             self.problem(f"a line begins more than {_MOST_DOCUMENTS} here-documents", hides=True)
         self.odd += not command.words or any(one.operator in _DOCUMENTS for one in command.redirections)
         self.documents.append((target.text, operator == "<<-", target.quoted, command.bodies))
-
-    def define(self, name: Word, fed: bool) -> None:
-        raise NotImplementedError

@@ -10,27 +10,21 @@ from __future__ import annotations
 import re
 from operator import attrgetter
 
-from outlast.permissions.simple import CLOSING, RESERVED, Command, Function, SimpleReader
+from outlast.permissions.simple import CLOSING, EMPTY_PARENTHESES, RESERVED, Command, Function, SimpleReader
 from outlast.permissions.variables import is_run, steers
-from outlast.permissions.words import Loop, Problem, Unreadable, Word
+from outlast.permissions.words import NUMBER, NUMERIC, Loop, Problem, Unreadable, Word
 
 _RESERVED_AT = re.compile(r"(?:\[\[|[!{}]|[a-z]+)(?=[ \t\n;&|()<>]|\Z)")
-# A command of plain words and nothing else: most of them are like this, and they need no further reading.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_COPROC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*[ \t]+(?=[{(]|(?:if|while|until|for|case|select|\[\[)\b)")
 _LONGEST_CONDITION = 1000  # words between [[ and ]]: over more of them tree-sitter takes long
 _MAY_BE_RESERVED = frozenset("abcdefghijklmnopqrstuvwxyz!{}[(")  # what begins a compound command, or closes one
-_BETWEEN = frozenset(" \t\n\\#")
 _ENDS_COMPOUND = frozenset(["", "\n", ")", ";", "|"])
 _NO_SEPARATOR = frozenset(["", "\n", ")"])
-_EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
-_NUMERIC = frozenset(["-eq", "-ne", "-lt", "-le", "-gt", "-ge"])
-_NUMBER = re.compile(r"[-+]?[0-9]+")
 
 
 class Text:
     """What was read from one text."""
-
-    __slots__ = ("bashisms", "commands", "functions", "fuzzy", "loops", "odd", "plain", "problems", "source")
 
     def __init__(self, source: str, reader: Reader) -> None:
         self.source = source
@@ -38,9 +32,7 @@ class Text:
         self.problems = [one for one in reader.found if isinstance(one, Problem)]
         self.loops = [one for one in reader.found if isinstance(one, Loop)]
         self.functions = [one for one in reader.found if isinstance(one, Function)]
-        self.fuzzy = reader.fuzzy
-        self.odd = reader.odd
-        self.bashisms = reader.bashisms
+        self.fuzzy, self.odd, self.bashisms = reader.fuzzy, reader.odd, reader.bashisms
         self.plain = reader.all_listed  # words and what separates commands: there is nothing to read in another way
 
 
@@ -84,10 +76,8 @@ class Reader(SimpleReader):
                 self._rest_of_pipeline(stages)
                 self._separator(begun)
                 continue
-            char = text[self.at : self.at + 1]
-            if char in _BETWEEN:
-                self.lines()
-                char = text[self.at : self.at + 1]
+            self.lines()
+            char = self.peek()
             if not char or char == ")":
                 return char
             if char == ";" and text.startswith((";;", ";&"), self.at):
@@ -110,10 +100,8 @@ class Reader(SimpleReader):
 
     def _separator(self, begun: int) -> None:
         text = self.text
-        char = text[self.at : self.at + 1]
-        if char in _BETWEEN:
-            self.blanks()
-            char = text[self.at : self.at + 1]
+        self.blanks()
+        char = self.peek()
         if char in _NO_SEPARATOR or (char == ";" and text.startswith((";;", ";&"), self.at)):
             return
         if char not in ";&|":
@@ -153,8 +141,7 @@ class Reader(SimpleReader):
 
     def _rest_of_pipeline(self, stages: int = 0) -> None:
         while True:
-            if self.text[self.at : self.at + 1] in _BETWEEN:
-                self.blanks()
+            self.blanks()
             if not self.text.startswith("|", self.at) or self.text.startswith("||", self.at):
                 return
             if self.text.startswith("|&", self.at):
@@ -201,8 +188,7 @@ class Reader(SimpleReader):
         self.at += len(word)
         self.enter({"{": "{ }", "[[": "[[ ]]"}.get(word, word))
         compound(self, fed)
-        if keyword:
-            # tree-sitter takes `time` for a program, and what follows for its arguments.
+        if keyword:  # tree-sitter takes `time` for a program, and what follows for its arguments
             self.fuzzy.append((self.base + start, self.base + self.at))
         self.depth, self.inside = outer
         if word not in ("coproc", "function"):
@@ -212,10 +198,9 @@ class Reader(SimpleReader):
         if self.text[self.at : self.at + 1] in _ENDS_COMPOUND:
             return
         command = Command(self.base + self.at, self.depth, self.inside, fed)
-        while True:
+        self.blanks()
+        while self.redirection(command):
             self.blanks()
-            if not self.redirection(command):
-                break
         if command.redirections:
             self.found.append(command)
 
@@ -224,7 +209,7 @@ class Reader(SimpleReader):
         if self.peek(2) == "((":
             self.at += 2
             self.bashisms = True
-            if self.arithmetic_command():
+            if self.arithmetic("))", "(( ))"):
                 self._after_compound(fed)
                 return
             self.at = start
@@ -251,9 +236,6 @@ class Reader(SimpleReader):
 
     def _while(self, fed: bool) -> None:
         self.statements()
-        self._body_of_loop()
-
-    def _body_of_loop(self) -> None:
         self.take("do")
         self.statements()
         self.take("done")
@@ -263,10 +245,23 @@ class Reader(SimpleReader):
         if self.peek(2) == "((":
             self.at += 2
             self.bashisms = True
-            if not self.arithmetic_command():
+            if not self.arithmetic("))", "(( ))"):
                 raise Unreadable("for (( is not closed")
-            self._to_body()
-            return
+        else:
+            self._loop_variable()
+        self.blanks()
+        if self.peek() == ";":
+            self.at += 1
+        self.lines()
+        if self.reserved() == "{":
+            self.at += 1
+            self._group(fed=True)
+        else:
+            self.take("do")
+            self.statements()
+            self.take("done")
+
+    def _loop_variable(self) -> None:
         match = _NAME.match(self.text, self.at)
         if not match:
             raise Unreadable("for has no variable")
@@ -281,18 +276,6 @@ class Reader(SimpleReader):
         if self.reserved() == "in":
             self.at += 2
             loop.values = self._words_up_to_line_end()
-        self._to_body()
-
-    def _to_body(self) -> None:
-        self.blanks()
-        if self.peek() == ";":
-            self.at += 1
-        self.lines()
-        if self.reserved() == "{":
-            self.at += 1
-            self._group(fed=True)
-        else:
-            self._body_of_loop()
 
     def _words_up_to_line_end(self) -> list[Word]:
         words: list[Word] = []
@@ -310,16 +293,15 @@ class Reader(SimpleReader):
         self.word()
         self.lines()
         self.take("in")
-        while True:
-            self.lines()
-            if self.reserved() == "esac":
-                break
+        self.lines()
+        while self.reserved() != "esac":
             self._patterns()
             closer = self.statements()
             if closer == ";;":
                 self.at += 3 if self.peek(3) == ";;&" else 2
             elif closer != "esac":
                 raise Unreadable("case is not closed")
+            self.lines()
         self.take("esac")
 
     def _patterns(self) -> None:
@@ -341,7 +323,7 @@ class Reader(SimpleReader):
         loose = False
         while True:
             self.lines()
-            if self.reserved() == "]]" or re.match(r"\]\](?=[ \t\n;&|()<>]|\Z)", self.text[self.at : self.at + 3]):
+            if re.match(r"\]\](?=[ \t\n;&|()<>]|\Z)", self.text[self.at : self.at + 3]):
                 self.at += 2
                 break
             if not self.peek():
@@ -366,16 +348,16 @@ class Reader(SimpleReader):
             operand = words[index + 1] if index + 1 < len(words) else word
             if word.text in ("-v", "-R"):
                 self.evaluated(operand.text, word.at, "-v evaluates a subscript")
-            elif word.text in _NUMERIC:
+            elif word.text in NUMERIC:
                 for side in (words[index - 1] if index else word, operand):
-                    if not (side.static and _NUMBER.fullmatch(side.text)):
+                    if not (side.static and NUMBER.fullmatch(side.text)):
                         self.evaluated(side.text, word.at)
 
     def _function(self, fed: bool) -> None:
         self.blanks()
         name = self.word()
         self.blanks()
-        if match := _EMPTY_PARENTHESES.match(self.text, self.at):
+        if match := EMPTY_PARENTHESES.match(self.text, self.at):
             self.at = match.end()
         self.define(name, fed)
 
@@ -395,9 +377,7 @@ class Reader(SimpleReader):
 
     def _coproc(self, fed: bool) -> None:
         self.blanks()
-        match = re.compile(r"[A-Za-z_][A-Za-z0-9_]*[ \t]+(?=[{(]|(?:if|while|until|for|case|select|\[\[)\b)").match(
-            self.text, self.at
-        )
+        match = _COPROC_NAME.match(self.text, self.at)
         if match and not self.reserved():
             self.problem("coproc sets a variable", hides=is_run(match[0].strip()))
             self.at = match.end()

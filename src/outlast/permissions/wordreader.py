@@ -8,7 +8,7 @@ from outlast.permissions.expansions import Expansions
 from outlast.permissions.patterns import UNKNOWN
 from outlast.permissions.words import Pieces, Unreadable, Word
 
-_PLAIN = re.compile(r"[A-Za-z0-9_./:,+@%^=-]+")
+_PLAIN = re.compile(r"[A-Za-z0-9_./:,+@%^=-]++(?=[ \t\n;&|()]|[<>](?!\()|\Z)")
 _ENDS = frozenset(" \t\n;&|()<>")
 _RUN = re.compile(r"[^\\'\"$`<>|&;() \t\n*?\[{},~.]+")
 # Most words that are not plain are one of these as a whole.
@@ -18,8 +18,10 @@ _WHOLE = re.compile(
     r"""|(?P<run>[^\\'"$`<>|&;() \t\n*?\[{~]++)"""
     r"""|(?P<glob>[^\\'"$`<>|&;() \t\n*?\[{~]*+[*?\[][^\\'"$`<>|&;() \t\n{~]*+))(?=[ \t\n;&|()]|\Z)"""
 )
+BLANKS = re.compile(r"(?:[ \t]|\\\n)+")
+BLANK_OR_COMMENT = frozenset(" \t\\#")
+_EXPANDS = re.compile(r"[\\`]|\$(?![A-Za-z_])")  # more than the name of a variable
 _GLOB = re.compile(r"[*?\[]")
-_IN_DOCUMENT = re.compile(r"[^\\$`]+")
 # Spaces that are none for bash, and characters that are not seen or turn the direction of what is seen.
 STRANGE = re.compile(
     "[\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f"
@@ -51,17 +53,14 @@ def _whole(match: re.Match[str], start: int) -> Word | None:
 
 
 class WordReader(Expansions):
-    """Whole words, and the bodies of here-documents."""
+    """Whole words, and everything up to the next one."""
 
     def word(self, *, loose: bool = False) -> Word:
         """The word that begins here; empty if none does. `loose`: parentheses and bars belong to it."""
         text, start = self.text, self.at
-        match = _PLAIN.match(text, start)
-        if match and (match.end() == len(text) or text[match.end()] in _ENDS) and not loose:
-            end = match.end()
-            if text[end : end + 2] not in ("<(", ">("):
-                self.at = end
-                return Word(match[0], start, end)
+        if not loose and (match := _PLAIN.match(text, start)):
+            self.at = match.end()
+            return Word(match[0], start, self.at)
         if not loose and (match := _WHOLE.match(text, start)) and (word := _whole(match, start)):
             self.at = match.end()
             return word
@@ -70,7 +69,7 @@ class WordReader(Expansions):
             char = text[self.at]
             if char in _ENDS and not self._goes_on(char, loose):
                 break
-            self._step(pieces, char, start, loose)
+            self._step(pieces, char, start)
         if self.at - start == 1 and text[start] == "[":
             return Word("[", start, self.at)
         word = pieces.word(start, self.at)
@@ -83,7 +82,7 @@ class WordReader(Expansions):
             return True
         return loose and char in "()|<>&;"
 
-    def _step(self, pieces: Pieces, char: str, start: int, loose: bool) -> None:
+    def _step(self, pieces: Pieces, char: str, start: int) -> None:
         if char == "\\":
             self._backslash(pieces)
         elif char == "'":
@@ -91,13 +90,9 @@ class WordReader(Expansions):
         elif char == '"':
             pieces.quoted = True
             self._double(pieces)
-        elif char == "$":
-            self.dollar(pieces, quoted=False)
-        elif char == "`":
-            self.backticks(pieces, quoted=False)
         elif char in "<>" and self.text[self.at + 1 : self.at + 2] == "(":
             self.process(pieces)
-        else:
+        elif not self._expansion(pieces, char, quoted=False):
             self._unquoted(pieces, char, start)
 
     def _unquoted(self, pieces: Pieces, char: str, start: int) -> None:
@@ -110,24 +105,20 @@ class WordReader(Expansions):
             self.at += 1
         elif char in "{},.":
             self._brace(pieces, char)
-        elif char in "()|<>&;~":
-            pieces.parts.append(char)
-            self.at += 1
         else:
-            match = _RUN.match(self.text, self.at)
-            assert match is not None
-            if not match[0].isascii() and STRANGE.search(match[0]):
+            match = _RUN.match(self.text, self.at)  # none for one of ()|<>&;~
+            run = match[0] if match else char
+            if not run.isascii() and STRANGE.search(run):
                 self.problem("it has characters outside quotes that cannot be seen", hides=True)
-            pieces.parts.append(match[0])
-            self.at = match.end()
+            pieces.parts.append(run)
+            self.at += len(run)
 
     def _brace(self, pieces: Pieces, char: str) -> None:
         self.at += 1
         seen = pieces.braces
         if char == "{":
             pieces.braces = max(seen, 1)
-            if pieces.lead is None:
-                pieces.lead = "".join(pieces.parts)
+            pieces.settle()
         elif seen and (char == "," or (char == "." and self.peek() == ".")):
             pieces.braces = 2
         elif char == "}" and seen == 2:
@@ -139,27 +130,59 @@ class WordReader(Expansions):
         if not follows:
             raise Unreadable("it ends with a backslash")
         self.at += 2
-        if follows == "\n":
-            self._continued()
-            return
-        pieces.quoted = True
-        pieces.parts.append(follows)
-
-    def _continued(self) -> None:
-        """A line goes on: what is joined must not become another token than what is read here."""
-        if self.peek() in ("<", ">", "("):
+        if follows != "\n":
+            pieces.quoted = True
+            pieces.parts.append(follows)
+        elif self.peek() in ("<", ">", "("):  # what is joined must not become another token than what is read here
             raise Unreadable("a line is continued in the middle of an operator")
 
-    def document(self) -> None:
-        """The body of a here-document whose delimiter is not quoted: the whole text."""
-        pieces = Pieces()
+    # --- what stands between words: blanks, comments, newlines, here-documents behind a newline ---
+
+    def blanks(self) -> None:
+        if match := BLANKS.match(self.text, self.at):
+            self.at = match.end()
+        if self.text.startswith("#", self.at):
+            end = self.text.find("\n", self.at)
+            self.at = len(self.text) if end < 0 else end
+
+    def lines(self) -> None:
+        """Blanks, comments and newlines."""
+        while True:
+            self.blanks()
+            if not self.text.startswith("\n", self.at):
+                return
+            self.at += 1
+            documents, self.documents = self.documents, []
+            for delimiter, tabs, raw, bodies in documents:
+                bodies.append(self._body(delimiter, tabs, raw))
+
+    def _body(self, delimiter: str, tabs: bool, raw: bool) -> str:
+        start = self.at
         while self.at < len(self.text):
-            char = self.text[self.at]
-            if char == "\\":
-                self._escape(pieces, "$`\\")
-            elif char == "$":
-                self.dollar(pieces, quoted=True)
-            elif char == "`":
-                self.backticks(pieces, quoted=True)
-            else:
-                self._literal(pieces, _IN_DOCUMENT)
+            begin = self.at
+            line = self._line(joined=not raw)
+            if (line.lstrip("\t") if tabs else line) == delimiter:
+                if not raw and _EXPANDS.search(self.text, start, begin):
+                    self._within(self.text[start:begin], "here-document", start, document=True)
+                return self.text[start:begin]
+        raise Unreadable(f"the here-document up to {delimiter} is not closed")
+
+    def _line(self, *, joined: bool) -> str:
+        parts = []
+        while True:
+            end = self.text.find("\n", self.at)
+            end = len(self.text) if end < 0 else end
+            line = self.text[self.at : end]
+            self.at = min(end + 1, len(self.text))
+            continued = joined and (len(line) - len(line.rstrip("\\"))) % 2 == 1
+            parts.append(line[:-1] if continued else line)
+            if not continued or self.at >= len(self.text):
+                return "".join(parts)
+
+    def not_continued(self) -> None:
+        """Behind an operator: a continued line must not make it longer."""
+        if self.text.startswith("\\\n", self.at):
+            match = BLANKS.match(self.text, self.at)
+            assert match is not None
+            if self.text[match.end() : match.end() + 1] in ("&", "|", ";", "<", ">", "(", "-", "!"):
+                raise Unreadable("a line is continued in the middle of an operator")

@@ -15,6 +15,8 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+NUMERIC = names("-eq -ne -lt -le -gt -ge")  # between two numbers, in tests and conditions
+NUMBER = re.compile(r"[-+]?[0-9]+")
 # A variable and what it may be besides its value (`${X:-/}`); "" if only that is known (`$(echo /)`); None: anything.
 Ref = tuple[str, tuple[str, ...]] | None
 
@@ -61,17 +63,13 @@ class Word:
 class Problem:
     """Something that cannot be analysed. `hides`: a denied program could be behind it; `evaluates`: values are code."""
 
-    __slots__ = ("at", "depth", "evaluates", "hides", "inside", "why")
-
     def __init__(self, why: str, at: int, depth: int, inside: str, hides: bool, evaluates: bool = False) -> None:
-        self.why, self.at, self.depth, self.inside, self.hides = why, at, depth, inside, hides
-        self.evaluates = evaluates
+        self.why, self.at, self.depth, self.inside = why, at, depth, inside
+        self.hides, self.evaluates = hides, evaluates
 
 
 class Loop:
     """A name that gets the value of each of these words: of `for NAME in WORDS`, or of `${NAME:=WORD}`."""
-
-    __slots__ = ("at", "depth", "inside", "name", "values")
 
     def __init__(self, at: int, depth: int, inside: str, name: str, values: list[Word]) -> None:
         self.at, self.depth, self.inside, self.name, self.values = at, depth, inside, name, values
@@ -79,8 +77,6 @@ class Loop:
 
 class Pieces:
     """A word in the making."""
-
-    __slots__ = ("braces", "glob", "lead", "parts", "quoted", "refs", "splits", "unknown")
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -90,18 +86,18 @@ class Pieces:
         self.braces = 0  # how much of a brace expansion was seen: { then , then }
 
     def add_unknown(self, quoted: bool, ref: Ref = None) -> None:
-        self._settle()
+        self.settle()
         self.parts.append(UNKNOWN)
         self.refs.append(ref)
         self.unknown = True
         self.splits = self.splits or not quoted
 
     def add_glob(self, text: str) -> None:
-        self._settle()
+        self.settle()
         self.parts.append(text)
         self.glob = self.splits = True
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         if self.lead is None:
             self.lead = "".join(self.parts)
 
