@@ -219,12 +219,12 @@ class Reading:
             self.say(index, name, f"{name} {value or ''} is not known to be safe")
 
 
-def read_words(words: list[Word], name: str, start: int, write: tuple[str, ...]) -> Reading:
+def read_words(words: list[Word], name: str, write: tuple[str, ...]) -> Reading:
     """The words of a tool that has an entry."""
     entry = find(name)
     assert entry is not None
     reading = Reading(words, entry, write)
-    reading.read(start)
+    reading.read(1)
     return reading
 
 
