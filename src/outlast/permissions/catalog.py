@@ -298,14 +298,9 @@ def _targets(words: list[Word], operands: list[int], write: tuple[str, ...]) -> 
     found: list[Offence] = []
     for index in operands:
         path = words[index].value
-        if copies and index != last:
-            why = (
-                ""
-                if places.names_file(words[last].value)
-                else places.runs_later(path and path.rpartition("/")[2], values)
-            )
-        else:
-            why = places.runs_later(path, values)
+        written = path.rpartition("/")[2] if copies and index != last and path else path  # into a directory
+        is_source = copies and index != last and places.names_file(words[last].value)
+        why = "" if is_source else places.runs_later(written, values)
         if not why and name == "ln" and path and places.leaves(path):
             why = f"{path} is outside, and what is written there is not known"
         if why and not places.may_write(path, write):

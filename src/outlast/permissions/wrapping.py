@@ -82,15 +82,11 @@ def replaced(word: Word, mark: str) -> Word:
 
 def exec_ranges(words: list[Word]) -> list[tuple[int, int]]:
     """Where `find` is given commands: from each `-exec` to what ends it."""
-    found, index = [], 1
-    while index < len(words):
-        if words[index].text in ("-exec", "-execdir", "-ok", "-okdir"):
+    found, start = [], 0
+    for index, word in enumerate(words):
+        if not start and word.text in ("-exec", "-execdir", "-ok", "-okdir"):
             start = index
-            index += 1
-            while index < len(words) and not (
-                words[index].text == ";" or (words[index].text == "+" and words[index - 1].text == "{}")
-            ):
-                index += 1
+        elif start and (word.text == ";" or (word.text == "+" and words[index - 1].text == "{}")):
             found.append((start, index))
-        index += 1
-    return found
+            start = 0
+    return [*found, (start, len(words))] if start else found
