@@ -55,7 +55,7 @@ clients: ## the tests with Claude Code, Codex, the MCP inspector and the conform
 	@scripts/setup dev
 	@scripts/setup tools
 	@scripts/setup clients
-	.venv/bin/python -m pytest -m clients $(ARGS) tests/clients
+	.venv/bin/python -m pytest -m clients $(ARGS) tests/clients tests/cli/test_setup.py
 
 client-figures: ## the same scenes with calls, tokens and times; ARGS="claude codex"
 	@scripts/setup dev

@@ -105,11 +105,11 @@ def test_lines_are_counted_and_counted_on(shell, tmp_path):
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     task = shell.start(f"printf 'a\\nb\\nc'; echo e >&2; read -r x < {gate}; printf '\\nd\\n'", split=True)
-    eventually(lambda: shell.line_counts(task) == (2, 1))
+    eventually(lambda: shell.reader.line_counts(task) == (2, 1))
     gate.write_text("go\n")
     closed(shell, task)
-    assert shell.line_counts(task) == (4, 1)
-    assert shell.line_counts(task) == (4, 1)
+    assert shell.reader.line_counts(task) == (4, 1)
+    assert shell.reader.line_counts(task) == (4, 1)
 
 
 def test_a_running_task_has_run_for_a_while(shell):

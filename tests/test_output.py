@@ -227,13 +227,13 @@ def test_lines_are_counted_as_they_are_kept(bounded: Shell, tmp_path: Path) -> N
     os.mkfifo(gate)
     task = bounded.start(f"seq 1 1000; read -r _ < {gate}; seq 1 300000; read -r _ < {gate}; seq 1 200000")
     eventually(lambda: kept(bounded, task) == numbers(1000))
-    assert bounded.line_counts(task) == (1000, 0)
+    assert bounded.reader.line_counts(task) == (1000, 0)
     gate.write_text("go\n")
     eventually(lambda: kept(bounded, task).endswith(b"\n300000\n"))
-    assert bounded.line_counts(task) == (kept(bounded, task).count(b"\n"), 0)
+    assert bounded.reader.line_counts(task) == (kept(bounded, task).count(b"\n"), 0)
     gate.write_text("go\n")
     closed(bounded, task)
-    assert bounded.line_counts(task) == (kept(bounded, task).count(b"\n"), 0)
+    assert bounded.reader.line_counts(task) == (kept(bounded, task).count(b"\n"), 0)
     known = bounded.executor.registry.index.lines(task.task_id)
     assert set(known) == {name for name in os.listdir(directory_of(task)) if name.startswith("output")}
 

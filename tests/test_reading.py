@@ -279,7 +279,7 @@ def test_streams_that_are_not_there_are_refused(shell: Shell) -> None:
     with pytest.raises(BadInput, match="without --split"):
         shell.read(task.task_id, stream="stderr")
     with pytest.raises(BadInput, match="no stream 'stdin'"):
-        shell.read(task.task_id, stream="stdin")
+        shell.read(task.task_id, stream="stdin")  # type: ignore[arg-type]
     assert shell.read(task.task_id, stream="stdout").output == "out\nerr\n"
 
 

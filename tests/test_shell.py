@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import json
 import os
 import signal
 import threading
@@ -10,7 +12,8 @@ import time
 
 import pytest
 
-from outlast import OutlastError, Shell, Task
+import outlast
+from outlast import AsyncShell, OutlastError, Shell, Stdin, Task, Waited, errors
 from outlast.errors import BadInput, StartFailed, UnknownTask
 from outlast.light import fields
 from outlast.linux.process import stat_of
@@ -729,8 +732,69 @@ def test_a_fork_of_the_host_has_no_part_in_its_prepared_shell(home):
         assert any(name.startswith(task.task_id) for task in shell.list())
 
 
-@pytest.mark.parametrize("verb", ["run", "start"])
-def test_a_misspelt_option_is_named(shell, verb):
-    with pytest.raises(TypeError, match=r"no option 'limt'; it has .*limit"):
-        getattr(shell, verb)("true", limt=3)
+@pytest.mark.parametrize(
+    ("verb", "wrong", "hint"),
+    [
+        ("run", "limt", "did you mean 'limit'?"),
+        ("run", "on_outptu", "did you mean 'on_output'?"),
+        ("start", "startup_wai", "did you mean 'startup_wait'?"),
+        ("read", "tial", "did you mean 'tail'?"),
+        ("wait", "untli", "did you mean 'until'?"),
+        ("list", "xyzzy", "it has ended_after, kind, most, session, status."),
+    ],
+)
+def test_a_misspelt_option_names_the_method_and_the_nearest_one(shell, verb, wrong, hint):
+    given = [] if verb == "list" else ["true"]
+    with pytest.raises(TypeError) as caught:
+        getattr(shell, verb)(*given, **{wrong: 3})
+    assert str(caught.value) == f"Shell.{verb}() has no option {wrong!r}; {hint}"
     assert shell.list() == []
+
+
+def test_a_task_stands_for_its_id(shell):
+    task = shell.run("echo one", name="first")
+    later = shell.start("cat", after=[task], stdin=Stdin(open=True))
+    assert shell.read(task).output == "one\n"
+    assert shell.show(task).task_id == task.task_id
+    shell.send(later, "two\n")
+    assert shell.wait(later, timeout=30, until="two").met
+    assert [piece.data for piece in shell.follow(task)] == [b"one\n"]
+    assert shell.kill(later).task_id == later.task_id
+    assert shell.remove(later).task_id == later.task_id
+
+
+def test_a_start_has_one_type_however_it_waits(shell):
+    plain, ready = shell.start("sleep 30"), shell.start("echo up; exec sleep 30", ready="up")
+    assert type(plain) is type(ready) is Waited
+    assert (plain.met, plain.matched) == (False, None)
+    assert (ready.met, ready.matched) == (True, "up")
+    shell.kill_all([plain, ready])
+
+
+def test_a_task_as_a_dictionary_has_the_names_of_json(shell):
+    result = shell.run("echo one")
+    assert result.to_dict() == fields(result)
+    assert json.loads(json.dumps(result.to_dict()))["output"] == "one\n"
+
+
+def test_what_is_exported(shell):
+    for name in outlast.__all__:
+        assert getattr(outlast, name).__name__ == name
+
+    def codes(values):
+        return {one.code for one in values if isinstance(one, type) and issubclass(one, OutlastError)}
+
+    exported = [getattr(outlast, name) for name in outlast.__all__]
+    assert codes(vars(errors).values()) - codes(exported) == {"session-moved"}  # never leaves the shell
+    with pytest.raises(AttributeError, match="no attribute 'Shel'"):
+        outlast.Shel  # noqa: B018
+
+
+def test_both_shells_have_the_same_methods():
+    def public(kind):
+        return {name for name in vars(kind) if not name.startswith("_")}
+
+    assert public(AsyncShell) == public(Shell)
+    for name in sorted(public(Shell) - {"agent", "open"}):
+        plain, other = (inspect.signature(getattr(kind, name)).parameters for kind in (Shell, AsyncShell))
+        assert set(other) | ({"timeout"} if name == "events" else set()) == set(plain), name

@@ -10,7 +10,7 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import BadInput, StartFailed
-from outlast.selection import MARKS
+from outlast.output.text_stream import MARKS
 from outlast.storage.output import ORDER, ORDER_BYTES, read_order
 from outlast.types import NO_SHELL
 from tests.guard_files import Order

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 import pytest
 
-from outlast import AsyncShell, Shell, Task, Waited, conditions
+from outlast import AsyncShell, Shell, Waited, conditions
 from outlast.errors import BadInput, BadPattern
 from outlast.types import Stdin
 from tests.conftest import end_all, eventually
@@ -250,7 +250,7 @@ def test_starting_and_waiting_for_ready_with_asyncio(home: str) -> None:
 
 def test_a_start_that_waits(shell: Shell) -> None:
     plain = shell.start("true")
-    assert type(plain) is Task
+    assert (type(plain), plain.met) == (Waited, False)
     died = shell.start("echo no >&2; exit 3", startup_wait=PATIENCE_S)
     assert (died.status, died.exit_code) == ("failed", 3)
     up = shell.start("echo up" + LONG, startup_wait=PATIENCE_S, ready="^up$")

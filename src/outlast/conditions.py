@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import time
 
-from outlast import asking
+from outlast import validation
 from outlast.activity import BUSY, DISK, INPUT, SLEEPING
 from outlast.errors import BadInput, BadPattern, named
-from outlast.sieve import Sieve
-from outlast.text import Cleaner
+from outlast.output.cleaner import Cleaner
+from outlast.output.line_filter import LineFilter
+from outlast.settings import development_commands
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from urllib.request import OpenerDirector
 
+    from outlast.settings import Settings
     from outlast.storage.output import Source
     from outlast.types import Cursor
 
@@ -56,7 +58,7 @@ class Condition:
         return None
 
 
-def chosen(
+def choose(
     *,
     until: str | None = None,
     port: int | str | None = None,
@@ -64,7 +66,7 @@ def chosen(
     quiet: float | None = None,
     cursor: str | Cursor | None = None,
 ) -> Condition | None:
-    """The one condition that was asked for, if any."""
+    """Return the one condition that was asked for, if any."""
     given = {"until": until, "port": port, "url": url, "quiet": quiet}
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
@@ -72,12 +74,22 @@ def chosen(
     if cursor is not None and until is None:
         raise BadInput("A cursor says from where `until` looks; leave it out, or give a pattern.")
     if until is not None:
-        return Line(until, asking.cursor(cursor))
+        return Line(until, validation.cursor(cursor))
     if port is not None:
         return Port(port)
     if url is not None:
         return Url(url)
     return Quiet(quiet) if quiet is not None else None
+
+
+def choose_leave(command: str, wanted: bool | None, settings: Settings) -> UnderWay | None:
+    """Return when to stop waiting for a development command (a server, say) before its end; None: never."""
+    if not (settings.auto_background if wanted is None else wanted):
+        return None
+    from outlast.rootcommand import runs_any  # most callers do without
+
+    develops = runs_any(command, development_commands(settings))
+    return UnderWay(settings.auto_background_after_s) if develops else None
 
 
 # --- a line ------------------------------------------------------------------------------
@@ -100,11 +112,11 @@ class Line(Condition):
         self._streams: list[_Matching] = []
         self._prompt = ""  # the unfinished line that matches
         self._prompt_since = 0.0
-        Sieve(pattern, None)  # a wrong pattern is told before anything is started
+        LineFilter(pattern, None)  # a wrong pattern is told before anything is started
 
     def begin(self, streams: Mapping[str, Source]) -> None:
         self._streams = [
-            _Matching(source, self._start.at(name), Sieve(self._pattern, None)) for name, source in streams.items()
+            _Matching(source, self._start.at(name), LineFilter(self._pattern, None)) for name, source in streams.items()
         ]
 
     def look(self, over: bool, left: float | None = None) -> bool:
@@ -128,7 +140,7 @@ class Line(Condition):
 class _Matching:
     """One stream, read once from its start on."""
 
-    def __init__(self, source: Source, place: int, sieve: Sieve) -> None:
+    def __init__(self, source: Source, place: int, sieve: LineFilter) -> None:
         self._source, self._place, self._sieve = source, place, sieve
         self._cleaner = Cleaner()
 
@@ -157,7 +169,7 @@ class Quiet(Condition):
     by_output = True
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = asking.seconds("quiet", seconds, least=0.001)
+        self._seconds = validation.seconds("quiet", seconds, least=0.001)
         if self._seconds is None:
             raise BadInput("The quiet must be a number of seconds that passes; leave it out to wait for the end.")
         self._sources: tuple[Source, ...] = ()

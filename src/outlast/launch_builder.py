@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from outlast.errors import BadInput, Unsupported, named
 from outlast.light import frozen
 from outlast.linux.files import find_program
-from outlast.secrets import apart
+from outlast.output.redaction import split_variables
 from outlast.storage import snapshot
 from outlast.types import AGENT, BRIDGE, NO_SHELL, Grant, Launch
 
@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from outlast.secrets import Apart
+    from outlast.output.redaction import SplitVariables
     from outlast.settings import Settings
     from outlast.storage.sessions import Sessions
     from outlast.storage.snapshot import Snapshot
@@ -139,7 +139,7 @@ class LaunchBuilder:
         )
 
     def _enter_session(
-        self, scope: SessionScope, request: Request, environ: Mapping[str, str], variables: Apart
+        self, scope: SessionScope, request: Request, environ: Mapping[str, str], variables: SplitVariables
     ) -> tuple[str, Snapshot, Mapping[str, str]]:
         """Return the directory, the snapshot to begin with, and the variables that override those of the session."""
         # A command belongs to the trace of its caller, never to that of its session's first caller.
@@ -233,14 +233,14 @@ def _compose_exported(found: Snapshot, request: Request, given: Mapping[str, str
 
 def _split_secrets(
     environ: Mapping[str, str], settings: Settings, request: Request, secret_names: Sequence[str] | None
-) -> Apart:
+) -> SplitVariables:
     missing = [name for name in request.pass_secrets if "*" not in name and name not in environ]
     if missing:
         raise BadInput(
             f"The variable {named(missing[0])} is not set here, so it cannot be passed on; "
             "set it, or give its value with env (--env NAME=VALUE)."
         )
-    return apart(environ, settings, request.pass_secrets, secret_names)
+    return split_variables(environ, settings, request.pass_secrets, secret_names)
 
 
 def _select_undeclared(found: Snapshot, variables: Mapping[str, str]) -> dict[str, str]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
-    from typing import TypedDict
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import Literal
+    from typing import TypedDict as TypedDict  # noqa: PLC0414 # exported
 
-    from outlast.types import Cursor, Sandbox, Stdin
+    from outlast.types import Cursor, Sandbox, Slice, StatusName, Stdin, Task
+
+    TaskId = str | Task  # a task, its id, or a part of its id that no other task has
+    Stream = Literal["stdout", "stderr"]
 else:
 
     class TypedDict:
@@ -19,7 +23,7 @@ else:
 
 
 class CommandOptions(TypedDict, total=False):
-    """How a command runs. `asking.request` checks the values and refuses other names."""
+    """How a command runs. `validation.request` checks the values."""
 
     cwd: str | os.PathLike[str] | None
     env: Mapping[str, str] | None
@@ -29,8 +33,8 @@ class CommandOptions(TypedDict, total=False):
     limit: float | None  # seconds until the command is ended
     description: str
     name: str | None  # a second start of the same command with this name finds the first task
-    after: Sequence[str]  # tasks that have to complete first
-    after_failed: str  # "skip" or "run": what happens if one of them fails
+    after: Sequence[TaskId]  # tasks that have to complete first
+    after_failed: Literal["skip", "run"]  # what happens if one of them fails
     pass_secrets: Sequence[str]  # names of secret variables that the command gets
     memory: int | None  # bytes
     processes: int | None
@@ -49,15 +53,24 @@ class StartOptions(CommandOptions, total=False):
     ready: str | None
 
 
+class RunOptions(StartOptions, total=False):
+    """As `StartOptions`, and how `Shell.run` waits and what it shows."""
+
+    wait: float | None
+    on_output: Callable[[Slice], None] | None
+    auto_background: bool | None
+    show: ReadOptions | None
+
+
 class ReadOptions(TypedDict, total=False):
-    """Which part of the output is read: see `Reader.read`."""
+    """Which part of the output is read: see `Shell.read`."""
 
     cursor: str | Cursor | None
     new: bool
     reader: str | None
     tail: int | None
     lines: tuple[int, int | None] | None
-    stream: str | None
+    stream: Stream | None
     filter: str | None
     exclude: str | None
     ignore_case: bool
@@ -65,6 +78,15 @@ class ReadOptions(TypedDict, total=False):
     marked: bool
     interleaved: bool
     page: bool
+
+
+class FollowOptions(TypedDict, total=False):
+    """From where and to where output is followed: see `Shell.follow`."""
+
+    cursor: str | Cursor | None
+    timeout: float | None
+    to_end_of: Literal["output", "command"]
+    raw: bool
 
 
 class ConditionOptions(TypedDict, total=False):
@@ -78,10 +100,33 @@ class ConditionOptions(TypedDict, total=False):
 
 
 class ListOptions(TypedDict, total=False):
-    """Which tasks are listed: see `Reader.list`."""
+    """Which tasks are listed: see `Shell.list`."""
 
-    status: str | None
-    kind: str | None
+    status: StatusName | Literal["error", "cancelled"] | None
+    kind: Literal["bash", "agent"] | None
     session: str | None
     most: int | None
     ended_after: float | None
+
+
+_names: dict[type, frozenset[str]] = {}
+
+
+def check_names(method: str, given: Iterable[str], known: type, *others: str) -> None:
+    """Raise TypeError for an option that `method` does not have, with the nearest one that it has.
+
+    `known` is the class that lists its options, `others` are its other keywords.
+    """
+    if known not in _names:
+        _names[known] = frozenset(name for kind in known.__mro__[:-2] for name in kind.__annotations__)
+    if _names[known].issuperset(given):
+        return
+    names = _names[known].union(others)
+    unknown = sorted(set(given) - names)
+    if not unknown:
+        return
+    from difflib import get_close_matches
+
+    near = get_close_matches(unknown[0], names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(names))}."
+    raise TypeError(f"{method}() has no option {unknown[0]!r}; {hint}")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.notices.board import Event
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
 
 _NS = 1_000_000_000
 _COMMAND = 200  # characters of a command that a span repeats

@@ -9,7 +9,7 @@ A status is never stored: it is computed from a task's files (`storage.record`),
 
 from __future__ import annotations
 
-from outlast.light import frozen
+from outlast.light import fields, frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -278,6 +278,10 @@ class Task:
     @property
     def finished(self) -> bool:
         return self.status not in ("pending", "running")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the names that `--json` has."""
+        return fields(self)
 
 
 @frozen

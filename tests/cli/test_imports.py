@@ -87,21 +87,11 @@ def test_the_plain_shell_needs_no_event_loop(cli: Cli) -> None:
 
 
 def test_the_public_names_are_exactly_these(cli: Cli) -> None:
-    names = [
-        *(
-            "Approval",
-            "AsyncShell",
-            "Cursor",
-            "Event",
-            "Notice",
-            "OutlastError",
-            "Policy",
-            "Receipt",
-            "Result",
-            "Sandbox",
-        ),
-        *("Shell", "Slice", "Stdin", "Task", "Waited"),
-    ]
+    errors = """AlreadyEnded AmbiguousTask BadInput BadPattern DamagedTask InputRefused NeedsApproval NewerTask
+        OutOfReach OutlastError ReaderBusy Refused SessionBusy StartFailed StateRefused StillRunning SystemRefused
+        UnknownSession UnknownTask Unsupported"""
+    values = "Approval Cursor Event Notice Policy Receipt Result Sandbox SessionState Slice Stdin Task Waited"
+    names = sorted([*errors.split(), *values.split(), "AsyncShell", "Shell"])
     assert outlast.__all__ == names
     assert sorted(dir(outlast)) == sorted([*names, "__version__"])
     everything: dict[str, object] = {}

@@ -303,6 +303,7 @@ def played(scene: str, client: str) -> dict[str, Any]:
     return configured.played(scene)
 
 
+@pytest.mark.clients
 def test_claude_code_as_it_is_set_up() -> None:
     found = played("claude", "claude")
     assert f"outlast: {PROGRAM} mcp - ✔ Connected" in found["listed"]
@@ -313,6 +314,7 @@ def test_claude_code_as_it_is_set_up() -> None:
     assert (found["left"], found["settings"]) == (None, False)
 
 
+@pytest.mark.clients
 def test_codex_as_it_is_set_up() -> None:
     found = played("codex", "codex")
     [server] = found["listed"]
@@ -323,6 +325,7 @@ def test_codex_as_it_is_set_up() -> None:
     assert (found["again"], found["kept"]) == ([], True)
 
 
+@pytest.mark.clients
 def test_the_plugin_of_claude_code() -> None:
     found = played("plugin", "claude")
     assert "Validation passed" in found["validated"]

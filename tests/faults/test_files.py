@@ -343,7 +343,7 @@ def test_a_state_directory_can_be_moved(home):
     with Shell.open(home=home + "-moved") as shell:
         (task,) = shell.list()
         assert task.output_file == os.path.join(home + "-moved", "tasks", task.task_id, "output")
-        assert shell.line_counts(task) == (1, 0)
+        assert shell.reader.line_counts(task) == (1, 0)
         assert shell.read(task.task_id).output == "here\n"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from outlast import Shell
-from outlast.text import BUDGET
+from outlast.output.head_tail import BUDGET
 from outlast.types import Task
 from tests.conftest import eventually
 from tests.faults.support import closed, dice, python
@@ -186,7 +186,7 @@ def check_one_line(shell: Shell, home: str, tmp_path: Path, size: int) -> None:
     assert shell.read(task.task_id, filter="needle", tail=2).output.endswith("xxxend\n")
     assert shell.read(task.task_id, filter="last").output == "last\n"
     assert shell.read(task.task_id, tail=1).output == "last\n"
-    assert shell.line_counts(task) == (2, 0)
+    assert shell.reader.line_counts(task) == (2, 0)
     told = elsewhere(READ, home, task.task_id, str(size), timeout=600)
     assert told["memory"] < HOST_MEMORY_BYTES
     assert told["all"]["cpu"] < SECONDS_A_MB * size / MB

@@ -208,11 +208,11 @@ class Laboratory:
             host.go()
             if verb == "finish":
                 self.shell.send(task.task_id, "go\n")
-                self.shell.await_end(task.task_id, 2)
+                self.shell.wait(task.task_id, 2)
             said = host.said()
             if made := said.get("made"):
                 # Not by way of the index: a lock that the host could not give back is held until it ends.
-                self.shell.await_end(made, 2)
+                self.shell.wait(made, 2)
         finally:
             reached = fault.end()
             host.close()

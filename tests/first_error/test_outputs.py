@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.first_error import Excerpt, FirstError
+from outlast.output.first_error import Excerpt, FirstError
 
 HERE = Path(__file__).parent
 # As bytes: a text file would lose the carriage returns.

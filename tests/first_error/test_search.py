@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast import first_error
-from outlast.first_error import Excerpt, FirstError
-from outlast.first_error.layout import make_excerpt
+from outlast.output import first_error
+from outlast.output.first_error import Excerpt, FirstError
+from outlast.output.first_error.layout import make_excerpt
 
 OUTPUTS = [path.read_bytes().decode() for path in sorted((Path(__file__).parent / "outputs").glob("*.txt"))]
 MAX_LINES, MAX_CHARS, LINE_CHARS = 12, 1500, 300

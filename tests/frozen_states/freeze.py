@@ -136,7 +136,7 @@ def look(shell: Shell, task_id: str) -> dict[str, Any]:
     kept: dict[str, list[tuple[int, str]]] = {"stdout": [], "stderr": []}
     for piece in shell.follow(task_id):
         kept[piece.stream].append((piece.start, piece.data.decode()))
-    seen = {"task": facts, "kept": kept, "lines": shell.line_counts(task)}
+    seen = {"task": facts, "kept": kept, "lines": shell.reader.line_counts(task)}
     return cast(dict[str, Any], json.loads(json.dumps(seen)))
 
 

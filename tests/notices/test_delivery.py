@@ -237,7 +237,7 @@ def test_an_async_iterator(home: str) -> None:
         async with AsyncShell.open(home=home) as shell:
             first = await shell.start("true")
             ids, second = [], first
-            async with aclosing(shell.notices("me")) as notices:
+            async with aclosing(shell.subscribe("me")) as notices:
                 async for notice in notices:
                     ids.append(notice.task_id)
                     if len(ids) == 2:

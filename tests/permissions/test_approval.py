@@ -13,12 +13,13 @@ import pytest
 import outlast
 from outlast import Approval, AsyncShell, OutlastError, Shell
 from outlast.errors import BadInput, NeedsApproval, Refused
+from outlast.faces.cli.check import policy_in_force
 from outlast.light import replaced
+from outlast.output.cleaner import is_invisible
 from outlast.permissions import YOLO, decide
 from outlast.permissions.judge import Known
 from outlast.permissions.policies import load
 from outlast.settings import Settings
-from outlast.text import is_invisible
 from tests.conftest import end_all
 
 
@@ -314,7 +315,7 @@ def test_a_state_that_changes_after_the_last_look_is_noticed_too(home: str, monk
             launch = prepared(*args, **how)  # type: ignore[arg-type]
             if not changed:
                 changed.append(other.run("ls() { echo mine; }").exit_code or 0)
-                other.session_state()  # merges what the command changed
+                other.sessions.state()  # merges what the command changed
             return launch
 
         monkeypatch.setattr(shell.starter, "_build_launch", prepare)
@@ -325,7 +326,7 @@ def test_a_state_that_changes_after_the_last_look_is_noticed_too(home: str, monk
 
 
 def test_a_yes_is_for_one_line_under_one_judgement() -> None:
-    from outlast.asking import request
+    from outlast.validation import request
 
     policy = load("ask", Settings())
     with pytest.raises(NeedsApproval) as caught:
@@ -347,7 +348,7 @@ def test_a_yes_is_for_one_line_under_one_judgement() -> None:
 
 
 def test_a_grant_says_by_which_policy_and_why() -> None:
-    from outlast.asking import request
+    from outlast.validation import request
 
     grant = decide(request("ls", session="s"), load("guarded", Settings()))
     assert (grant.policy, grant.judgement.verdict, grant.approved) == ("guarded", "allow", False)  # type: ignore[attr-defined]
@@ -404,9 +405,9 @@ def test_commands_side_by_side_in_one_session_are_all_judged_and_all_run(home: s
 
 def test_yolo_reads_no_policy(home: str) -> None:
     with Shell.open(home=home) as shell:
-        assert shell.policy == "yolo"
+        assert policy_in_force(shell)[0] == "yolo"
         assert shell.check("rm -rf /").verdict == "allow"
-        assert shell.context.gate() is None
+        assert shell.starter.gate() is None
 
 
 # --- asyncio ------------------------------------------------------------------------------

@@ -346,7 +346,7 @@ def test_to_wait_for_what_is_not_there_is_refused(shell: Shell, home: str) -> No
     with pytest.raises(BadInput, match="list of task ids"):
         shell.start("true", after="bash-nothere1")
     with pytest.raises(BadInput, match="use run or skip"):
-        shell.start("true", after_failed="explode")
+        shell.start("true", after_failed="explode")  # type: ignore[arg-type]
     assert shell.list() == []
 
 

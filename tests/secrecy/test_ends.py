@@ -9,13 +9,16 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from outlast import Shell, head_tail, reading, stream_end, text
-from outlast.masking import Mask
-from outlast.selection import Piece, Selection
+from outlast import Shell
+from outlast.output import cleaner, reader, text_stream
+from outlast.output.cleaner import Cleaner
+from outlast.output.reader import Part, StreamReader
+from outlast.output.redaction import Mask
+from outlast.output.text_stream import Selection
 from outlast.types import Cursor
 from tests.conftest import eventually
 from tests.secrecy import TOKENS, key_block, told
-from tests.secrecy.test_little import VALUES, Printed
+from tests.secrecy.test_short_reads import VALUES, Printed
 
 pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
 
@@ -34,16 +37,18 @@ LONG = st.tuples(st.lists(PIECES, min_size=1, max_size=12), st.integers(1, 60), 
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """All sizes so small that little text is much."""
     for name, size in {"MUCH": 5000, "MOST": 9000, "_CONTEXT": 2500, "_LINE": 200, "LINE_LIMIT": 900}.items():
-        monkeypatch.setattr(head_tail, name, size)
-    monkeypatch.setattr(stream_end, "LOOK_BACK", 1000)
-    monkeypatch.setattr(text, "LINE_LIMIT", 900)
-    monkeypatch.setattr(text, "SLICE_BYTES", 256)
-    monkeypatch.setattr(text, "STRING_LIMIT", 300)
+        monkeypatch.setattr(reader, name, size)
+    monkeypatch.setattr(text_stream, "LOOK_BACK", 1000)
+    monkeypatch.setattr(cleaner, "LINE_LIMIT", 900)
+    monkeypatch.setattr(cleaner, "SLICE_BYTES", 256)
+    for module in (cleaner, text_stream):
+        monkeypatch.setattr(module, "STRING_LIMIT", 300)
 
 
-def read(printed: Printed, place: int, budget: int) -> Piece:
+def read(printed: Printed, place: int, budget: int) -> Part:
     selection, mask = Selection(cursor=Cursor(place)), Mask(VALUES)
-    return reading._collect_any(printed.task, printed.source, "stdout", selection, budget, mask).cut(budget, "the rest")
+    stream = StreamReader(printed.source, printed.task.closed, selection, mask, place)
+    return stream.collect(budget).cut(budget, "the rest")
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -76,13 +81,13 @@ def test_they_are_the_ends_of_the_whole(printed: str, place: int, closed: bool) 
 @pytest.mark.parametrize("printed", ["a line\n" * 3000, "x" * 20_000, "日本語\n" * 2000, "x" * 9000 + "é\n" * 3000])
 def test_the_middle_is_not_looked_at(printed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cleaned = []
-    really = text.Cleaner.feed
+    really = Cleaner.feed
 
-    def feed(self: text.Cleaner, data: bytes) -> str:
+    def feed(self: Cleaner, data: bytes) -> str:
         cleaned.append(len(data))
         return really(self, data)
 
-    monkeypatch.setattr(text.Cleaner, "feed", feed)
+    monkeypatch.setattr(Cleaner, "feed", feed)
     monkeypatch.setattr("outlast.storage.output._READ_BYTES", 500)
     with tempfile.TemporaryDirectory() as directory:
         found = read(Printed(directory, printed.encode(), True), 0, BUDGET)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.secrets import apart, hidden, looks_secret, secret_values
+from outlast.output.redaction import names_of_secrets, split_variables
+from outlast.output.secret_variables import looks_secret
 from outlast.settings import Settings
 from tests.secrecy import CANARIES, told
 
@@ -42,24 +43,26 @@ def test_a_switch_a_path_and_an_address_are_no_secrets():
 
 def test_the_form_of_a_value_tells_too():
     environ = {"HARMLESS": told("GitLab"), "DATABASE_URL": told("URL"), "OTHER": "x"}
-    assert hidden(environ, Settings()) == {"HARMLESS", "DATABASE_URL"}
+    assert split_variables(environ, Settings()).held == {"HARMLESS", "DATABASE_URL"}
 
 
 def test_all_canaries_are_held_back_and_nothing_else():
     plain = {"PATH": "/bin", "HOME": "/root", "EDITOR": "vi", "LANG": "C"}
-    parted = apart({**plain, **CANARIES}, Settings())
-    assert (parted.open, parted.held) == (plain, frozenset(CANARIES))
-    assert not parted.passed
-    assert not parted.asked
+    split = split_variables({**plain, **CANARIES}, Settings())
+    assert (split.open, split.held) == (plain, frozenset(CANARIES))
+    assert not split.passed
+    assert not split.asked
 
 
 def test_settings_name_more_and_let_some_through():
     environ = {"MINE": "abc", "MY_TOKEN": "a-token", "AWS_SECRET_ACCESS_KEY": "k", "AWS_SESSION_TOKEN": "t"}
-    assert hidden(environ, Settings(secret_names="MINE OTHER")) == set(environ)
-    assert hidden(environ, Settings(secret_names="M*")) == set(environ)
-    assert hidden(environ, Settings(pass_secrets="AWS_*")) == {"MY_TOKEN"}
-    assert hidden(environ, Settings(pass_secrets="MY_TOKEN AWS_SESSION_TOKEN")) == {"AWS_SECRET_ACCESS_KEY"}
-    assert hidden(environ, Settings(hold_secrets=False)) == set()
+    assert split_variables(environ, Settings(secret_names="MINE OTHER")).held == set(environ)
+    assert split_variables(environ, Settings(secret_names="M*")).held == set(environ)
+    assert split_variables(environ, Settings(pass_secrets="AWS_*")).held == {"MY_TOKEN"}
+    assert split_variables(environ, Settings(pass_secrets="MY_TOKEN AWS_SESSION_TOKEN")).held == {
+        "AWS_SECRET_ACCESS_KEY"
+    }
+    assert split_variables(environ, Settings(hold_secrets=False)).held == set()
 
 
 @pytest.mark.parametrize(
@@ -75,18 +78,18 @@ def test_settings_name_more_and_let_some_through():
 )
 def test_a_star_stands_for_anything(pattern, fits, does_not):
     environ = dict.fromkeys([*fits, *does_not], "value")
-    assert sorted(apart(environ, Settings(secret_names=pattern)).held) == sorted(fits)
+    assert sorted(split_variables(environ, Settings(secret_names=pattern)).held) == sorted(fits)
 
 
 def test_a_call_asks_for_some():
     environ = {"A_TOKEN": "aaa", "B_TOKEN": "bbb", "PLAIN": "c"}
-    parted = apart(environ, Settings(), ["A_TOKEN", "PLAIN"])
-    assert not parted.open
-    assert (parted.asked, parted.held) == ({"A_TOKEN": "aaa", "PLAIN": "c"}, frozenset({"B_TOKEN"}))
-    assert apart(environ, Settings(), ["*"]).held == set()
+    split = split_variables(environ, Settings(), ["A_TOKEN", "PLAIN"])
+    assert not split.open
+    assert (split.asked, split.held) == ({"A_TOKEN": "aaa", "PLAIN": "c"}, frozenset({"B_TOKEN"}))
+    assert split_variables(environ, Settings(), ["*"]).held == set()
 
 
 def test_a_proxy_is_passed_on_and_its_password_is_masked():
     environ = {"HTTPS_PROXY": "http://me:the-password@proxy.example:3128", "http_proxy": "http://me:pw@x"}
-    assert hidden(environ, Settings()) == set()
-    assert secret_values(environ, Settings()) == set(environ.values())
+    assert split_variables(environ, Settings()).held == set()
+    assert names_of_secrets(environ, Settings()) == list(environ)

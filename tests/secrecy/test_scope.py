@@ -55,22 +55,20 @@ def verbs(shell: Shell, ended: str, runs: str, other: str) -> dict[str, Callable
         "read new": lambda: shell.read(ended, new=True, reader=f"session {other}"),
         "read from": lambda: shell.read(runs, cursor="0", tail=None, stream="stdout"),
         "follow": lambda: list(shell.follow(ended)),
-        "fresh": lambda: list(shell.reader.fresh(ended, {"stdout": 0})),
+        "fresh": lambda: list(shell.reader.read_fresh(ended, {"stdout": 0})),
         "wait": lambda: shell.wait(runs, timeout=0),
         "wait for a line": lambda: shell.wait(ended, timeout=0, until="output"),
         "kill": lambda: shell.kill(runs),
         "kill several": lambda: shell.kill_all([runs, ended]),
         "send": lambda: shell.send(runs, "hello\n", eof=True),
         "after": lambda: shell.start("true", after=[runs]),
-        "await end": lambda: shell.await_end(runs, 0),
-        "await begin": lambda: shell.await_begin(runs, 0),
         "end for limit": lambda: shell.control.end_for_limit(runs),
         "release": lambda: shell.control.release(runs),
-        "session state": lambda: shell.session_state(other),
-        "reset": lambda: shell.reset_session(other),
-        "remove": lambda: shell.remove_session(other),
-        "copy from": lambda: shell.copy_session(other, "stolen"),
-        "copy to": lambda: shell.copy_session(shell.session, other),
+        "session state": lambda: shell.sessions.state(other),
+        "reset": lambda: shell.sessions.reset(other),
+        "remove": lambda: shell.sessions.remove(other),
+        "copy from": lambda: shell.sessions.copy(other, "stolen"),
+        "copy to": lambda: shell.sessions.copy(shell.session, other),
     }
 
 
@@ -91,8 +89,8 @@ def test_no_verb_reaches_a_neighbour(world):
                 assert all(session == me for task_id, session in every_id.items() if task_id in told), (verb, told)
             assert {task.session for task in shell.list()} == {me}
             assert {task.session for task in shell.list(session=other)} == {me}
-            assert list(shell.session_names()) == [me]
-            assert shell.session_state().variables == {"mark": f'"state-of-{number}"'}
+            assert list(shell.sessions.names()) == [me]
+            assert shell.sessions.state().variables == {"mark": f'"state-of-{number}"'}
             assert shell.run("echo $mark").output == f"state-of-{number}\n"
 
     with ThreadPoolExecutor(8) as pool:
@@ -156,7 +154,7 @@ def test_a_session_without_state_is_not_told_its_neighbours_names(world):
     home, _ = world
     with Shell.open(home, session="agent-999") as shell:
         with pytest.raises(OutlastError) as refused:
-            shell.session_state()
+            shell.sessions.state()
         assert "agent-0" not in refused.value.message
         assert "near" not in refused.value.message
 

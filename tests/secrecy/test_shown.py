@@ -160,14 +160,14 @@ def test_errors_are_masked(shell):
 def test_a_session_knows_its_own_secrets(home):
     with Shell.open(home, session="work") as shell:
         shell.run("export API_TOKEN=sesame-open-1; alias up='curl -u me:sesame-open-1'; plain=visible")
-        state = shell.session_state()
+        state = shell.sessions.state()
         assert state.variables == {"API_TOKEN": "***", "plain": '"visible"'}
         assert state.aliases == {"up": "curl\\ -u\\ me:***"}
         task = shell.run("echo $API_TOKEN $plain")
         assert task.output == "*** visible\n"
     with Shell.open(home, operator=True) as other:  # another process would know it from the session's state
         assert other.read(task.task_id).output == "*** visible\n"
-        assert other.session_state("work").variables["API_TOKEN"] == "***"
+        assert other.sessions.state("work").variables["API_TOKEN"] == "***"
 
 
 def test_what_a_call_was_given_is_masked_in_its_shell(shell):

@@ -39,10 +39,10 @@ def of_session(shell: Shell, lines: list[str], directory: str, leave: str = "") 
     """Each line a command of its own, the session begun anew before the first."""
     shell.run("true")
     os.chdir(directory)
-    shell.reset_session()
+    shell.sessions.reset()
     for line in lines:
         shell.run(line + leave)
-    traps = shell.sessions.read(shell.session).state()
+    traps = shell.context.sessions.read(shell.session).state()
     file = os.path.join(directory, "ours")
     shell.run(TELL.replace("FILE", shlex.quote(file)))
     with open(file, "rb") as told_to:

@@ -48,31 +48,31 @@ def test_a_damaged_snapshot_is_set_aside(named: Shell, home: str, damage: str) -
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
     assert named.run("echo ${a-none}; b=2").output == "none\n"
     assert named.run("echo $b").output == "2\n"
-    (aside,) = named.session_state().damaged
+    (aside,) = named.sessions.state().damaged
     assert Path(aside).name.startswith("snapshot.damaged-")
-    named.reset_session()
-    assert named.session_state().damaged == ()
+    named.sessions.reset()
+    assert named.sessions.state().damaged == ()
 
 
 def test_one_that_breaks_in_the_middle_loses_only_what_it_could_not_bring_back(named: Shell, home: str) -> None:
     named.run("a=1; f() { :; }")
-    found = named.sessions.read("s")
+    found = named.context.sessions.read("s")
     state = found.state()
     state[snapshot.FUNCTION, b"bad"] = b"-f bad () { ( ;"
-    named.sessions.reset("s", snapshot.compose(state, generation=5, task="", made=0.0, environ={}))
+    named.context.sessions.reset("s", snapshot.compose(state, generation=5, task="", made=0.0, environ={}))
     assert named.run("echo $a; b=2").output == "1\n"
     assert named.run("echo $a $b").output == "1 2\n"
-    assert "f" in named.session_state().functions
+    assert "f" in named.sessions.state().functions
 
 
 def test_a_removed_session_takes_nothing_back(named: Shell, home: str, tmp_path: Path) -> None:
     named.run("a=1")
     os.mkfifo(tmp_path / "g")
     task = named.starter.launch(f"read -r _ < {tmp_path}/g; a=2", background=False, keeps=True)[0]
-    named.sessions.remove("s")
+    named.context.sessions.remove("s")
     (tmp_path / "g").write_text("\n")
     assert named.wait(task.task_id, 30).exit_code == 0
-    assert named.session_names() == []
+    assert named.sessions.names() == []
     assert named.run("echo ${a-none}").output == "none\n"
 
 
@@ -80,7 +80,7 @@ def test_a_reset_while_a_command_runs(named: Shell, tmp_path: Path) -> None:
     named.run("a=1; b=1")
     os.mkfifo(tmp_path / "g")
     task = named.starter.launch(f"read -r _ < {tmp_path}/g; b=2", background=False, keeps=True)[0]
-    named.reset_session()
+    named.sessions.reset()
     (tmp_path / "g").write_text("\n")
     named.wait(task.task_id, 30)
     assert named.run("echo ${a-none} $b; shopt -q sourcepath && echo on").output == "none 2\non\n"
@@ -109,12 +109,12 @@ def test_merging_twice_changes_once(named: Shell, home: str, tmp_path: Path) -> 
     named.wait(task.task_id, 30)
     kept, session = tmp_path / "kept", Path(home, "sessions", "s")
     subprocess.run(["cp", "-a", home, kept], check=True)
-    found = named.sessions.read("s")
+    found = named.context.sessions.read("s")
     assert os.listdir(session / "pending") == []
     for part in (f"tasks/{task.task_id}", "sessions/s/pending"):
         subprocess.run(["cp", "-a", f"{kept}/{part}/.", f"{home}/{part}"], check=True)
     assert len(os.listdir(session / "pending")) == 1
-    assert named.sessions.read("s") == found
+    assert named.context.sessions.read("s") == found
     assert os.listdir(session / "pending") == []
     assert named.run("echo $n ${list[*]}").output == "1 x\n"
 
@@ -244,8 +244,8 @@ def test_a_session_reaches_only_itself(home: str, cli: Cli) -> None:
     with Shell.open(home=home, session="a") as a, Shell.open(home=home, session="b") as b:
         a.run("x=1")
         b.run("x=2")
-        assert list(a.session_names()) == ["a"]
+        assert list(a.sessions.names()) == ["a"]
         with pytest.raises(Exception, match="cannot reach 'b'"):
-            a.session_state("b")
+            a.sessions.state("b")
     cli.env["OUTLAST_SESSION"] = "a"
     assert "cannot reach" in cli("session", "remove", "b", check=2).stderr

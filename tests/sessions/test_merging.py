@@ -213,7 +213,7 @@ def test_a_shell_without_a_name_has_a_state_of_its_own(home: str) -> None:
         assert one.run("echo $a; pwd").output == "1\n/usr\n"
         assert other.run("echo $a").output == "2\n"
         assert one.show(one.run("true").task_id).session == "default"
-        assert one.session_state().directory == "/usr"
+        assert one.sessions.state().directory == "/usr"
         assert len(os.listdir(os.path.join(home, "sessions"))) == 2
     assert os.listdir(os.path.join(home, "sessions")) == []
 

@@ -196,7 +196,7 @@ def merge_killed_at(home: str, step: int) -> bool:
 def several_finished(shell: Shell, tmp_path: Path) -> None:
     """Three commands side by side, which end one after the other, and nobody has merged them."""
     shell.run("x=0; gone=1; list=(0)")
-    shell.sessions.read("s")
+    shell.context.sessions.read("s")
     begun = []
     for number in (1, 2, 3):
         os.mkfifo(tmp_path / str(number))
@@ -271,7 +271,7 @@ def test_who_holds_the_lock_is_not_waited_for_without_a_bound(
 
 def test_nothing_to_merge_takes_no_lock(named: Shell, home: str) -> None:
     named.run("a=1")
-    named.sessions.read("s")
+    named.context.sessions.read("s")
     with open(f"{home}/sessions/s/lock", "rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert named.run("echo $a").output == "1\n"
@@ -300,16 +300,16 @@ def test_an_entry_of_a_task_that_never_was_is_dropped(named: Shell, home: str) -
     waiting.touch()
     staged = Path(home, "staging", "bash-00000001.11111111")
     staged.mkdir()
-    named.sessions.read("s")
+    named.context.sessions.read("s")
     assert list(pending.iterdir()) == [waiting], "it may yet be published"
     staged.rmdir()
-    named.sessions.read("s")
+    named.context.sessions.read("s")
     assert list(pending.iterdir()) == []
 
 
 def test_a_reset_is_not_undone_by_a_command_that_ended_before_it(named: Shell) -> None:
     named.run("a=1")
-    named.reset_session()
+    named.sessions.reset()
     assert named.run("echo ${a-none}").output == "none\n"
 
 
@@ -376,6 +376,6 @@ def test_an_alias_of_a_word_that_outlast_uses_breaks_nothing(named: Shell) -> No
         assert named.run("echo one; x=1").output == "one\n", word
         assert named.run("exit 3").output == "", word
         assert named.run("echo $x $#; false | true").exit_code == 1, word
-        found = named.session_state()
+        found = named.sessions.state()
         assert (found.umask, "pipefail" in found.options, word in found.aliases) == ("0027", True, True)
-        named.reset_session()
+        named.sessions.reset()

@@ -77,10 +77,10 @@ def session() -> Iterator[Shell]:
 
 def of_two(shell: Shell, lines: list[str], directory: str, kill_after: set[int]) -> tuple[list[bytes], bytes]:
     """As `of_session`: another process runs the lines, is killed after some of them, and a third one runs beside it."""
-    home = os.path.dirname(shell.sessions.path)
+    home = os.path.dirname(shell.context.sessions.path)
     shell.run("true")
     os.chdir(directory)
-    shell.reset_session()
+    shell.sessions.reset()
     neighbour, driver = Process(NEIGHBOUR, home), Process(DRIVER, home)
     try:
         neighbour.await_line()
@@ -94,7 +94,7 @@ def of_two(shell: Shell, lines: list[str], directory: str, kill_after: set[int])
         driver.kill()
         last = neighbour.kill()
     eventually(lambda: not shell.list(status="running"))
-    state = shell.sessions.read("s").state()
+    state = shell.context.sessions.read("s").state()
     assert any(name.startswith(b"other_") for _, name in state)
     if last >= 0:
         own = state["variable", b"other_%d" % (last % 5)]

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.faces.tools import words
-from outlast.selection import MARKS
-from outlast.text import escape, shown
+from outlast.output.cleaner import escape
+from outlast.output.reader import clean
+from outlast.output.text_stream import MARKS
 from outlast.tools import PROFILES, Toolbox
 from tests.conftest import end_all
 
@@ -59,7 +60,8 @@ BUDGETS = st.integers(min_value=200, max_value=2000)
 
 def as_read(printed: str, budget: int = 30_000) -> str:
     """What `Shell.read(marked=True)` gives of such an output."""
-    from outlast.text import Cleaner, HeadTail
+    from outlast.output.cleaner import Cleaner
+    from outlast.output.head_tail import HeadTail
 
     cleaner, kept = Cleaner(), HeadTail(budget, MARKS)
     kept.add(cleaner.feed(printed.encode(errors="replace")) + cleaner.finish())
@@ -98,7 +100,7 @@ def test_a_labelled_text_adds_no_line_that_looks_like_a_label(printed: str) -> N
     lines = outside(said)
     assert len(lines) == 2
     assert lines[0].startswith("Stdout:")
-    nothing = not shown(printed.encode(errors="replace")).text.strip("\n")
+    nothing = not clean(printed.encode(errors="replace")).text.strip("\n")
     assert (lines[0] == "Stdout: (empty)") == nothing
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast import Shell
-from outlast.selection import share_by_need
+from outlast.output.reader import share_by_need
 
 
 @given(st.integers(0, 100_000), st.lists(st.integers(0, 200_000), min_size=1, max_size=3))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.light import fields
-from outlast.text import inline
+from outlast.output.cleaner import inline
 from outlast.types import Task
 
 TYPE_CHECKING = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outlast.faces.render import saying
 from outlast.light import frozen
-from outlast.text import inline
+from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -137,7 +137,7 @@ static void drop_up_to(struct stream *s, uint64_t end) {
     const struct progress *all = guard.page->progress;
     progress_of(s)->offset = progress_of(s)->dropped_up_to = end;
     s->gap = true;
-    s->retry_at = now(CLOCK_MONOTONIC) + SECOND;
+    if (!s->retry_at) s->retry_at = now(CLOCK_MONOTONIC) + SECOND; /* what is dropped while we wait must not put it off */
     unsigned long long out = all[0].dropped_up_to, err = all[1].dropped_up_to;
     if (guard.streams > 1) write_slot(POSITION, "{\"stdout\":%llu,\"stderr\":%llu}", out, err);
     else write_slot(POSITION, "{\"stdout\":%llu}", out);

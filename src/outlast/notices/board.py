@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from outlast.masking import Mask
     from outlast.notices.gatherer import Gathered
+    from outlast.output.redaction import Mask
     from outlast.storage.outbox import Stored
     from outlast.storage.registry import Registry
 

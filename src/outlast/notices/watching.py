@@ -15,10 +15,10 @@ import time
 from outlast import activity
 from outlast.light import json
 from outlast.linux import process, process_tree
+from outlast.output.cleaner import Cleaner
 from outlast.storage import output, record
 from outlast.storage.outbox import Found
 from outlast.storage.task_events import facts_of
-from outlast.text import Cleaner
 from outlast.types import STREAMS, Ended, Running
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.notices.gatherer import Gathered
-    from outlast.sieve import Sieve
+    from outlast.output.line_filter import LineFilter
     from outlast.storage.outbox import Outbox
     from outlast.storage.task_events import Observation
 
@@ -45,7 +45,7 @@ class Watching:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self._told: set[tuple[str, str, int]] = set()
-        self._sieves: dict[tuple[str, ...], list[Sieve]] = {}
+        self._sieves: dict[tuple[str, ...], list[LineFilter]] = {}
 
     def __call__(self, seen: Observation, found: Gathered) -> None:
         wanted = seen.launch.notify
@@ -118,9 +118,9 @@ class Watching:
         """Look through what was printed since; whether there is more."""
         patterns = tuple(seen.launch.notify["patterns"])
         if patterns not in self._sieves:
-            from outlast.sieve import Sieve
+            from outlast.output.line_filter import LineFilter
 
-            self._sieves[patterns] = [Sieve(pattern, None) for pattern in patterns]
+            self._sieves[patterns] = [LineFilter(pattern, None) for pattern in patterns]
         left = _BYTES_AT_ONCE
         for stream, source in zip(STREAMS, _sources(seen), strict=False):
             for line in _lines(source, state, stream, left, over):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.light import json
-from outlast.text import inline
+from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

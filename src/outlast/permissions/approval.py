@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from outlast.light import frozen
-from outlast.text import is_invisible
+from outlast.output.cleaner import is_invisible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

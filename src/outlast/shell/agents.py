@@ -14,15 +14,17 @@ import os
 import stat
 from functools import partial
 
-from outlast import asking
+from outlast import validation
 from outlast.agents import types
 from outlast.agents.types import Agent, Stopped
 from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, OutlastError, UnknownTask, named
 from outlast.light import fields
+from outlast.options import CommandOptions, check_names
+from outlast.output.cleaner import inline
+from outlast.output.reader import clean
 from outlast.shell.context import translate_errors
 from outlast.shell.control import describe_end
 from outlast.storage import agentfile
-from outlast.text import inline, shown
 from outlast.types import AGENT, BRIDGE, REGISTERED, Stdin
 
 TYPE_CHECKING = False
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
     from outlast.agents.host import Hosting, Run
     from outlast.agents.types import Type
-    from outlast.masking import Mask
+    from outlast.output.redaction import Mask
     from outlast.shell.shell import Shell
     from outlast.types import Task
 
@@ -54,7 +56,7 @@ class Agents:
 
     @property
     def mask(self) -> Mask:
-        return self._shell.mask
+        return self.context.redactor.mask
 
     def close(self) -> None:
         """End those that run in this process."""
@@ -86,11 +88,11 @@ class Agents:
         `register("quick", "claude -p --model haiku …")`: the command line is run; its `format` is guessed if not given.
         `register("worker-7", "review", "/tmp/worker-7.log")`: the agent worker-7, of type review, which prints there.
         """
-        asking.agent_name(name)
+        validation.agent_name(name)
         if output_file is not None:
             if not isinstance(what, str):
                 raise BadInput("An agent that somebody else started has the name of a type, not a function.")
-            return self._register_other(name, asking.agent_name(what), os.path.abspath(os.fspath(output_file)))
+            return self._register_other(name, validation.agent_name(what), os.path.abspath(os.fspath(output_file)))
         if isinstance(what, str):
             self._templates[name] = types.made(name, what, format)
         elif callable(what):
@@ -126,6 +128,7 @@ class Agents:
         One that is a coroutine runs in `loop`, or in an event loop of a thread of its own. Without a description it
         has the beginning of its prompt.
         """
+        check_names("Agents.start", how, CommandOptions, "description", "sandbox")
         said = types.check_prompt(prompt)
         description = description or inline(said, _DESCRIPTION)
         if self._hosting is not None and type in self._hosting.types:
@@ -144,7 +147,7 @@ class Agents:
             agent["allow"] = "yes"
         given = Stdin(text=stdin.encode("utf-8", "surrogateescape")) if stdin else None
         task, _ = self._shell.starter.launch(command, shell=AGENT, agent=agent, stdin=given, pass_secrets=passes, **how)
-        return task
+        return self.context.redactor.redact(task)
 
     def _start_coroutine(self, type: str, prompt: str, how: dict[str, Any], loop: AbstractEventLoop | None) -> Task:
         from outlast.agents.host import Context, Line
@@ -169,8 +172,9 @@ class Agents:
     def _bridge(self, command: str, agent: Mapping[str, str], **how: Any) -> tuple[Task, bool]:
         """A task for an agent that runs elsewhere; its `command` is only shown."""
         # No sandbox: what runs is ours, and has to reach the host.
-        request = asking.request(command, session=self._shell.session, shell=BRIDGE, agent=agent, **how)
-        return self._shell.starter.launch_request(request)
+        request = validation.request(command, session=self._shell.session, shell=BRIDGE, agent=agent, **how)
+        task, new = self._shell.starter.launch_request(request)
+        return self.context.redactor.redact(task), new
 
     def _has_ended(self, task_id: str) -> bool:
         try:
@@ -199,7 +203,8 @@ class Agents:
         if task.finished:
             raise AlreadyEnded(f"{id} has ended already ({describe_end(task)}).")
         self._shell.executor.write(task.task_id, b"failed\n" if failed else b"done\n", eof=False)
-        self._shell.await_end(task.task_id, _ENDS_S)
+        flows = self._shell.flows
+        flows.drive(flows.wait_end(task.task_id, _ENDS_S))
         return _as_agent(self._shell.show(task.task_id))
 
     # --- look ----------------------------------------------------------------------------
@@ -306,4 +311,4 @@ def _text_of(path: str, budget: int) -> str:
         if found.st_size > 2 * _READ_BYTES:
             file.seek(-_READ_BYTES, os.SEEK_END)
         data += file.read(_READ_BYTES)
-    return shown(data, budget, path).text or NO_OUTPUT
+    return clean(data, budget, path).text or NO_OUTPUT

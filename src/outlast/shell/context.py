@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import threading
 
-from outlast import asking, showing
-from outlast.errors import BadInput, OutlastError, SystemRefused, named
+from outlast import validation
+from outlast.errors import BadInput, OutlastError, SystemRefused
 from outlast.executors.local import LocalExecutor
 from outlast.light import sqlite3
-from outlast.permissions import MODES, YOLO, Policy, has_a_say
+from outlast.options import TypedDict
+from outlast.output.redaction import Redactor
 from outlast.settings import Settings, load
 from outlast.storage.sessions import Sessions
+from outlast.types import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,77 +21,65 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from outlast.executors.base import Executor
-    from outlast.gate import Ask, Gate
-    from outlast.masking import Mask
+    from outlast.gate import Ask
+    from outlast.output.redaction import Mask
     from outlast.permissions import Mode
-    from outlast.types import Sandbox, Task
+    from outlast.types import Sandbox
 
     Method = TypeVar("Method", bound=Callable[..., Any])
-    Seen = TypeVar("Seen", bound=Task)
+
+SYSTEM_ERRORS = (OSError, sqlite3.Error, OutlastError)  # what `Context.translate` takes
 
 
 def translate_errors(method: Method) -> Method:
-    """Turn errors of the system into an `OutlastError`, and mask secrets in its message.
-
-    For methods of objects with a `context`. Not for methods that call a function of the caller.
-    """
+    """Let a method of an object with a `context` raise translated errors. Not if it calls a function of the caller."""
 
     def translated(*args: Any, **options: Any) -> Any:
         try:
             return method(*args, **options)
-        except OSError as error:
-            if hasattr(error, "of_the_caller"):
+        except SYSTEM_ERRORS as error:
+            if (told := args[0].context.translate(error)) is error:
                 raise
-            what = f" ({error.filename})" if error.filename else ""
-            raise SystemRefused(f"The system refused what is needed: {error.strerror}{what}; try again.") from None
-        except sqlite3.Error as error:
-            raise SystemRefused(f"The index of the state directory cannot be used: {error}; try again.") from None
-        except OutlastError as error:
-            showing.error(error, args[0].context.mask)
-            raise
+            raise told from None
 
     translated.__name__, translated.__doc__ = method.__name__, method.__doc__
     translated.__wrapped__ = method  # type: ignore[attr-defined] # for `help` and `inspect.signature`
     return translated  # type: ignore[return-value]
 
 
-class Context:
-    """Settings, executor, policy, redaction and scope of one `Shell`."""
+class OpenOptions(TypedDict, total=False):
+    """How a shell is opened: see `Shell.open`."""
 
-    def __init__(
-        self,
-        home: str,
-        session: str | None,
-        policy: str | os.PathLike[str] | Policy | None,
-        *,
-        mode: Mode,
-        ask: Ask | None,
-        operator: bool,
-        sandbox: Sandbox | bool | None,
-        defaults: Mapping[str, object] | None,
-        cwd: str | os.PathLike[str] | None,
-    ) -> None:
+    mode: Mode
+    ask: Ask | None
+    operator: bool
+    sandbox: Sandbox | bool | None
+    defaults: Mapping[str, object] | None
+    cwd: str | os.PathLike[str] | None
+
+
+class Context:
+    """Settings, executor, redaction and scope of one `Shell`."""
+
+    def __init__(self, home: str, session: str | None, options: OpenOptions) -> None:
+        cwd, operator, defaults = options.get("cwd"), options.get("operator", False), options.get("defaults")
         self.home, self.operator = home, operator
-        self.sandbox = sandbox  # of every command that names no other
+        self.sandbox = options.get("sandbox")  # of every command that names no other
         self.cwd = os.path.abspath(os.path.expanduser(os.fspath(cwd))) if cwd is not None else ""
         self.settings = load(home, os.environ, defaults)
-        self.session = asking.session_name(session or self.settings.session)
-        if mode not in MODES:
-            raise BadInput(f"There is no mode {named(mode)}; known are {', '.join(MODES)}.")
-        self._ask, self._mode = ask, mode
-        self._policy = policy if policy is None or isinstance(policy, Policy) else os.fspath(policy)
-        self._gates: dict[str, Gate | None] = {}
+        self.session = validation.session_name(session or self.settings.session)
         # The session whose state commands begin with. An unnamed shell gets one of its own with its first `run`.
         self.named = session is not None or self.session != Settings().session
         self.state = self.session if self.named else ""
         self._state_lock, self._state_fd, self._owner = threading.Lock(), -1, os.getpid()
-        if self._policy not in (None, YOLO, YOLO.name):
-            self.gate()  # a policy that does not exist is an error at once
         self.scope = None if operator else self.session  # whose tasks can be reached; None: all
-        self.executor: Executor = LocalExecutor(home, self.settings)
-        self.sessions = Sessions(self.executor.registry.home.sessions)
-        self.redactor = showing.Showing(self.settings)
         self.trace: Callable[[], Mapping[str, str]] | None = None  # variables that add a command to the caller's trace
+
+    def open(self) -> None:
+        """Open the state directory. Until then nothing is on disk, so a wrong policy leaves nothing behind."""
+        self.executor: Executor = LocalExecutor(self.home, self.settings)
+        self.sessions = Sessions(self.executor.registry.home.sessions)
+        self.redactor = Redactor(self.settings, self.sessions.peek)
 
     def close(self) -> None:
         self.executor.close()
@@ -111,64 +101,25 @@ class Context:
                 self.sessions.sweep()
                 self.state, self._state_fd = self.sessions.create_private()
 
-    # --- policy ------------------------------------------------------------------------------
-
-    def gate(self, cwd: str = "") -> Gate | None:
-        """What judges a command in this directory; None if everything is allowed."""
-        if cwd not in self._gates:
-            self._gates[cwd] = self._make_gate(cwd)
-        return self._gates[cwd]
-
-    def _make_gate(self, cwd: str) -> Gate | None:
-        if cwd and (usual := self.gate()) is not None:
-            return usual
-        here = os.path.abspath(os.path.join(self.cwd, os.path.expanduser(cwd))) if cwd else self.cwd or asking.here()
-        allows_all = self._policy in (None, YOLO, YOLO.name)
-        if allows_all and not has_a_say(self.home, self.settings.policy, here):
-            return None
-        from outlast.gate import Around, Gate  # loads the whole policy engine
-
-        around = Around(lambda: self.sessions, lambda: self.state)
-        return Gate(self.home, self.settings, self._policy, self._mode, self._ask, around, self.cwd)
-
-    def is_confined(self, cwd: str = "") -> bool:
-        """Whether the policy keeps commands in a sandbox unless the user says yes."""
-        gate = self.gate(cwd)
-        return gate is not None and gate.policy_for(cwd).confined
-
-    @property
-    def can_ask(self) -> bool:
-        return self._ask is not None and self._mode == "default"
-
-    # --- redaction ---------------------------------------------------------------------------
-
-    @property
-    def mask(self) -> Mask:
-        """What is masked in everything that is shown."""
-        return self.redactor.mask
-
     def mask_for(self, task: Task) -> Mask:
-        """The mask for a task's output: also knows what the commands of its session have set."""
-        for name in {task.session, self.state} - {""}:
-            if not self.redactor.knows(name):
-                self.redactor.knows_nothing_of(name)
-                self.learn_secrets(name)
-        return self.mask
+        """Return the mask for a task's output: it also covers what the commands of its session have set."""
+        return self.redactor.mask_for(task.session, self.state)
 
-    def learn_secrets(self, session: str) -> None:
-        """Mask what the session's commands have set, too."""
-        try:
-            self.redactor.learn_state(session, self.sessions.peek(session))
-        except (OSError, ValueError):
-            pass  # it has no state
+    def translate(self, error: Exception) -> Exception:
+        """Return the error to raise instead of this one: an `OutlastError` without secrets."""
+        if isinstance(error, OutlastError):
+            self.redactor.redact_error(error)
+            return error
+        if hasattr(error, "of_the_caller"):
+            return error
+        if isinstance(error, OSError):
+            what = f" ({error.filename})" if error.filename else ""
+            return SystemRefused(f"The system refused what is needed: {error.strerror}{what}; try again.")
+        return SystemRefused(f"The index of the state directory cannot be used: {error}; try again.")
 
-    def redact(self, task: Seen) -> Seen:
-        return showing.task(task, self.mask)
-
-    # --- scope -------------------------------------------------------------------------------
-
-    def find(self, part: str) -> str:
-        """The id of the task that a part of an id names, among those that can be reached."""
+    def find(self, task: str | Task) -> str:
+        """Return the id of a task that can be reached, from the task or from a part of its id."""
+        part = task.task_id if isinstance(task, Task) else task
         if not isinstance(part, str):
             raise BadInput(f"A task id is text, not {type(part).__name__}.")
         return self.executor.registry.find(part, self.scope)

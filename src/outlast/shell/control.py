@@ -1,19 +1,22 @@
-"""Ends, feeds and removes tasks; resets, copies and removes sessions."""
+"""Ends, feeds and removes tasks; shows, resets, copies and removes sessions."""
 
 from __future__ import annotations
 
 import os
 
-from outlast import asking, secrets, session_admin, showing
+from outlast import session_admin, validation
 from outlast.errors import AlreadyEnded, BadInput, StillRunning
+from outlast.output.redaction import split_variables
 from outlast.shell.context import translate_errors
 from outlast.storage.queue import Queue
 from outlast.storage.watch import Deadline, until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from outlast.gate import Gate
+    from outlast.options import TaskId
     from outlast.shell.context import Context
     from outlast.types import Receipt, SessionState, Task
 
@@ -23,33 +26,35 @@ _CLOSE_WAIT_S = 1.0  # guards exit within milliseconds of the end, if nothing of
 class Control:
     """Acts on the tasks of one shell."""
 
-    def __init__(self, context: Context) -> None:
-        self.context, self._executor = context, context.executor
+    def __init__(self, context: Context, gate: Callable[[], Gate | None]) -> None:
+        self.context, self._executor, self._gate = context, context.executor, gate
 
     @translate_errors
-    def kill_all(self, task_ids: Sequence[str], grace: float | None) -> list[Receipt]:
-        patience = self.context.settings.kill_grace_s if grace is None else asking.seconds("grace", grace)
-        found = list(dict.fromkeys(self.context.find(task_id) for task_id in task_ids))
-        for task_id in found:
-            task = self._executor.status(task_id)
-            if task.finished and not task.children:
-                raise AlreadyEnded(f"{task_id} has ended already ({describe_end(task)}); there is nothing left to end.")
-        if (gate := self.context.gate()) is not None:
-            gate.may_kill(found, [self._executor.status(task_id).command for task_id in found])
-        return self.end_now(found, patience)
+    def kill_all(self, tasks: Sequence[TaskId], grace: float | None = None) -> list[Receipt]:
+        """End several tasks at once. Nothing is done if one of them is unknown or has nothing left to end."""
+        seconds = self.context.settings.kill_grace_s if grace is None else validation.seconds("grace", grace)
+        found = [self._executor.status(one) for one in dict.fromkeys(map(self.context.find, tasks))]
+        if over := next((task for task in found if task.finished and not task.children), None):
+            raise AlreadyEnded(
+                f"{over.task_id} has ended already ({describe_end(over)}); there is nothing left to end."
+            )
+        ids = [task.task_id for task in found]
+        if (gate := self._gate()) is not None:
+            gate.may_kill(ids, [task.command for task in found])
+        return self.end_now(ids, seconds)
 
     def end_now(self, task_ids: Sequence[str], grace: float | None) -> list[Receipt]:
         """End tasks without asking for approval: it was given, or a person at the keyboard ends them."""
         rule = f"kill by process {os.getpid()} of user {os.getuid()}"
         receipts = self._executor.kill(task_ids, float("inf") if grace is None else grace, "kill", rule)
-        return [self.context.redact(receipt) for receipt in receipts]
+        return [self.context.redactor.redact(receipt) for receipt in receipts]
 
     def end_for_limit(self, task_id: str) -> Receipt:
         """End a foreground task because the default limit is over."""
         self.context.check_reachable(task_id)
-        limit = self.context.settings.foreground_limit_s
-        rule = f"default limit of {limit:g} s in the foreground"
-        return self._executor.kill([task_id], self.context.settings.kill_grace_s, "limit", rule)[0]
+        settings = self.context.settings
+        rule = f"default limit of {settings.foreground_limit_s:g} s in the foreground"
+        return self._executor.kill([task_id], settings.kill_grace_s, "limit", rule)[0]
 
     @translate_errors
     def release(self, task_id: str) -> None:
@@ -58,41 +63,31 @@ class Control:
         self._executor.release(task_id)
 
     @translate_errors
-    def send(self, task_id: str, text: str | bytes = "", *, eof: bool = False) -> None:
-        """Feed the input of a task that was started with it kept open; `eof` ends it."""
-        self._executor.write(self.context.find(task_id), asking.input_bytes(text), eof)
-
-    # --- keep --------------------------------------------------------------------------------
+    def send(self, task: TaskId, text: str | bytes = "", *, eof: bool = False) -> None:
+        """As `Shell.send`."""
+        self._executor.write(self.context.find(task), validation.input_bytes(text), eof)
 
     @translate_errors
     def clean(self, *, older_than_hours: float | None = None, all_finished: bool = False) -> int:
-        """Remove finished tasks with their output; never a running one. How many."""
+        """As `Shell.clean`."""
         if older_than_hours is not None and not (type(older_than_hours) in (int, float) and older_than_hours >= 0):
             raise BadInput(f"The age must be 0 hours or more, not {older_than_hours}.")
-        hours = (
-            0.0
-            if all_finished
-            else self.context.settings.retention_hours
-            if older_than_hours is None
-            else older_than_hours
-        )
-        registry = self._executor.registry
+        hours = self.context.settings.retention_hours if older_than_hours is None else older_than_hours
+        registry, scope = self._executor.registry, self.context.scope
         # Looked at first: only what was seen to be over is known to be over.
-        for task in registry.tasks(self.context.scope):
+        for task in registry.tasks(scope):
             if task.finished and not task.closed and not task.children:
                 self._await_closed(task.task_id)
-        damaged = (
-            sum(registry.remove(task_id) for task_id in list(registry.damaged())) if self.context.scope is None else 0
-        )
-        removed = damaged + registry.prune(hours * 3600, most=-1, session=self.context.scope)
+        removed = sum(registry.remove(task_id) for task_id in list(registry.damaged())) if scope is None else 0
+        removed += registry.prune(0.0 if all_finished else hours * 3600, most=-1, session=scope)
         Queue(registry.home.path).forget_names()
         self._executor.advance()
         return removed
 
     @translate_errors
-    def remove(self, task: str | Task) -> Task:
-        """Remove one finished task with its output; returns it as it was. `StillRunning` while anything of it runs."""
-        task_id = self.context.find(task if isinstance(task, str) else task.task_id)
+    def remove(self, task: TaskId) -> Task:
+        """As `Shell.remove`."""
+        task_id = self.context.find(task)
         found = self._executor.status(task_id)
         if not found.finished:
             raise StillRunning(f"{task_id} is {found.status}, so it cannot be removed; end it first.")
@@ -104,7 +99,7 @@ class Control:
         if not self._executor.registry.remove(task_id):
             self.context.find(task_id)  # another process may have removed it: then this says so
             raise StillRunning(f"{task_id} is being reported by another call, so it cannot be removed; try again.")
-        return self.context.redact(found)
+        return self.context.redactor.redact(found)
 
     @translate_errors
     def keep_newest(self, most: int) -> int:
@@ -121,55 +116,54 @@ class Control:
 
 
 class SessionControl:
-    """Acts on what sessions remember."""
+    """What sessions remember: the variables, functions, directory and so on that their next commands begin with.
+
+    A shell reaches its own session; one that was opened as an operator reaches all, and can name another.
+    """
 
     def __init__(self, context: Context) -> None:
         self.context, self._sessions = context, context.sessions
 
     @translate_errors
     def names(self) -> Sequence[str]:
-        """The sessions that remember something (an operator: all; otherwise this one)."""
+        """Return the sessions that remember something (an operator: all; otherwise this one)."""
         return [name for name in self._sessions.names() if self.context.scope in (None, name)]
 
     @translate_errors
     def state(self, name: str | None = None) -> SessionState:
-        """What a session (by default this one) remembers; secrets are masked."""
-        reached = self._reached(name)
+        """Return what a session (by default this one) remembers; secrets are masked."""
+        reached = self._reach(name)
         found = session_admin.show(self._sessions, reached, self.context.scope)
-        self.context.redactor.learn_state(reached, self._sessions.read(reached))  # with what its last command has set
-        return showing.session(found, self.context.mask)
+        self.context.redactor.learn_state(reached)  # with what its last command has set
+        return self.context.redactor.redact_session(found)
 
     @translate_errors
     def reset(self, name: str | None = None) -> None:
         """Let a session begin anew, with this process' variables and directory."""
-        environ = secrets.apart(dict(os.environ), self.context.settings).open
-        session_admin.reset(self._sessions, self._reached(name), environ, self.context.scope)
+        environ = split_variables(dict(os.environ), self.context.settings).open
+        session_admin.reset(self._sessions, self._reach(name), environ, self.context.scope)
 
     @translate_errors
     def copy(self, name: str, target: str) -> None:
-        """A new session in the state of another; only an operator reaches two."""
-        session_admin.copy(self._sessions, self._reached(name), self._reached(target), self.context.scope)
+        """Create a session in the state of another one; only an operator reaches two."""
+        session_admin.copy(self._sessions, self._reach(name), self._reach(target), self.context.scope)
 
     @translate_errors
     def remove(self, name: str | None = None) -> None:
-        """Forget a session; refused while tasks of it run."""
-        found = self._reached(name)
+        """Remove a session; refused while tasks of it run."""
+        found = self._reach(name)
         session_admin.remove(self._sessions, found, self.context.executor.registry.tasks(found), self.context.scope)
 
-    def _reached(self, name: str | None) -> str:
-        """The session that is meant; refused if it is another one than the caller's own."""
+    def _reach(self, name: str | None) -> str:
+        """Return the session that is meant; refuse one that cannot be reached."""
         if name is None:
             return self.context.state or self.context.session
-        session_admin.check_reach(asking.session_name(name), self.context.scope)
+        session_admin.check_reach(validation.session_name(name), self.context.scope)
         return name
 
 
 def describe_end(task: Task) -> str:
-    """How a task ended, in a few words."""
-    if task.reason == "exit":
-        return f"exit code {task.exit_code}"
-    if task.reason == "signal":
-        return f"signal {task.signal}"
-    if task.ended_by:
-        return f"{task.reason}: {task.ended_by}"
-    return task.reason or task.status
+    """Return how a task ended, in a few words."""
+    if task.reason in ("exit", "signal"):
+        return f"exit code {task.exit_code}" if task.reason == "exit" else f"signal {task.signal}"
+    return f"{task.reason}: {task.ended_by}" if task.ended_by else task.reason or task.status

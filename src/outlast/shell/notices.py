@@ -40,7 +40,10 @@ class Notices:
 
         seen = scope or self.context.scope
         return Board(
-            self.context.executor.registry, seen, lambda: self.context.mask, self.context.settings.notice_days * 86400
+            self.context.executor.registry,
+            seen,
+            lambda: self.context.redactor.mask,
+            self.context.settings.notice_days * 86400,
         )
 
     def close(self) -> None:

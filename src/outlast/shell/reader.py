@@ -5,34 +5,32 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from outlast import asking, conditions, reading, showing
+from outlast import conditions, validation
 from outlast.errors import BadInput, named
 from outlast.light import replaced
-from outlast.masking import OFF
-from outlast.selection import Selection
+from outlast.output.reader import check_options, read
+from outlast.output.redaction import OFF
+from outlast.output.text_stream import EVERYTHING, LiveRedactor, find_first_error
 from outlast.shell.context import translate_errors
 from outlast.storage import reader_cursors
-from outlast.stream_end import inside_secret
-from outlast.types import STREAMS, Cursor
+from outlast.types import STREAMS, Cursor, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Unpack
 
     from outlast.conditions import Condition
-    from outlast.first_error import Excerpt
+    from outlast.options import ListOptions, ReadOptions, TaskId
+    from outlast.output.first_error import Excerpt
     from outlast.shell.context import Context
     from outlast.storage.output import Source
-    from outlast.types import Result, Slice, Task, Usual
-
+    from outlast.types import Result, Slice, Usual
 
 _PAGE = 100  # tasks that are looked up at once
-_NOTHING = (None, None, None, None)
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
-
-
-OUTSIDE = "outside the sandbox"
+OUTSIDE = "outside the sandbox"  # how the error of a command begins that failed because of its sandbox
 
 
 class Reader:
@@ -42,262 +40,155 @@ class Reader:
         self.context = context
         self._executor, self._redactor = context.executor, context.redactor
 
-    @translate_errors
-    def find(self, part: str) -> str:
-        """The whole id of a task that can be reached."""
-        return self.context.find(part)
+    def _find(self, task: TaskId) -> Task:
+        """Return a task as it is now, not redacted."""
+        return self._executor.status(self.context.find(task))
 
-    def status(self, task_id: str) -> Task:
-        """A task as it is now, not redacted."""
-        return self._executor.status(self.find(task_id))
+    def _sources(self, task: Task) -> dict[str, Source]:
+        return {name: self._executor.source(task.task_id, name) for name in (STREAMS if task.split else STREAMS[:1])}
 
     @translate_errors
-    def read(
-        self,
-        task_id: str,
-        *,
-        cursor: str | Cursor | None = None,
-        new: bool = False,
-        reader: str | None = None,
-        tail: int | None = None,
-        lines: tuple[int, int | None] | None = None,
-        stream: str | None = None,
-        filter: str | None = None,
-        exclude: str | None = None,
-        ignore_case: bool = False,
-        max_chars: int | None = None,
-        marked: bool = False,
-        interleaved: bool = False,
-        page: bool = False,
-    ) -> Result:
-        """What a task printed, as text for a model: all, from a cursor, the last lines, a range, or what is new.
-
-        `new` reads on from where `reader` (by default this session) stopped. `marked`: each line of ours in the text,
-        about what is left out, stands between the two `selection.MARKS`, which no output contains. `interleaved`: the
-        output of a split task is both streams, whole, in the order they came, not one after the other. `page`: if more
-        is there than fits, it shows what comes first, not both ends, and `cursor` is where the next page begins.
-        """
-        if (tail, lines, stream, max_chars) == _NOTHING and not (new or filter or exclude or interleaved or page):
-            little = self._little(task_id, cursor)
-            if little is not None:
-                return self._explain_refusal(little)
+    def read(self, task: TaskId, **options: Unpack[ReadOptions]) -> Result:
+        """As `Shell.read`."""
+        selected: dict[str, Any] = dict(options)
+        new, reader, most = selected.pop("new", False), selected.pop("reader", None), selected.pop("max_chars", None)
+        cursor = selected.pop("cursor", None)
+        selection = replaced(EVERYTHING, cursor=None if cursor is None else validation.cursor(cursor), **selected)
+        budget = self.context.settings.shown_chars if most is None else most
+        check_options(selection, new, budget)
         # Of what is over only the output is looked at; if it is gone with its task, that is noticed there.
+        task_id = task.task_id if isinstance(task, Task) else task
         over = self._executor.registry.get_cached(task_id, self.context.scope)
-        task = self._redactor.shown(over or self._executor.status(self.find(task_id)))
-        if new and (cursor is not None or tail is not None or lines is not None):
-            raise BadInput("What is new starts where the last read ended; leave out cursor, tail and lines.")
-        selection = Selection(
-            cursor=asking.cursor(cursor) if cursor is not None else None,
-            tail=tail,
-            lines=lines,
-            stream=stream,
-            filter=filter,
-            exclude=exclude,
-            ignore_case=ignore_case,
-            marked=marked,
-            interleaved=interleaved,
-            page=page,
-        )
-        if page and (tail is not None or lines is not None or interleaved):
-            raise BadInput("Pages follow one another from a cursor on; leave out tail, lines and interleaved.")
-        if interleaved and (new or cursor is not None or selection.tail or lines or filter or exclude):
-            raise BadInput("Both streams in the order they came are shown whole; leave out what selects a part.")
-        budget = self.context.settings.shown_chars if max_chars is None else max_chars
-        if budget < 1:
-            raise BadInput(f"The number of characters to show must be 1 or more, not {budget}.")
+        found = self._redactor.redact_cached(over or self._find(task_id))
         try:
+            sources, mask = self._sources(found), self.context.mask_for(found)
             if not new:
-                return self._explain_refusal(self._selected(task, selection, budget))
-            return self._explain_refusal(
-                self._new(task, selection, budget, reader or f"session {self.context.session}")
-            )
+                return self._explain_refusal(read(found, selection, sources, budget, mask))
+            # While the cursor is held, no other process reads as the same reader.
+            with reader_cursors.ReaderCursor(os.path.dirname(found.output_file), self._reader_name(reader)) as place:
+                result = read(found, replaced(selection, cursor=place.cursor), sources, budget, mask)
+                place.save(validation.cursor(result.cursor))
+            return self._explain_refusal(result)
         except OSError as error:
-            self.find(task_id)  # which says so if it was removed
-            raise self._executor.explain(task.task_id, error) from None
+            self.context.find(task_id)  # which says so if it was removed
+            raise self._executor.explain(found.task_id, error) from None
 
     def _explain_refusal(self, result: Result) -> Result:
-        """Say of what failed in a sandbox whether it failed because of it."""
+        """Return a result that says of what failed in a sandbox whether it failed because of it."""
         if result.status != "failed" or not result.sandbox or result.error:
             return result
         from outlast.permissions.refusals import LAST_LINES, find_refusal  # most commands run without
 
-        task = self._redactor.shown(self._executor.status(result.task_id))
-        said = self._selected(task, Selection(tail=LAST_LINES), self.context.settings.shown_chars).output
+        selection, budget = replaced(EVERYTHING, tail=LAST_LINES), self.context.settings.shown_chars
+        said = read(result, selection, self._sources(result), budget, self.context.mask_for(result)).output
         line = find_refusal(result.sandbox, said, result.exit_code)
         return replaced(result, error=f"{OUTSIDE}: {line}") if line else result
 
-    def _new(self, task: Task, selection: Selection, budget: int, reader: str) -> Result:
-        """What `reader` has not read yet; nobody else reads as the same reader meanwhile."""
-        with reader_cursors.ReaderCursor(os.path.dirname(task.output_file), reader) as place:
-            result = self._selected(task, replaced(selection, cursor=place.cursor), budget)
-            place.save(asking.cursor(result.cursor))
-        return result
-
-    def _selected(self, task: Task, selection: Selection, budget: int) -> Result:
-        def source(stream: str) -> Source:
-            return self._executor.source(task.task_id, stream)
-
-        return reading.read(task, selection, source, budget, self.context.mask_for(task))
-
-    def _little(self, task_id: str, cursor: str | Cursor | None) -> Result | None:
-        """What is left of a task that is over, if it is little."""
-        registry = self._executor.registry
-        over = registry.get_cached(task_id, self.context.scope)
-        if over is None or over.split:
-            return None
-        place = _place(cursor)
-        if place is None:
-            return None
-        task = self._redactor.shown(over)
-        try:
-            source = registry.source(task.task_id, "stdout")
-            return reading.little_of(
-                task, source, place, self.context.settings.shown_chars, self.context.mask_for(task)
-            )
-        except FileNotFoundError as error:
-            raise self._executor.explain(task.task_id, error) from None  # removed since it was last looked at
-
-    def show_output_to(self, condition: Condition, task_id: str) -> None:
-        """Give a condition the streams that it looks at."""
-        self.context.check_reachable(task_id)
-        streams = STREAMS if self._executor.status(task_id).split else STREAMS[:1]
-        condition.begin({stream: self._executor.source(task_id, stream) for stream in streams})
-        condition.has_begun = True
+    def _reader_name(self, reader: str | None) -> str:
+        return reader or f"session {self.context.session}"
 
     @translate_errors
-    def reaction(self, task_id: str, until: str | None) -> Condition:
-        """What to wait for after input is sent: a line that matches `until`, or that the program reacted."""
-        if until is None:
-            condition: Condition = conditions.Reaction(lambda: self.activity(task_id))
-        else:
-            condition = conditions.Line(until, self._end_of_output(task_id))
-        self.show_output_to(condition, task_id)
-        return condition
+    def reader_position(self, task: TaskId, reader: str | None = None) -> Cursor:
+        """Return where `reader` (by default this session) stopped reading what is new."""
+        return reader_cursors.read_cursor(os.path.dirname(self._find(task).output_file), self._reader_name(reader))
 
     @translate_errors
-    def reader_position(self, task_id: str, reader: str | None = None) -> Cursor:
-        """Where `reader` (by default this session) stopped reading what is new."""
-        directory = os.path.dirname(self._executor.status(self.find(task_id)).output_file)
-        return reader_cursors.read_cursor(directory, reader or f"session {self.context.session}")
+    def is_first_time(self, task: TaskId, what: str) -> bool:
+        """Return whether this session has not been told `what` of a task before; from now on it has."""
+        directory = os.path.dirname(self._find(task).output_file)
+        return reader_cursors.claim_once(directory, f"session {self.context.session}: {what}")
 
-    def _end_of_output(self, task_id: str) -> Cursor:
-        """Behind the last byte that a task has printed so far."""
-        streams = STREAMS if self._executor.status(task_id).split else STREAMS[:1]
-        return Cursor(**{stream: self._executor.source(task_id, stream).end() for stream in streams})
+    def open_live(
+        self, task: TaskId, cursor: str | Cursor | None, raw: bool
+    ) -> tuple[str, LiveRedactor, Sequence[Slice]]:
+        """Return a task's id, how to redact what it prints from `cursor` on, and the slices that come first."""
+        found, start = self._find(task), validation.cursor(cursor)
+        live = LiveRedactor(OFF if raw else self.context.mask_for(found), self._sources(found), start)
+        return found.task_id, live, live.first
 
-    def live(self, task: Task, at: dict[str, int], raw: bool = False) -> showing.Live:
-        """How slices are shown that begin at these places; a place inside of a secret moves to its end."""
-        live = showing.Live(OFF if raw else self.context.mask_for(task))
-        for stream, place in at.items():
-            source = self._executor.source(task.task_id, stream)
-            if place and (secret := inside_secret(source, place, source.end(), live.mask)):
-                live.begin_inside(stream, place, place + secret)
-                at[stream] += secret
-        return live
-
-    def fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
-        """What there is to read now, moving `at` along; bounded, so that a flood cannot hide the end. Not masked."""
+    def read_fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
+        """Yield what there is to read now, not masked, and move `at`; bounded, so that a flood cannot hide the end."""
         self.context.check_reachable(task_id)
         try:
-            for stream, place in at.items():
+            for stream, offset in at.items():
                 source = self._executor.source(task_id, stream)
-                for piece in source.chunks(place, source.end()):
+                for piece in source.chunks(offset, source.end()):
                     at[stream] = piece.next
                     yield piece
         except OSError as error:
             raise self._executor.explain(task_id, error) from None
 
-    # --- list --------------------------------------------------------------------------------
+    def show_output_to(self, condition: Condition, task_id: str) -> None:
+        """Give a condition the streams that it looks at."""
+        self.context.check_reachable(task_id)
+        condition.begin(self._sources(self._executor.status(task_id)))
+        condition.has_begun = True
 
     @translate_errors
-    def show(self, task_id: str) -> Task:
-        """What is known of a task now."""
-        return self.context.redact(self._executor.status(self.find(task_id)))
+    def reaction(self, task_id: str, until: str | None) -> Condition:
+        """Return what to wait for after input is sent: a line that matches `until`, or that the program reacted."""
+        if until is None:
+            condition: Condition = conditions.Reaction(lambda: self.activity(task_id))
+        else:
+            ends = {name: source.end() for name, source in self._sources(self._executor.status(task_id)).items()}
+            condition = conditions.Line(until, Cursor(**ends))
+        self.show_output_to(condition, task_id)
+        return condition
 
     @translate_errors
-    def list(
-        self,
-        *,
-        status: str | None = None,
-        kind: str | None = None,
-        session: str | None = None,
-        most: int | None = None,
-        ended_after: float | None = None,
-    ) -> list[Task]:
-        """The tasks of this session (an operator: of all, or of one), newest first.
+    def show(self, task: TaskId) -> Task:
+        """As `Shell.show`."""
+        return self._redactor.redact(self._find(task))
 
-        `most`: only so many, so that it takes no longer where there are many. `ended_after`: those that go on, and
-        (`most` of) those that ended after that moment.
-        """
+    @translate_errors
+    def list(self, **options: Unpack[ListOptions]) -> list[Task]:
+        """As `Shell.list`."""
+        status, kind, most = options.get("status"), options.get("kind"), options.get("most")
+        ended_after = options.get("ended_after")
         wanted = _STATUS_WORDS.get(status, status) if status else None
         if wanted is not None and wanted not in _STATUSES:
             raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
         if most is not None and most < 1:
             raise BadInput(f"The number of tasks to list must be 1 or more, not {most}.")
-        tasks = self._listed(self.context.scope or session, most, ended_after)
-        if wanted is not None or kind is not None:
-            tasks = (task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind))
-        return self._redactor.listed(tasks if most is None or ended_after is not None else islice(tasks, most))
-
-    def _listed(self, session: str | None, most: int | None, ended_after: float | None) -> Iterator[Task]:
-        registry = self._executor.registry
+        registry, scope = self._executor.registry, self.context.scope or options.get("session")
         if ended_after is not None:
-            return registry.recent(session, ended_after, -1 if most is None else most)
-        return registry.tasks(session, -1 if most is None else max(most, _PAGE))
-
-    @translate_errors
-    def is_first_time(self, task_id: str, what: str) -> bool:
-        """Whether this session has not been told `what` of a task before; from now on it has."""
-        directory = os.path.dirname(self._executor.status(self.find(task_id)).output_file)
-        return reader_cursors.claim_once(directory, f"session {self.context.session}: {what}")
+            tasks = registry.recent(scope, ended_after, -1 if most is None else most)
+        else:
+            tasks = registry.tasks(scope, -1 if most is None else max(most, _PAGE))
+        chosen = (task for task in tasks if wanted in (None, task.status) and kind in (None, task.kind))
+        return [
+            self._redactor.redact_cached(task) for task in islice(chosen, None if ended_after is not None else most)
+        ]
 
     @translate_errors
     def usual(self, command: str) -> Usual | None:
-        """How long this command took in this session when it last went well, if it did."""
+        """Return how long this command took in this session when it last went well, if it did."""
         return self._executor.registry.usual(command, self.context.session)
 
     @translate_errors
-    def activity(self, task_id: str) -> str:
-        """What a running task does at this moment, in a few words; nothing if that cannot be seen."""
+    def activity(self, task: TaskId) -> str:
+        """Return what a running task does at this moment, in a few words; empty if that cannot be seen."""
         from outlast.activity import of_task
 
-        return of_task(self._executor.members(self.find(task_id)))
+        return of_task(self._executor.members(self.context.find(task)))
 
     @translate_errors
     def printed_at(self, task: Task) -> float | None:
-        """When a task last printed something."""
-        sources = [self._executor.source(task.task_id, stream) for stream in (STREAMS if task.split else STREAMS[:1])]
-        return max((at for source in sources if (at := source.changed_at()) is not None), default=None)
+        """Return when a task last printed something."""
+        times = [source.changed_at() for source in self._sources(task).values()]
+        return max((at for at in times if at is not None), default=None)
 
     @translate_errors
-    def first_error(self, task_id: str) -> Excerpt | None:
-        """The first error in what a task printed, with the lines that explain it; None if nothing looks like one."""
-        from outlast.first_error import FirstError
-
-        task = self._executor.status(self.find(task_id))
-        finder = FirstError()
+    def first_error(self, task: TaskId) -> Excerpt | None:
+        """Return the first error in a task's output, with the lines that explain it; None if nothing looks like one."""
+        found = self._find(task)
         try:
-            for stream in STREAMS if task.split else STREAMS[:1]:
-                source = self._executor.source(task.task_id, stream)
-                for text in reading.texts(source, self.context.mask_for(task)):
-                    finder.feed(text)
-                    if finder.is_final:
-                        break
+            return find_first_error(self._sources(found).values(), self.context.mask_for(found))
         except OSError as error:
-            raise self._executor.explain(task.task_id, error) from None
-        return finder.finish()
+            raise self._executor.explain(found.task_id, error) from None
 
     @translate_errors
     def line_counts(self, task: Task) -> tuple[int, int]:
-        """How many lines of stdout and of stderr are kept."""
+        """Return how many lines of stdout and of stderr are kept."""
         self.context.check_reachable(task.task_id)
         return self._executor.registry.line_counts(task)
-
-
-def _place(cursor: str | Cursor | None) -> int | None:
-    """Where in its one output, if this is a plain number."""
-    try:
-        place = int(cursor) if isinstance(cursor, str) else -1 if cursor else 0
-    except ValueError:
-        return None
-    return place if place >= 0 and (cursor is None or str(place) == cursor) else None

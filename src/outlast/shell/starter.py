@@ -1,11 +1,11 @@
-"""From a request to a task: request, grant, launch, start."""
+"""From what a caller asks for to a task: request, grant, launch, start."""
 
 from __future__ import annotations
 
 import os
 import threading
 
-from outlast import asking
+from outlast import validation
 from outlast.errors import (
     AmbiguousTask,
     BadInput,
@@ -18,17 +18,18 @@ from outlast.errors import (
 )
 from outlast.launch_builder import LaunchBuilder, SessionScope
 from outlast.light import replaced
-from outlast.permissions import YOLO, decide
-from outlast.shell.context import translate_errors
+from outlast.permissions import MODES, YOLO, Policy, decide, has_a_say
 from outlast.types import BRIDGE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import Unpack
+    from typing import Any, Unpack
 
-    from outlast.options import CommandOptions
-    from outlast.shell.context import Context
+    from outlast.gate import Gate
+    from outlast.options import CommandOptions, TaskId
+    from outlast.permissions import Mode
+    from outlast.shell.context import Context, OpenOptions
     from outlast.storage.task_directory import Hold
     from outlast.types import Grant, Launch, Request, Sandbox, Task
 
@@ -38,16 +39,60 @@ _FOREGROUND_BEFORE_PREPARING = 2  # a host that runs one command does not pay fo
 
 
 class Starter:
-    """Starts the commands of one shell."""
+    """Judges and starts the commands of one shell."""
 
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self._builder = LaunchBuilder(context.settings, context.executor.registry.home.path, context.cwd)
+    def __init__(self, context: Context, policy: str | os.PathLike[str] | Policy | None, options: OpenOptions) -> None:
+        self.context, self._ask = context, options.get("ask")
+        self._mode: Mode = options.get("mode", "default")
+        if self._mode not in MODES:
+            raise BadInput(f"There is no mode {named(self._mode)}; known are {', '.join(MODES)}.")
+        self._policy = policy if policy is None or isinstance(policy, Policy) else os.fspath(policy)
+        self._gates: dict[str, Gate | None] = {}
+        if self._policy not in (None, YOLO, YOLO.name):
+            self.gate()  # a policy that does not exist is an error at once
+        self._builder = LaunchBuilder(context.settings, context.home, context.cwd)
         self._foreground = 0  # commands that were started in the session's state
         self._last: tuple[Grant, Launch] | None = None  # the latest of them
         self._timer: threading.Timer | None = None
 
-    @translate_errors
+    def gate(self, cwd: str = "") -> Gate | None:
+        """Return what judges a command in this directory; None if everything is allowed."""
+        if cwd not in self._gates:
+            self._gates[cwd] = self._make_gate(cwd)
+        return self._gates[cwd]
+
+    def _make_gate(self, cwd: str) -> Gate | None:
+        context = self.context
+        if cwd and (usual := self.gate()) is not None:
+            return usual
+        asked = os.path.abspath(os.path.join(context.cwd, os.path.expanduser(cwd))) if cwd else ""
+        allows_all = self._policy in (None, YOLO, YOLO.name)
+        if allows_all and not has_a_say(
+            context.home, context.settings.policy, asked or context.cwd or validation.here()
+        ):
+            return None
+        from outlast.gate import Around, Gate  # loads the whole policy engine
+
+        around = Around(lambda: context.sessions, lambda: context.state)
+        return Gate(context.home, context.settings, self._policy, self._mode, self._ask, around, context.cwd)
+
+    def is_confined(self, cwd: str = "") -> bool:
+        """Return whether the policy keeps commands in a sandbox unless the user says yes."""
+        gate = self.gate(cwd)
+        return gate is not None and gate.policy_for(cwd).confined
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether there is a user to ask."""
+        return self._ask is not None and self._mode == "default"
+
+    def is_kept_inside(self, options: Mapping[str, Any]) -> bool:
+        """Return whether only the policy keeps a command in its sandbox: from that one the user can let it out."""
+        context = self.context
+        if options.get("sandbox") is not None or context.sandbox or context.settings.sandbox:
+            return False
+        return self.is_confined(os.fspath(options.get("cwd") or ""))
+
     def launch(
         self,
         command: str,
@@ -60,22 +105,37 @@ class Starter:
         evidence: str = "",
         **options: Unpack[CommandOptions],
     ) -> tuple[Task, bool]:
-        """Start a command, or find the task that has its name. Returns it, and whether it is new.
+        """Start a command, or find the task that has its name. Returns it, not redacted, and whether it is new.
 
         If it `keeps`, the session takes over what it changes. A foreground command needs no free slot. `evidence` is
         how it failed in its sandbox before, if it is to run outside now.
         """
-        options["after"] = self._find_all(options.get("after", ()))
-        confined = self._sandbox(sandbox, options.get("cwd"))
-        if confined is None and sandbox is False and self.context.is_confined(os.fspath(options.get("cwd") or "")):
-            options |= {"fresh": True, "cwd": options.get("cwd") or self._session_directory()}
-        request = asking.request(
-            command, session=self.context.session, background=background, agent=agent, sandbox=confined, **options
-        )
+        context, cwd = self.context, os.fspath(options.get("cwd") or "")
+        if options.get("after"):
+            options["after"] = self._find_all(options["after"])
+        confined = self._sandbox(sandbox, cwd)
+        if confined is None and sandbox is False and self.is_confined(cwd):
+            options |= {"fresh": True, "cwd": cwd or self._session_directory()}
+        how: dict[str, Any] = {"background": background, "agent": agent, "sandbox": confined}
+        request = validation.request(command, session=context.session, **how, **options)
         return self.launch_request(replaced(request, evidence=evidence) if evidence else request, keeps, hold)
 
+    def _sandbox(self, asked: Sandbox | bool | None, cwd: str) -> Sandbox | None:
+        """Return the sandbox that a command in this directory gets: the caller's, the settings' or the policy's."""
+        context = self.context
+        imposed = context.sandbox or context.settings.sandbox
+        if not imposed and self.is_confined(cwd):
+            from outlast.permissions.workspace import sandbox_for
+
+            return sandbox_for(asked, context.settings, context.cwd)
+        if not asked and not imposed:
+            return None
+        from outlast.sandbox.choice import wanted  # most commands run without
+
+        return wanted(asked, context.sandbox, context.settings, cwd or None, context.cwd)
+
     def _session_directory(self) -> str | None:
-        """Where a command of the session begins. What the session defined may come from inside a sandbox."""
+        """Return where a command of the session begins. What the session defined may come from inside a sandbox."""
         context = self.context
         try:
             return context.sessions.read(context.state).directory if context.state else None
@@ -90,60 +150,45 @@ class Starter:
         for _ in range(_TRIES):
             grant, launch = self._grant(request, keeps)
             try:
-                task, new = context.executor.start(launch, hold)
+                started = context.executor.start(launch, hold)
             except SessionMoved:
                 continue  # the command was judged and prepared in a state that is gone
             if launch.keeps:
                 self._foreground, self._last = self._foreground + 1, (grant, launch)
-            context.redactor.learn(request.env)
-            return context.redact(task), new
+            if request.env:
+                context.redactor.learn(request.env)
+            return started
         raise SessionBusy(f"The session {named(context.session)} changes too fast to run anything in it; try again.")
 
     def _grant(self, request: Request, keeps: bool) -> tuple[Grant, Launch]:
         """Judge a request, and build the launch for it."""
         # A bridge runs no command: there is nothing to judge.
-        gate = self.context.gate(request.cwd) if request.shell != BRIDGE else None
+        gate = self.gate(request.cwd) if request.shell != BRIDGE else None
         if gate is None:
             grant = decide(request, YOLO)
             return grant, self._build_launch(grant, keeps)
         return gate.granted(request, lambda grant: self._build_launch(grant, keeps))
 
     def _build_launch(self, grant: Grant, keeps: bool) -> Launch:
-        """What exactly runs for a grant now, in the session's state."""
+        """Return what exactly runs for a grant now, in the session's state."""
         context, fresh = self.context, grant.request.fresh
         try:
             if keeps and not fresh and not context.state:
                 context.begin_own_state()
             scope = SessionScope(context.sessions, context.state, keeps) if context.state and not fresh else None
             environ = {**os.environ, **(context.trace() if context.trace else {})}
-            launch = self._builder.build(grant, environ, scope, context.redactor.notice(environ))
-            if launch.state and not context.redactor.knows(launch.state, launch.snapshot):
+            launch = self._builder.build(grant, environ, scope, context.redactor.learn_environ(environ))
+            if launch.state:
                 # If the session has another snapshot by now, the start fails with `SessionMoved`.
-                context.learn_secrets(launch.state)
+                context.redactor.learn_state(launch.state, launch.snapshot)
             return launch
         except OSError as error:
             where = os.path.dirname(context.sessions.path)
             raise StartFailed(f"The task cannot be prepared in {where}: {error.strerror}.") from None
 
-    def _sandbox(self, asked: Sandbox | bool | None, cwd: str | os.PathLike[str] | None) -> Sandbox | None:
-        context = self.context
-        where = os.fspath(cwd) if cwd is not None else None
-        imposed = context.sandbox or context.settings.sandbox
-        if not imposed and context.is_confined(where or ""):
-            from outlast.permissions.workspace import sandbox_for
-
-            return sandbox_for(asked, context.settings, context.cwd)
-        if not asked and not imposed:
-            return None
-        from outlast.sandbox.choice import wanted  # most commands run without
-
-        return wanted(asked, context.sandbox, context.settings, where, context.cwd)
-
-    def _find_all(self, ids: Sequence[str]) -> Sequence[str]:
-        if not ids or isinstance(ids, str):
-            return ids
+    def _find_all(self, tasks: Sequence[TaskId]) -> Sequence[TaskId]:
         try:
-            return [self.context.find(one) for one in ids]
+            return tasks if isinstance(tasks, str) else [self.context.find(one) for one in tasks]
         except (UnknownTask, AmbiguousTask) as error:
             raise BadInput(f"It cannot wait for that: {error.message}") from None
 

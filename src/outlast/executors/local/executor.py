@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     Create = Callable[["StagedTask", Publish], Task]
 
 _ID_TRIES = 5
-_PRUNE_EVERY_S = 1.0
+_PRUNE_EVERY_S = 0.1  # with what one prune removes, more often than tasks can be started
 _BACKGROUND_CONNECTIONS = 32  # kept open; waiting for a task without a connection takes a little longer
 # What a shell needs before it knows its command: a prepared shell fits a launch if these are equal.
 _SHELL_FIELDS = (

@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import Receipt
 
 

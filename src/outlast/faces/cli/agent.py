@@ -10,14 +10,14 @@ from outlast.errors import BadInput, named
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, check_stdout, open_shell, parse, seconds, tell_id_on_stderr, write
 from outlast.light import fields
-from outlast.text import inline
+from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
 
 _WORDS = {  # of each: what it takes
     "start": ("TYPE", "PROMPT"),

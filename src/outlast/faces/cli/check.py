@@ -9,7 +9,8 @@ import sys
 from outlast.errors import BadInput, OutlastError, named
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.faces.table import columns
-from outlast.text import inline
+from outlast.output.cleaner import inline
+from outlast.permissions import YOLO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from outlast.permissions.judge import Judgement, Part
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
 
 CODES = {"allow": 0, "deny": 1, "ask": 3}
 BLOCKS = 2  # what a hook exits with to block the call
@@ -53,7 +54,7 @@ def check(words: Sequence[str]) -> int:
     asked = _parsed(words)
     command = _command(asked.command)
     with open_shell(asked.session, asked.policy) as shell:
-        found, policy = shell.check(command), shell.policy
+        found, policy = shell.check(command), policy_in_force(shell)[0]
     if asked.json:
         write(json.dumps(as_object(found, policy), ensure_ascii=False) + "\n")
     else:
@@ -81,6 +82,13 @@ def _command(words: Sequence[str]) -> str:
     if not words:
         raise BadInput("No command was given; write it as one word, as in `outlast check 'rm -rf build'`.")
     return command_of(words)
+
+
+def policy_in_force(shell: Shell) -> tuple[str, list[str]]:
+    """The name of the policy, and what is wrong with policies that apply: then every command needs approval."""
+    gate = shell.starter.gate()
+    found = gate.policy_for("") if gate else None
+    return (found.name, [layer.broken for layer in found.layers if layer.broken]) if found else (YOLO.name, [])
 
 
 def as_object(found: Judgement, policy: str) -> dict[str, object]:
@@ -166,7 +174,7 @@ def _answer(words: Sequence[str]) -> dict[str, str] | None:
         return None  # not a tool that runs commands
     where = cwd if isinstance(cwd, str) and cwd else None
     with open_shell(asked.session, asked.policy) as shell:
-        found, confined = shell.check(command, cwd=where), shell.context.is_confined(where or "")
+        found, confined = shell.check(command, cwd=where), shell.starter.is_confined(where or "")
         if found.verdict == "allow" and not confined:
             return None
         return {
@@ -179,4 +187,4 @@ def _answer(words: Sequence[str]) -> dict[str, str] | None:
 def _reason(found: Judgement, shell: Shell) -> str:
     telling = [part for part in found.parts if part.verdict == found.verdict and part.verdict != "allow"]
     why = "; ".join(f"{inline(part.command, 100)}: {part.why or part.rule}" for part in telling[:5])
-    return f"outlast policy {shell.policy}: {found.verdict}{': ' + why if why else ''}"
+    return f"outlast policy {policy_in_force(shell)[0]}: {found.verdict}{': ' + why if why else ''}"

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.storage.watch import Watch
     from outlast.types import Task
 

@@ -16,7 +16,7 @@ import tempfile
 
 from outlast.errors import OutlastError
 from outlast.faces.cli.options import Parser, parse
-from outlast.shell import Shell
+from outlast.shell.shell import Shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from fcntl import ioctl
 
 from outlast import __version__
 from outlast.errors import OutlastError
+from outlast.faces.cli.check import policy_in_force
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.light import fields, frozen
 from outlast.settings import default_home
@@ -19,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
 
 GOOD, MINOR, BAD = "ok", "note", "FAIL"
 _PIDFD_INFO_BYTES = 80
@@ -170,9 +171,10 @@ def _state(shell: Shell) -> Iterator[Finding]:
 
 def _policy(shell: Shell) -> Finding:
     """What is in force for a command that is run here and says nothing about it."""
-    if broken := shell.broken_policies():
-        return Finding("policy", BAD, f"{shell.policy}; everything is asked about: {'; '.join(broken)}")
-    return Finding("policy", GOOD, shell.policy)
+    name, broken = policy_in_force(shell)
+    if broken:
+        return Finding("policy", BAD, f"{name}; everything is asked about: {'; '.join(broken)}")
+    return Finding("policy", GOOD, name)
 
 
 def has_exit_info(pidfd: int) -> bool:

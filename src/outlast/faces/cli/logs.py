@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from outlast import asking
+from outlast import validation
 from outlast.errors import BadInput, named
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, whole, write
-from outlast.masking import MASK, OFF
-from outlast.selection import LineRange, Selection, check, gap
-from outlast.sieve import Sieve
+from outlast.output.reader import check_selection
+from outlast.output.redaction import OFF
+from outlast.output.text_stream import Selection, TextStream, describe_gap, mask_start, read_settled
 from outlast.storage import reader_cursors
-from outlast.stream_end import inside_secret, settled
-from outlast.text import Cleaner
 from outlast.types import STREAMS, Cursor
 
 TYPE_CHECKING = False
@@ -22,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import TextIO
 
-    from outlast.masking import Mask
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import Slice, Task
 
 READER = "command line"
@@ -84,7 +81,7 @@ def _selection(asked: Namespace) -> Selection:
     if asked.raw and (asked.filter or asked.exclude or asked.lines is not None):
         raise BadInput("--raw gives the bytes as they are; leave out --filter, --exclude and --lines.")
     return Selection(
-        cursor=asking.cursor(asked.cursor) if asked.cursor is not None else None,
+        cursor=validation.cursor(asked.cursor) if asked.cursor is not None else None,
         tail=asked.tail,
         lines=_range(asked.lines) if asked.lines is not None else None,
         stream=asked.stream,
@@ -107,12 +104,12 @@ class _Printing:
     """One run of `logs` that prints as it reads."""
 
     def __init__(self, shell: Shell, task: Task, selection: Selection, asked: Namespace) -> None:
-        check(selection, task.split)
+        check_selection(selection, task.split)
         self._shell, self._task, self._selection, self._asked = shell, task, selection, asked
         streams = STREAMS if task.split else STREAMS[:1]
         self._streams = [stream for stream in streams if selection.stream in (None, stream)]
         self._mask = OFF if asked.raw else shell.context.mask_for(task)
-        self._lines = {stream: _Lines(selection, asked.follow, self._mask) for stream in self._streams}
+        self._lines = {stream: TextStream(self._mask, selection, asked.follow) for stream in self._streams}
 
     def run(self) -> int:
         if not self._asked.new:
@@ -150,13 +147,13 @@ class _Printing:
         return self._selection.cursor or Cursor()
 
     def _outside_secrets(self, place: Cursor) -> Cursor:
-        """The place, or where the secret ends that it is inside of."""
+        """Return the place, or where the secret ends that it is inside of."""
         at = {stream: place.at(stream) for stream in STREAMS}
         for stream in self._streams:
             source = self._shell.executor.source(self._task.task_id, stream)
-            if secret := inside_secret(source, at[stream], source.end(), self._mask):
-                at[stream] += secret
-                self._write(stream, self._lines[stream].masked())
+            if masked := mask_start(source, at[stream], source.end(), self._mask):
+                at[stream] = masked.next
+                self._print(masked)
         return Cursor(**at)
 
     def _pieces(self, place: Cursor) -> Iterator[Slice]:
@@ -164,17 +161,17 @@ class _Printing:
             return self._shell.follow(self._task.task_id, cursor=place, raw=True)  # masked as text, further down
         if self._asked.new:
             return self._settled(place)
-        return self._shell.reader.fresh(self._task.task_id, {stream: place.at(stream) for stream in self._streams})
+        return self._shell.reader.read_fresh(self._task.task_id, {stream: place.at(stream) for stream in self._streams})
 
     def _settled(self, place: Cursor) -> Iterator[Slice]:
-        by_lines = bool(self._selection.filter or self._selection.exclude)
         for stream in self._streams:
             source = self._shell.executor.source(self._task.task_id, stream)
-            yield from settled(source, place.at(stream), source.end(), self._task.closed, by_lines, self._mask)
+            closed, by_lines = self._task.closed, self._selection.by_lines
+            yield from read_settled(source, place.at(stream), source.end(), closed, by_lines, self._mask)
 
     def _print(self, piece: Slice) -> None:
         if piece.dropped:
-            self._write(piece.stream, self._lines[piece.stream].finish() + gap(piece.dropped))
+            self._write(piece.stream, self._lines[piece.stream].finish() + describe_gap(piece.dropped))
         if self._asked.raw:
             out = self._out(piece.stream).buffer
             out.write(piece.data)
@@ -195,29 +192,3 @@ class _Printing:
         hidden = sum(lines.hidden for lines in self._lines.values())
         if hidden:
             sys.stderr.write(f"[outlast: {hidden} {'line is' if hidden == 1 else 'lines are'} not shown]\n")
-
-
-class _Lines:
-    """Bytes of one stream to the text that is wanted of it."""
-
-    def __init__(self, selection: Selection, live: bool, mask: Mask) -> None:
-        self._cleaner = Cleaner(live=live)
-        self._veil = mask.stream()
-        self._sieve = Sieve(selection.filter, selection.exclude, selection.ignore_case)
-        self._range = LineRange(selection.lines)
-
-    @property
-    def hidden(self) -> int:
-        return self._sieve.hidden
-
-    def feed(self, data: bytes) -> str:
-        return self._range.take(self._sieve.feed(self._veil.feed(self._cleaner.feed(data))))
-
-    def masked(self) -> str:
-        """What stands for the rest of a secret."""
-        return self._range.take(self._sieve.feed(MASK))
-
-    def finish(self, whole: bool = True) -> str:
-        """The rest; if more may come, without what may be the beginning of a secret."""
-        text = self._veil.feed(self._cleaner.finish()) + (self._veil.finish() if whole else "")
-        return self._range.take(self._sieve.feed(text) + self._sieve.finish())

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from outlast import asking
+from outlast import validation
 from outlast.faces import render
 from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
 from outlast.storage.watch import Deadline
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import Task, Waited
 
 RECENT_S = 3600.0
@@ -48,14 +48,14 @@ def ps(words: Sequence[str]) -> int:
         if asked.json:
             write("".join(_json(shell, task) + "\n" for task in tasks))
         elif tasks:
-            write(render.table([(task, shell.line_counts(task)) for task in tasks], width()))
+            write(render.table([(task, shell.reader.line_counts(task)) for task in tasks], width()))
         else:
             write("No tasks found.\n")
     return 0
 
 
 def _json(shell: Shell, task: Task) -> str:
-    stdout, stderr = shell.line_counts(task)
+    stdout, stderr = shell.reader.line_counts(task)
     return render.as_json(task, stdout_lines=stdout, stderr_lines=stderr)
 
 
@@ -78,7 +78,7 @@ def show(words: Sequence[str]) -> int:
     asked = parse(show_parser(), words)
     with open_shell(asked.session) as shell:
         task = shell.show(asked.id)
-        write(_json(shell, task) + "\n" if asked.json else render.details(task, shell.line_counts(task)))
+        write(_json(shell, task) + "\n" if asked.json else render.details(task, shell.reader.line_counts(task)))
     return 0
 
 
@@ -105,7 +105,7 @@ def wait_parser() -> Parser:
 
 def wait(words: Sequence[str]) -> int:
     asked = parse(wait_parser(), words)
-    deadline = Deadline(asking.seconds("timeout", asked.timeout))
+    deadline = Deadline(validation.seconds("timeout", asked.timeout))
     what = {name: getattr(asked, name) for name in ("until", "port", "url", "quiet")}
     condition = any(value is not None for value in what.values())
     codes = []

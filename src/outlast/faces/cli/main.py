@@ -162,7 +162,7 @@ def _near(verb: str) -> str:
 
 def _complain(error: OutlastError, words: list[str]) -> int:
     """Say it in one sentence; the exit code for it."""
-    from outlast.masking import Mask
+    from outlast.output.redaction import Mask
 
     running = words[:1] == ["run"]
     error.message = Mask().text(error.message)  # what was typed may hold a token

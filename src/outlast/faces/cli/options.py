@@ -6,8 +6,8 @@ import errno
 import os
 import sys
 
-from outlast.asking import session_name
 from outlast.faces.cli.quick import REST, quickly
+from outlast.validation import session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from outlast.faces.cli.thorough import Thorough
     from outlast.permissions.approval import Answer, Approval
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import Task
 
 
@@ -111,7 +111,7 @@ def _wrong(what: str) -> Exception:
 
 def open_shell(session: str | None = None, policy: str | None = None) -> Shell:
     """A person who names no session is the operator and reaches every task; inside a session only its own."""
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
 
     ask = _ask if sys.stdin.isatty() and sys.stderr.isatty() else None
     if session is not None:

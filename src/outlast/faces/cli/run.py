@@ -6,8 +6,8 @@ import os
 import stat
 import sys
 
-from outlast import asking
-from outlast.asking import SKIP
+from outlast import validation
+from outlast.conditions import choose_leave
 from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
@@ -23,10 +23,11 @@ from outlast.faces.cli.options import (
     write,
 )
 from outlast.light import replaced, signal
+from outlast.output.cleaner import inline
 from outlast.storage.task_directory import Hold
 from outlast.storage.watch import Deadline
-from outlast.text import inline
 from outlast.types import STREAMS, Cursor, Stdin, Waited
+from outlast.validation import SKIP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from outlast.conditions import UnderWay
     from outlast.settings import Settings
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import Slice, Task
 
 AFTER_LIMIT = 124
@@ -118,7 +119,7 @@ def run(words: Sequence[str]) -> int:
         "sandbox": asked.sandbox or bool(asked.writable) or asked.network or (False if asked.no_sandbox else None),
         **{name: getattr(asked, name) for name in ("memory", "processes", "cpu_time", "file_size")},
     }
-    asking.seconds("wait", asked.wait)  # wrong is wrong, also in the background
+    validation.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
         raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
     with open_shell(asked.session, asked.policy) as shell:
@@ -137,14 +138,14 @@ def _background(shell: Shell, command: str, how: dict[str, Any], asked: Namespac
         return tell_id_on_stderr(task, error)
 
 
-def _tell_of(shell: Shell, task: Task, asked: Namespace) -> int:
+def _tell_of(shell: Shell, task: Waited, asked: Namespace) -> int:
     """Write the id of a background task, or what it is, to standard output; the exit code."""
-    if not isinstance(task, Waited):
+    if asked.startup_wait is None and asked.ready is None:
         write(render.as_json(task) + "\n" if asked.json else f"{task.task_id}\n")
         if task.status == "pending" and not asked.json:
             sys.stderr.write(f"outlast: {task.task_id} is pending: it {render.waits(task)}.\n")
         return 0
-    opening = render.opening(shell.read(task.task_id), shell.line_counts(task))
+    opening = render.opening(shell.read(task.task_id), shell.reader.line_counts(task))
     condition = asked.ready is not None
     if asked.json:
         write(render.as_json(task, ready=task.met if condition else None, **opening) + "\n")
@@ -191,7 +192,7 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
 def _as_a_person_says(shell: Shell, asked: Namespace) -> Settings:
     """Only here can a sandbox that the settings demand be widened or switched off: a call cannot."""
     settings = shell.settings
-    if not (asked.sandbox or asked.writable or asked.network or settings.sandbox or shell.context.is_confined()):
+    if not (asked.sandbox or asked.writable or asked.network or settings.sandbox or shell.starter.is_confined()):
         return settings
     if asked.no_sandbox:
         if asked.sandbox or asked.writable or asked.network:
@@ -236,18 +237,19 @@ class _Foreground:
         self._leave: UnderWay | None = None
 
     def run(self, command: str, how: dict[str, object]) -> int:
-        patience = self._shell.flows.patience(self._asked.wait, self._asked.limit)
+        seconds, then_end = self._shell.flows.foreground_wait(self._asked.wait, self._asked.limit)
         # A person waits as long as they like: only the default limit and --wait end this.
-        timeout = patience.seconds if patience.then_end or self._asked.wait is not None else None
+        timeout = seconds if then_end or self._asked.wait is not None else None
         signal.signal(signal.SIGINT, self._interrupt)
         with Hold() as hold:
-            return self._attend(command, {**how, "hold": hold}, timeout, patience.then_end)
+            return self._attend(command, {**how, "hold": hold}, timeout, then_end)
 
     def _attend(self, command: str, how: dict[str, Any], timeout: float | None, then_end: bool) -> int:
         # Without a session's name each call stands for itself.
-        task, ours = self._shell.starter.launch(command, background=False, keeps=self._shell.context.named, **how)
+        flows, keeps = self._shell.flows, self._shell.context.named
+        task, ours = flows.call(lambda: self._shell.starter.launch(command, background=False, keeps=keeps, **how))
         self._task_id = task.task_id
-        self._leave = self._shell.flows.leave_condition(command, self._asked.auto_bg or None)
+        self._leave = choose_leave(command, self._asked.auto_bg or None, self._shell.context.settings)
         self._at = dict.fromkeys(STREAMS if task.split else STREAMS[:1], 0)
         if self._interrupts:
             self._end_as_asked()
@@ -265,13 +267,15 @@ class _Foreground:
     def _await_begin(self, task: Task, timeout: float | None) -> float | None:
         """Wait until it runs, as long as a person waits: the default limit is for running. How long to wait then."""
         sys.stderr.write(f"outlast: {task.task_id} {render.waits(task)}.\n")
-        patience = Deadline(asking.seconds("wait", self._asked.wait))
-        self._shell.await_begin(task.task_id, patience.left())
+        patience = Deadline(validation.seconds("wait", self._asked.wait))
+        flows = self._shell.flows
+        flows.drive(flows.wait_begun(task.task_id, patience.left()))
         return timeout if self._asked.wait is None else patience.left()
 
     def _show(self, timeout: float | None, then_end: bool) -> None:
         """What is printed until the command ends or we stop waiting."""
-        for piece in self._shell.follow(self._task_id, timeout=timeout, to_end_of="command", leave=self._leave):
+        flows = self._shell.flows
+        for piece in flows.stream(flows.follow(self._task_id, None, self._leave, timeout=timeout, to_end_of="command")):
             self._at[piece.stream] = piece.next
             self._copy(piece)
         if then_end and not (self._leave and self._leave.met) and self._is_running():
@@ -328,7 +332,7 @@ class _Foreground:
         sys.stderr.write(_missed(self._shell, task))
         if task.status == "failed" and task.sandbox and (why := self._shell.read(self._task_id, tail=1).error):
             sys.stderr.write(f"outlast: {inline(why, 300)}\n")
-            if self._shell.flows.goes_outside(how):
+            if self._shell.starter.can_ask and self._shell.starter.is_kept_inside(how):
                 return self._again_outside(command, {**how, "sandbox": False, "evidence": why}, exit_code(task))
         return exit_code(task)
 

@@ -7,13 +7,13 @@ import json
 from outlast.errors import BadInput
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.light import fields
-from outlast.text import inline
+from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import SessionState
 
 _NAMES = {"list": 0, "show": 1, "reset": 1, "copy": 2, "remove": 1}
@@ -48,16 +48,16 @@ def session(words: Sequence[str]) -> int:
         if asked.what == "list":
             write(_listed(shell, asked.json))
         elif asked.what == "show":
-            state = shell.session_state(*asked.name)
+            state = shell.sessions.state(*asked.name)
             write(json.dumps(fields(state), ensure_ascii=False) + "\n" if asked.json else shown(state))
         else:
-            getattr(shell, f"{asked.what}_session")(*asked.name)
+            getattr(shell.sessions, asked.what)(*asked.name)
             write(json.dumps({"done": asked.what, "session": asked.name[-1]}) + "\n" if asked.json else "")
     return 0
 
 
 def _listed(shell: Shell, as_json: bool) -> str:
-    names = shell.session_names()
+    names = shell.sessions.names()
     return json.dumps(list(names)) + "\n" if as_json else "".join(f"{name}\n" for name in names)
 
 

@@ -341,7 +341,7 @@ def _lines(text: str) -> list[str]:
 
 
 def _masked(text: str) -> str:
-    from outlast.masking import Mask
+    from outlast.output.redaction import Mask
 
     return Mask().text(text)
 

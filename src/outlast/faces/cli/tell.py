@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from outlast.notices.board import Event, Notice
     from outlast.notices.subscription import Subscription
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
 
 _NAME = "terminal"
 _MODEL = "model"
@@ -243,7 +243,7 @@ def _event(event: Event, as_json: bool) -> str:
         from outlast.notices.board import event_json
 
         return event_json(event) + "\n"
-    from outlast.text import inline
+    from outlast.output.cleaner import inline
 
     at = time.strftime("%H:%M:%S", time.localtime(event.at))
     what = event.facts.get("label") or event.facts.get("description") or event.facts.get("command") or ""

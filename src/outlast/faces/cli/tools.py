@@ -6,10 +6,10 @@ import json
 import os
 import sys
 
-from outlast.asking import session_name
 from outlast.errors import BadInput, named
 from outlast.faces.cli.options import Parser, parse, write
 from outlast.settings import default_home, load
+from outlast.validation import session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

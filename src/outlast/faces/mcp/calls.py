@@ -11,7 +11,7 @@ from contextvars import copy_context
 import mcp_types as wire
 from mcp.shared.exceptions import MCPError
 
-from outlast.aio import Attention, attention
+from outlast.async_driver import CallTracker, tracker
 from outlast.errors import OutlastError
 from outlast.faces.mcp.approval import Call, Question, current
 from outlast.faces.mcp.clients import client_name
@@ -43,10 +43,10 @@ class Ongoing:
     """One call under way."""
 
     def __init__(self, box: Toolbox, call: Call, params: wire.CallToolRequestParams) -> None:
-        self.noted, self.call = Attention(), call
+        self.noted, self.call = CallTracker(), call
         self.in_foreground = not _asks_for_background(params) and not _any(params, _STARTS_THERE)
         context = copy_context()
-        context.run(attention.set, self.noted)
+        context.run(tracker.set, self.noted)
         context.run(current.set, call)
         context.run(go_outside.set, call.goes_outside)
         given = with_task_ids(params.arguments or {})

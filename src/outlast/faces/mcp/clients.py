@@ -15,8 +15,7 @@ import re
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
-from outlast.aio import AsyncShell
-from outlast.asking import session_name
+from outlast.async_shell import AsyncShell
 from outlast.errors import BadInput, OutlastError
 from outlast.faces.tools import policy
 from outlast.faces.tools.messages import for_model
@@ -25,6 +24,7 @@ from outlast.faces.tools.toolbox import Toolbox
 from outlast.faces.tools.words import harmless
 from outlast.settings import load
 from outlast.storage.lease import Lease
+from outlast.validation import session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

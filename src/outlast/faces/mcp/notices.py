@@ -11,6 +11,7 @@ from contextlib import aclosing, suppress
 import mcp_types as wire
 
 from outlast.errors import OutlastError
+from outlast.notices import loop
 from outlast.notices.words import HEADER
 
 TYPE_CHECKING = False
@@ -25,7 +26,7 @@ _LATEST = 50
 
 async def read(desk: Desk) -> wire.ReadResourceResult:
     """The latest notices, each with its number and its code."""
-    latest = await desk.shell.latest_notices(_LATEST)
+    latest = await desk.shell.notices(_LATEST)
     text = "\n".join([HEADER, *map(str, latest)]) if latest else "No notices."
     return wire.ReadResourceResult(
         contents=[wire.TextResourceContents(uri=URI, mime_type="text/plain", text=f"{text}\n")]
@@ -35,6 +36,6 @@ async def read(desk: Desk) -> wire.ReadResourceResult:
 async def tell(desk: Desk, told: Callable[[], Awaitable[None]]) -> None:
     """Tell of each new notice. Of none twice while this server lives; another one begins with what is new then."""
     with suppress(OutlastError):
-        async with aclosing(desk.shell.new_notices()) as coming:
+        async with aclosing(loop.new_notices(desk.shell.plain.notice_board.new_board)) as coming:
             async for _ in coming:
                 await told()

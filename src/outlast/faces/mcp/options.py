@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from outlast.asking import session_name
 from outlast.light import frozen
 from outlast.settings import Settings, load
+from outlast.validation import session_name
 
 
 @frozen

@@ -15,7 +15,7 @@ from outlast.faces.mcp.calls import refuse_cursor
 from outlast.faces.mcp.tasks import refuse_undeclared
 from outlast.faces.tools.messages import for_model
 from outlast.faces.tools.words import harmless
-from outlast.text import inline
+from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from outlast.aio import AsyncShell
+from outlast.async_agents import AsyncAgents
+from outlast.async_shell import AsyncShell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from outlast.types import Result, Task
+    from outlast.types import Result, Task, Waited
 
 
 class Resumed(AsyncShell):
@@ -21,19 +22,30 @@ class Resumed(AsyncShell):
         super().__init__(shell.plain)
         self._task_id, self._advances = task_id, advances
 
-    async def start(self, command: str, **how: Any) -> Task:
-        return await self.show(self._task_id)
+    async def start(self, command: str, **how: Any) -> Waited:
+        return await self.wait(self._task_id, timeout=0)
 
-    async def start_agent(self, type: str, prompt: str, description: str = "", **how: Any) -> Task:
-        return await self.show(self._task_id)
+    @property
+    def agent(self) -> AsyncAgents:
+        return _ResumedAgents(self, self._task_id)
 
     async def run(self, command: str, *, show: Any = None, **how: Any) -> Result:
         await self.wait(self._task_id, timeout=self.plain.settings.max_wait_s)
         return await self.read(self._task_id, **(show or {}))
 
-    async def read(self, task_id: str, **what: Any) -> Result:
+    async def read(self, task: Any, **what: Any) -> Result:
         if not what.get("new"):
-            return await super().read(task_id, **what)
+            return await super().read(task, **what)
         if self._advances:
-            await super().read(task_id, new=True)
-        return await super().read(task_id, **{**what, "new": False})
+            await super().read(task, new=True)
+        return await super().read(task, **{**what, "new": False})
+
+
+class _ResumedAgents(AsyncAgents):
+    """Starts nothing: every agent is the task that is there."""
+
+    def __init__(self, shell: Resumed, task_id: str) -> None:
+        self._shell, self._task_id = shell, task_id
+
+    async def start(self, type: str, prompt: str, description: str = "", *, here: bool = True, **how: Any) -> Task:
+        return await self._shell.show(self._task_id)

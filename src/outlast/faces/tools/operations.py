@@ -74,7 +74,7 @@ async def start(box: Toolbox, command: str, *, stdin_open: bool = False, **how: 
 
 async def start_agent(box: Toolbox, type: str, prompt: str, description: str) -> Task:
     """Start an agent in the background."""
-    return await box.waiting.start_agent(type, prompt, description)
+    return await box.waiting.agent.start(type, prompt, description, here=False)
 
 
 async def read(box: Toolbox, task_id: str, **what: Any) -> Result:
@@ -137,7 +137,7 @@ def _filled_lines(box: Toolbox, task: Task) -> tuple[int, int]:
     for stream in STREAMS if task.split else STREAMS[:1]:
         place, count = box.counted.get((task.task_id, stream), (0, 0))
         rest = b""
-        for piece in box.shell.reader.fresh(task.task_id, {stream: place}):
+        for piece in box.shell.reader.read_fresh(task.task_id, {stream: place}):
             *lines, rest = (rest + piece.data).split(b"\n")
             count += sum(1 for line in lines if line.strip())
             place = piece.next - len(rest)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.faces.tools.toolbox import Toolbox
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
     from outlast.types import Result, Task, Usual
 
 FEW_LINES, FEW_CHARS = 60, 4_000  # of a failed command: so much is shown whole, without leading to its first error
@@ -69,7 +69,7 @@ def _of_running(shell: Shell, result: Result) -> Facts:
 
 
 def _of_long_output(shell: Shell, result: Result) -> Facts:
-    found = shell.first_error(result.task_id)
+    found = shell.reader.first_error(result.task_id)
     if found is None:
         return Facts()
     last = ""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from outlast.faces.tools.model import Profile, Reply
     from outlast.notices.board import Notice
     from outlast.notices.subscription import Subscription
-    from outlast.shell import Shell
+    from outlast.shell.shell import Shell
 
 SUBSCRIBER = "model"
 

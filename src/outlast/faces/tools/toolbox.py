@@ -23,9 +23,9 @@ from outlast.faces.tools.profiles import profile_named
 from outlast.faces.tools.shapes import as_json
 from outlast.faces.tools.telling import Telling
 from outlast.light import replaced
+from outlast.output.cleaner import escape_invisible, inline
 from outlast.settings import default_home, load
-from outlast.shell import Shell
-from outlast.text import escape_invisible, inline
+from outlast.shell.shell import Shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar
 
-    from outlast.aio import AsyncShell
+    from outlast.async_shell import AsyncShell
     from outlast.faces.tools.model import Tool
     from outlast.notices.board import Event
 
@@ -181,7 +181,7 @@ class Toolbox:
         """The shell, for those who wait in this event loop: each thread that calls has one of its own."""
         import asyncio
 
-        from outlast.aio import AsyncShell
+        from outlast.async_shell import AsyncShell
 
         if self._given is not None:
             return self._given

@@ -14,8 +14,8 @@ no output contains.
 
 from __future__ import annotations
 
-from outlast.selection import MARKS
-from outlast.text import escape, is_invisible
+from outlast.output.cleaner import escape, is_invisible
+from outlast.output.text_stream import MARKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from outlast.faces.tools.arguments import flag, number, schema, text, whole
 from outlast.faces.tools.model import Profile, Reply, Tool
 from outlast.faces.tools.words import harmless
 from outlast.light import fields
-from outlast.text import inline
+from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from outlast.faces.tools.reply import data
 from outlast.faces.tools.shapes import as_json, json_reply, shown_status
 from outlast.faces.tools.words import unmarked
 from outlast.light import fields
-from outlast.text import BUDGET, inline
+from outlast.output.cleaner import inline
+from outlast.output.head_tail import BUDGET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from outlast.faces.tools.reply import data
 from outlast.faces.tools.shapes import as_json, json_reply
 from outlast.faces.tools.words import unmarked
 from outlast.light import fields
-from outlast.text import inline
+from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

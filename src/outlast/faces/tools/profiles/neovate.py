@@ -11,7 +11,7 @@ from outlast.faces.tools.reply import data
 from outlast.faces.tools.shapes import iso, pid_of, shown_status
 from outlast.faces.tools.words import labelled, unmarked
 from outlast.light import fields
-from outlast.text import inline
+from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from outlast.faces.tools.reply import data, why
 from outlast.faces.tools.shapes import as_json, iso, json_reply, pid_of, runtime, shown_status
 from outlast.faces.tools.words import labelled, unmarked
 from outlast.light import fields
-from outlast.sieve import Sieve
-from outlast.text import inline
+from outlast.output.cleaner import inline
+from outlast.output.line_filter import LineFilter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ async def _output(box: Toolbox, given: Given) -> Reply:
 def _limit_note(box: Toolbox, result: Result, pattern: str | None) -> list[str]:
     """The line about the limit, if it passes the filter and no reply has had it yet."""
     note = f"[outlast: killed: {result.ended_by}]"
-    sieve = Sieve(pattern, None, ignore_case=True)
+    sieve = LineFilter(pattern, None, ignore_case=True)
     if not sieve.feed(f"{note}\n") + sieve.finish():
         return []
     return [note] if box.shell.reader.is_first_time(result.task_id, "limit note") else []

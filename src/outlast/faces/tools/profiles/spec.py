@@ -10,7 +10,7 @@ from outlast.faces.tools.reply import data
 from outlast.faces.tools.shapes import json_reply, shown_status
 from outlast.faces.tools.words import bracketed, ours
 from outlast.light import fields
-from outlast.text import inline
+from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from outlast.errors import BadInput, named
-from outlast.options import CommandOptions
 from outlast.types import AGENT, NO_SHELL, START, Cursor, Request, Stdin
 
 TYPE_CHECKING = False
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import TypeGuard, Unpack
 
+    from outlast.options import CommandOptions, TaskId
     from outlast.types import Sandbox
 
 LONGEST_COMMAND_BYTES = 1 << 20
@@ -36,9 +36,6 @@ def request(
     **options: Unpack[CommandOptions],
 ) -> Request:
     """Check what a caller asks for; whether it can run is seen later."""
-    if unknown := options.keys() - CommandOptions.__annotations__.keys():
-        known = ", ".join(CommandOptions.__annotations__)
-        raise TypeError(f"A command has no option {min(unknown)!r}; it has {known}.")
     _check_command(command)
     cwd, shell, name = options.get("cwd"), options.get("shell"), options.get("name")
     notify, silent_after = options.get("notify", ()), options.get("silent_after")
@@ -67,11 +64,11 @@ def request(
 
 def _notify(patterns: str | Sequence[str], silent_after: float | None) -> dict[str, object]:
     """What somebody is to be told of while it runs."""
-    from outlast.sieve import Sieve  # and the engine: a pattern that is none is an error now
+    from outlast.output.line_filter import LineFilter  # and the engine: a pattern that is none is an error now
 
     several = [patterns] if isinstance(patterns, str) else list(patterns)
     for pattern in several:
-        Sieve(_text("pattern to notify of", pattern), None)
+        LineFilter(_text("pattern to notify of", pattern), None)
     silent = seconds("silence", silent_after, least=0.001)
     return {"patterns": several, **({"silent": silent} if silent is not None else {})}
 
@@ -111,10 +108,10 @@ def _are_names(variables: Sequence[str]) -> bool:
     return all(one and "=" not in one for one in variables)
 
 
-def _ids(after: Sequence[str]) -> tuple[str, ...]:
+def _ids(after: Sequence[TaskId]) -> tuple[str, ...]:
     if isinstance(after, str) or not all(isinstance(one, str) for one in after):
         raise BadInput("What it waits for is a list of task ids.")
-    return tuple(after)
+    return tuple(map(str, after))
 
 
 def _after_failed(what: str) -> str:

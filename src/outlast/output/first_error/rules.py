@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from outlast.first_error import python, takers
-from outlast.first_error.takers import CRASH, MESSAGE, REPORT, Found, Taker, make_span_taker, with_title
-from outlast.first_error.words import LINES_AFTER, is_message, take_message
 from outlast.light import frozen
+from outlast.output.first_error import python, takers
+from outlast.output.first_error.takers import CRASH, MESSAGE, REPORT, Found, Taker, make_span_taker, with_title
+from outlast.output.first_error.words import LINES_AFTER, is_message, take_message
 
 
 @frozen

@@ -15,7 +15,7 @@ from outlast.light import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.first_error.scanner import Scanner
+    from outlast.output.first_error.scanner import Scanner
 
 BLOCK = 1 << 17  # characters that are searched at once
 
@@ -60,7 +60,7 @@ class FirstError:
 
     def _search(self, is_last: bool) -> None:
         # The rules compile about 60 regular expressions: do not load them for a command that prints nothing.
-        from outlast.first_error.scanner import Scanner, cut_long_lines
+        from outlast.output.first_error.scanner import Scanner, cut_long_lines
 
         self._scanner = self._scanner or Scanner()
         text = "".join(self._pieces)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from outlast.first_error.takers import AFTERMATH, MESSAGE, WORDS, Found
+from outlast.output.first_error.takers import AFTERMATH, MESSAGE, WORDS, Found
 
 LINES_AFTER = 3  # of a message
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from outlast.first_error import Excerpt
-from outlast.first_error.layout import make_excerpt
-from outlast.first_error.rules import RULES, Rule
-from outlast.first_error.takers import MESSAGE, REPORT, Found
-from outlast.first_error.words import find_weak_message
+from outlast.output.first_error import Excerpt
+from outlast.output.first_error.layout import make_excerpt
+from outlast.output.first_error.rules import RULES, Rule
+from outlast.output.first_error.takers import MESSAGE, REPORT, Found
+from outlast.output.first_error.words import find_weak_message
 
 LONGEST_LINE = 4000  # characters; the rest of a longer line is dropped
 LINES_KEPT = 300  # of what was searched: the end of the output is searched once more, for weak messages

@@ -25,7 +25,7 @@ LOOK_AROUND = ("(?=", "(?!", "(?<=", "(?<!")
 BACK_REFERENCES = (*(f"\\{digit}" for digit in range(1, 10)), "\\k", "\\g")
 
 
-class Sieve:
+class LineFilter:
     """Lets the lines through that match `filter` and do not match `exclude`.
 
     A line is matched without its line end. Of a line longer than PIECE only the first
@@ -138,3 +138,21 @@ def _shortened(text: str) -> str:
     text = text if len(text) <= NAMED else text[: NAMED - 1] + "…"
     # Escaped only if it must be: in most patterns that would double every backslash.
     return text if text.isprintable() else repr(text)[1:-1]
+
+
+class LineRange:
+    """Lets through the lines from the first to the last, both counted from 1."""
+
+    def __init__(self, lines: tuple[int, int | None]) -> None:
+        self._first, self._last = lines
+        self._at = 1
+
+    def take(self, text: str) -> str:
+        if self._first == 1 and self._last is None:
+            return text
+        taken = []
+        for line in text.splitlines(keepends=True):
+            if self._at >= self._first and (self._last is None or self._at <= self._last):
+                taken.append(line)
+            self._at += line.endswith("\n")
+        return "".join(taken)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from outlast.first_error.takers import REPORT, Found, is_library, rank_of_stack
+from outlast.output.first_error.takers import REPORT, Found, is_library, rank_of_stack
 
 TRACEBACK = re.compile(r"[\s|]*Traceback \(most recent call last\):")
 # A message of several lines ends before what looks like a line of a log, a heading, or another message.

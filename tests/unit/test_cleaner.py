@@ -13,8 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outlast import text
-from outlast.text import Cleaner, Cut, HeadTail, inline, shown, where_the_rest_is
+from outlast.output import cleaner as text
+from outlast.output.cleaner import Cleaner, inline
+from outlast.output.head_tail import Cut, HeadTail, where_the_rest_is
+from outlast.output.reader import clean
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -430,8 +432,8 @@ def test_the_ends_take_memory_of_their_budget(budget: int) -> None:
 
 
 def test_shown_is_cleaned_and_cut() -> None:
-    assert shown(b"\x1b[31mred\x1b[m\r\nend") == Cut("red\nend", False, 0, 0)
-    cut = shown(b"\x1b[31mred\x1b[m\r\n" * 50_000, where="/o")
+    assert clean(b"\x1b[31mred\x1b[m\r\nend") == Cut("red\nend", False, 0, 0)
+    cut = clean(b"\x1b[31mred\x1b[m\r\n" * 50_000, where="/o")
     assert len(cut.text) <= 30_000
     assert cut.text.startswith("red\nred\n")
     assert "left out; the whole output: /o ...]\n" in cut.text
@@ -471,8 +473,7 @@ def test_one_line_is_one_line_and_fits(given_text: str, width: int) -> None:
 
 
 def test_it_imports_nothing_heavy() -> None:
-    code = (
-        f"import sys; sys.path.insert(0, {text.__file__.rsplit('/', 2)[0]!r}); import outlast.text; print(*sys.modules)"
-    )
+    source = text.__file__.rsplit("/", 3)[0]
+    code = f"import sys; sys.path.insert(0, {source!r}); import outlast.output.cleaner; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-I", "-S", "-c", code], check=True, capture_output=True, text=True).stdout
     assert not {"re", "typing", "dataclasses", "pathlib", "collections", "enum"} & set(loaded.split())

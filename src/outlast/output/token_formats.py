@@ -1,19 +1,13 @@
 """What well-known tokens look like: a table.
 
-Each format begins with a literal that is found by searching for text, and that stays to be
-seen: `ghp_***` says what was there. Only where it stands a pattern looks at what follows.
-All patterns are bounded, and none can go back over what it has matched more than once, so
-looking takes linear time whatever the text.
+Each format begins with a literal, which is found by a plain search and stays visible: `ghp_***` says what was there. A
+pattern is matched only behind a literal. All patterns are bounded and use possessive quantifiers, so that matching
+takes linear time.
 """
 
 from __future__ import annotations
 
 from outlast.light import frozen
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from re import Pattern
 
 LONGEST = 16384  # characters that any format looks ahead: a key block of 16384 bits has 13,000
 
@@ -33,14 +27,8 @@ class Format:
 def _plain(name: str, literals: str, letters: str, least: int, most: int = 0, before: str = "") -> Format:
     """A literal and a run of letters; a longer run is something else."""
     most = most or least
-    return Format(
-        name,
-        tuple(literals.split()),
-        f"[{letters}]{{{least},{most}}}+(?![{letters}])",
-        f"[{letters}]*+",
-        most + 1,
-        before,
-    )
+    pattern = f"[{letters}]{{{least},{most}}}+(?![{letters}])"
+    return Format(name, tuple(literals.split()), pattern, f"[{letters}]*+", most + 1, before)
 
 
 _ALNUM = "A-Za-z0-9"
@@ -133,64 +121,3 @@ FORMATS = (
 )
 LITERALS = tuple((literal, format) for format in FORMATS for literal in format.literals)
 LONGEST_LITERAL = max(len(literal) for literal, _ in LITERALS)
-
-
-def _sign_of(literal: str) -> str:
-    return next((sign for sign in _SIGNS if sign in literal), "")
-
-
-_SIGNS = "_-.:="  # each is in many literals and not in every text: so one look can be for all of those
-_BY_SIGN: dict[str, list[tuple[str, Format]]] = {}
-for _pair in LITERALS:
-    _BY_SIGN.setdefault(_sign_of(_pair[0]), []).append(_pair)
-
-_MUCH = 1 << 14  # characters from which on one search for all at once is faster than one for each
-_URL = "://"  # is in so many texts that it is no sign of anything
-# What has to follow these, or be all that has come so far, before they are one.
-_COMMON = {"SK": "[0-9a-f]", ":AA": r"[\w-]", "eyJ": r"[\w-]", "sk-": "[A-Za-z0-9]"}
-_FOLLOWS = 8
-
-_COMPILED: dict[str, Pattern[str]] = {}
-
-
-def compiled(pattern: str) -> Pattern[str]:
-    """A pattern, compiled when text with its literal first comes by: most never does."""
-    found = _COMPILED.get(pattern)
-    if found is None:
-        import re
-
-        # Bytes are looked at as one character each: beyond ASCII nothing means anything.
-        found = _COMPILED[pattern] = re.compile(pattern, re.ASCII)
-    return found
-
-
-def present(text: str) -> list[tuple[str, Format]]:
-    """The literals that are in a text, each with its format."""
-    if len(text) >= _MUCH and not _has_rare(text):
-        return [pair for pair in LITERALS if pair[0] == _URL and _URL in text]
-    found = []
-    for sign, pairs in _BY_SIGN.items():
-        if sign in text:
-            found += [pair for pair in pairs if pair[0] in text]
-    return found
-
-
-def _has_rare(text: str) -> bool:
-    """Whether any of the others is in there."""
-    if not _RARE:
-        # Here, not above: importing it takes longer than looking through little text in the plain way.
-        try:
-            import re2
-        except ImportError:
-            _RARE.append(lambda data: True)
-        else:
-            options = re2.Options()
-            options.never_capture = True
-            rare = [literal for literal, _ in LITERALS if literal != _URL and literal not in _COMMON]
-            patterns = [re2.escape(literal) for literal in rare]
-            patterns += [f"{one}(?:{more}{{{_FOLLOWS}}}|{more}*\\z)" for one, more in _COMMON.items()]
-            _RARE.append(re2.compile("|".join(patterns), options).search)
-    return bool(_RARE[0](text.encode("utf-8", "replace")))
-
-
-_RARE: list[Callable[[bytes], object]] = []

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from outlast import Shell, little, reading
+from outlast import Shell
 from outlast.errors import UnknownTask
-from outlast.masking import OFF, Mask
-from outlast.selection import Selection
+from outlast.output.reader import StreamReader
+from outlast.output.redaction import OFF, Mask
+from outlast.output.text_stream import Selection
 from outlast.storage import record
 from outlast.storage.output import Source, bound_of
-from outlast.types import Cursor
 from tests.conftest import eventually
 from tests.secrecy import TOKENS, letters, told
 
@@ -44,11 +44,12 @@ class Printed:
         self.source = Source(directory, "stdout", bound_of(LIMIT, False))
 
     def quickly(self, place: int, mask: Mask) -> tuple[str, int] | None:
-        return little.rest(self.source, place, self.task.closed, mask)
+        short = StreamReader(self.source, self.task.closed, Selection(), mask, place).read_short()
+        return (short.text, short.next) if short else None
 
     def in_the_long_way(self, place: int, mask: Mask) -> tuple[str, int]:
-        selection = Selection(cursor=Cursor(place))
-        piece = reading._collect_any(self.task, self.source, "stdout", selection, LIMIT, mask).cut(LIMIT, "")
+        stream = StreamReader(self.source, self.task.closed, Selection(), mask, place)
+        piece = stream.collect(LIMIT).cut(LIMIT, "")
         return piece.text, piece.next
 
 
