@@ -116,18 +116,19 @@ def _said(key: str) -> dict[str, object]:
 class Reading:
     """The options and operands of a command, as its entry sees them."""
 
-    def __init__(self, words: list[Word], entry: Entry, write: tuple[str, ...]) -> None:
+    def __init__(self, words: list[Word], entry: Entry, start: int, write: tuple[str, ...]) -> None:
         self.words, self.entry, self.write = words, entry, write
         self.found: list[Offence] = []
         self.operands: list[int] = []
         self.given: list[tuple[int, str, str | None]] = []  # the options, with their values if they are known
         self.doubtful = False  # the option before takes a value or not: nobody knows
         self.trusted = False  # the option before is asked about and gives the program: what follows are its arguments
+        self._read(start)
 
     def say(self, index: int, written: str, why: str) -> None:
         self.found.append((index, written, why))
 
-    def read(self, start: int) -> None:
+    def _read(self, start: int) -> None:
         words, entry, index = self.words, self.entry, start
         while index < len(words) and not self.trusted:
             word, text = words[index], words[index].text
@@ -223,17 +224,14 @@ def read_words(words: list[Word], name: str, write: tuple[str, ...]) -> Reading:
     """The words of a tool that has an entry."""
     entry = find(name)
     assert entry is not None
-    reading = Reading(words, entry, write)
-    reading.read(1)
-    return reading
+    return Reading(words, entry, 1, write)
 
 
 def by_entry(words: list[Word], entry: Entry, start: int = 1, write: tuple[str, ...] = ()) -> list[Offence]:
     """What in a command its entry does not name as safe."""
     if entry.plain and entry.kinds == ["read"] and not (entry.verbs or entry.match or entry.subs):
         return []
-    reading = Reading(words, entry, write)
-    reading.read(start)
+    reading = Reading(words, entry, start, write)
     found, operands = reading.found, reading.operands
     if not operands or reading.trusted:
         return found

@@ -54,11 +54,7 @@ class Parsed:
 
 def may_be_option(word: Word) -> bool:
     """Whether a word that is not static may become an option, or several words."""
-    if word.static:
-        return False
-    if word.unknown and word.splits:
-        return True
-    return word.lead[:1] in ("", "-")
+    return not word.static and ((word.unknown and word.splits) or word.lead[:1] in ("", "-"))
 
 
 def parse(words: list[Word], start: int, grammar: Grammar, *, first: bool = False) -> Parsed:

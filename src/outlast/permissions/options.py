@@ -77,15 +77,10 @@ def is_known(name: str) -> bool:
 def spelled(pattern: Pattern, offence: Offence, words: list[Word]) -> bool:
     """Whether the literal part of a rule spells what offends."""
     index, written, _ = offence
-    if not written:
-        return False
-    literal = pattern.literal_words
-    if index < len(literal):
-        return True
-    if words[index].text in pattern.later_words:
-        return True
-    begun = pattern.begun_word
-    return index == len(literal) and bool(begun) and begun.startswith(written) and begun != "-"
+    literal, begun = pattern.literal_words, pattern.begun_word
+    if not written or index < len(literal) or words[index].text in pattern.later_words:
+        return bool(written)
+    return index == len(literal) and begun not in ("", "-") and begun.startswith(written)
 
 
 # --- tools with a language of their own --------------------------------------------------
@@ -105,10 +100,8 @@ def _find(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
 
 def _sed(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
     reading = read_words(words, "sed", write)
-    scripts = _values(reading, "-e", "--expression")
-    if not scripts and reading.operands and not _values(reading, "-f", "--file"):
-        at = reading.operands[0]
-        scripts = [(at, words[at].value)]
+    is_given = bool(_values(reading, "-f", "--file"))
+    scripts = _values(reading, "-e", "--expression") or _first_operand(reading, is_given)
     # Several scripts are one script with newlines between them.
     if scripts and not sed_is_plain("\n".join("w" if text is None else text for _, text in scripts)):
         at = scripts[0][0]
@@ -116,20 +109,21 @@ def _sed(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
     return reading.found
 
 
+def _awk(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
+    reading = read_words(words, "awk", write)
+    for at, program in _values(reading, "-e", "--source") or _first_operand(reading, reading.trusted):
+        if program is None or not awk_is_plain(program):
+            reading.say(at, words[at].text, "its program may run a command or write a file")
+    return reading.found
+
+
 def _values(reading: Reading, *names: str) -> list[tuple[int, str | None]]:
     return [(index, value) for index, name, value in reading.given if name in names]
 
 
-def _awk(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
-    reading = read_words(words, "awk", write)
-    programs = _values(reading, "-e", "--source")
-    if not programs and reading.operands and not reading.trusted:
-        at = reading.operands[0]
-        programs = [(at, words[at].value)]
-    for at, program in programs:
-        if program is None or not awk_is_plain(program):
-            reading.say(at, words[at].text, "its program may run a command or write a file")
-    return reading.found
+def _first_operand(reading: Reading, is_given: bool) -> list[tuple[int, str | None]]:
+    """The program, unless an option has given it already."""
+    return [] if is_given else [(at, reading.words[at].value) for at in reading.operands[:1]]
 
 
 def _tar(words: list[Word], write: tuple[str, ...]) -> list[Offence]:

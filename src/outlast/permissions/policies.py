@@ -106,11 +106,13 @@ def _base(said: PolicyFile, settings: Settings, above: tuple[str, ...]) -> Polic
         raise BadPolicy(f"{said.path} extends what cannot be used: {error.message.rstrip('.')}") from None
 
 
-def lenient(which: str, settings: Settings, *, is_project: bool = False) -> Policy:
+def lenient(
+    which: str, settings: Settings, *, is_project: bool = False, tolerates: type[BadInput] = BadInput
+) -> Policy:
     """As `load`; one that cannot be used asks about everything."""
     try:
         return load(which, settings, is_project=is_project)
-    except BadInput as error:
+    except tolerates as error:
         why = error.message.rstrip(".")
         return Policy(which, (Layer(which, Rules(), broken=why[:1].lower() + why[1:]),))
 
@@ -128,7 +130,7 @@ def in_force(home: str, settings: Settings, call: str | Policy | None, projects:
     if isinstance(call, Policy):
         spoken.append(call)
     elif call is not None and call != settings.policy:
-        spoken.append(_of_call(call, settings))
+        spoken.append(lenient(call, settings, tolerates=BadPolicy))
     spoken += [lenient(path, settings, is_project=True) for path in projects]
     layers = tuple(layer for policy in spoken for layer in policy.layers)
     asks = tuple(dict.fromkeys(one for policy in spoken for one in policy.asks))
@@ -147,13 +149,6 @@ def _protected(layer: Layer, home: str) -> Layer:
         return (hazard(words, where, elsewhere) if hazard else None) or more(words, where, elsewhere)
 
     return replaced(layer, rules=replaced(layer.rules, hazard=either))
-
-
-def _of_call(which: str, settings: Settings) -> Policy:
-    try:
-        return load(which, settings)
-    except BadPolicy:
-        return lenient(which, settings)
 
 
 def _with_own_rules(policy: Policy, path: str) -> Policy:

@@ -134,12 +134,10 @@ def _rules(path: str, *tables: Mapping[str, Any]) -> Rules:
 
 
 def _check_examples(path: str, values: Mapping[str, Any], rules: Rules) -> None:
-    for line in _texts(path, values, "match"):
-        if not _is_matched(line, rules):
-            raise BadPolicy(f"the match example {named(line)} in {path} is matched by no rule")
-    for line in _texts(path, values, "not_match"):
-        if _is_matched(line, rules):
-            raise BadPolicy(f"the not_match example {named(line)} in {path} is matched by a rule")
+    for key, wanted, by in (("match", True, "no"), ("not_match", False, "a")):
+        for line in _texts(path, values, key):
+            if _is_matched(line, rules) != wanted:
+                raise BadPolicy(f"the {key} example {named(line)} in {path} is matched by {by} rule")
 
 
 def _is_matched(line: str, rules: Rules) -> bool:
