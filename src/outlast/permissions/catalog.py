@@ -116,18 +116,19 @@ def _said(key: str) -> dict[str, object]:
 class Reading:
     """The options and operands of a command, as its entry sees them."""
 
-    def __init__(self, words: list[Word], entry: Entry, write: tuple[str, ...]) -> None:
+    def __init__(self, words: list[Word], entry: Entry, start: int, write: tuple[str, ...]) -> None:
         self.words, self.entry, self.write = words, entry, write
         self.found: list[Offence] = []
         self.operands: list[int] = []
         self.given: list[tuple[int, str, str | None]] = []  # the options, with their values if they are known
         self.doubtful = False  # the option before takes a value or not: nobody knows
         self.trusted = False  # the option before is asked about and gives the program: what follows are its arguments
+        self._read(start)
 
     def say(self, index: int, written: str, why: str) -> None:
         self.found.append((index, written, why))
 
-    def read(self, start: int) -> None:
+    def _read(self, start: int) -> None:
         words, entry, index = self.words, self.entry, start
         while index < len(words) and not self.trusted:
             word, text = words[index], words[index].text
@@ -219,21 +220,18 @@ class Reading:
             self.say(index, name, f"{name} {value or ''} is not known to be safe")
 
 
-def read_words(words: list[Word], name: str, start: int, write: tuple[str, ...]) -> Reading:
+def read_words(words: list[Word], name: str, write: tuple[str, ...]) -> Reading:
     """The words of a tool that has an entry."""
     entry = find(name)
     assert entry is not None
-    reading = Reading(words, entry, write)
-    reading.read(start)
-    return reading
+    return Reading(words, entry, 1, write)
 
 
 def by_entry(words: list[Word], entry: Entry, start: int = 1, write: tuple[str, ...] = ()) -> list[Offence]:
     """What in a command its entry does not name as safe."""
     if entry.plain and entry.kinds == ["read"] and not (entry.verbs or entry.match or entry.subs):
         return []
-    reading = Reading(words, entry, write)
-    reading.read(start)
+    reading = Reading(words, entry, start, write)
     found, operands = reading.found, reading.operands
     if not operands or reading.trusted:
         return found
@@ -298,14 +296,9 @@ def _targets(words: list[Word], operands: list[int], write: tuple[str, ...]) -> 
     found: list[Offence] = []
     for index in operands:
         path = words[index].value
-        if copies and index != last:
-            why = (
-                ""
-                if places.names_file(words[last].value)
-                else places.runs_later(path and path.rpartition("/")[2], values)
-            )
-        else:
-            why = places.runs_later(path, values)
+        written = path.rpartition("/")[2] if copies and index != last and path else path  # into a directory
+        is_source = copies and index != last and places.names_file(words[last].value)
+        why = "" if is_source else places.runs_later(written, values)
         if not why and name == "ln" and path and places.leaves(path):
             why = f"{path} is outside, and what is written there is not known"
         if why and not places.may_write(path, write):

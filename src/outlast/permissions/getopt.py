@@ -54,11 +54,7 @@ class Parsed:
 
 def may_be_option(word: Word) -> bool:
     """Whether a word that is not static may become an option, or several words."""
-    if word.static:
-        return False
-    if word.unknown and word.splits:
-        return True
-    return word.lead[:1] in ("", "-")
+    return not word.static and ((word.unknown and word.splits) or word.lead[:1] in ("", "-"))
 
 
 def parse(words: list[Word], start: int, grammar: Grammar, *, first: bool = False) -> Parsed:
@@ -91,31 +87,23 @@ def _long(parsed: Parsed, words: list[Word], index: int, grammar: Grammar) -> in
     full = grammar.full(name)
     if not full:
         parsed.strange.append(index)
-    known = full or name
-    if attached:
-        parsed.options.append(Option(index, known, "--" + name, value))
-        return index + 1
-    if grammar.long.get(full) == NEEDED and index + 1 < len(words):
-        parsed.options.append(Option(index, known, "--" + name, _value(parsed, words, index + 1)))
-        return index + 2
-    parsed.options.append(Option(index, known, "--" + name, None))
-    return index + 1
+    follows = not attached and grammar.long.get(full) == NEEDED and index + 1 < len(words)
+    given = value if attached else _value(parsed, words, index + 1) if follows else None
+    parsed.options.append(Option(index, full or name, "--" + name, given))
+    return index + (2 if follows else 1)
 
 
 def _short(parsed: Parsed, words: list[Word], index: int, grammar: Grammar) -> int:
     text = words[index].text
     for place, letter in enumerate(text[1:], 1):
-        kind = grammar.short.get(letter)
+        kind, rest = grammar.short.get(letter), text[place + 1 :]
         if kind is None:
             parsed.strange.append(index)
-        rest = text[place + 1 :]
-        if kind in (NEEDED, OPTIONAL) and rest:
-            parsed.options.append(Option(index, letter, "-" + letter, rest))
-            return index + 1
-        if kind == NEEDED and index + 1 < len(words):
-            parsed.options.append(Option(index, letter, "-" + letter, _value(parsed, words, index + 1)))
-            return index + 2
-        parsed.options.append(Option(index, letter, "-" + letter, None))
+        follows = kind == NEEDED and not rest and index + 1 < len(words)
+        given = _value(parsed, words, index + 1) if follows else rest if kind and rest else None
+        parsed.options.append(Option(index, letter, "-" + letter, given))
+        if kind:
+            return index + (2 if follows else 1)
     return index + 1
 
 

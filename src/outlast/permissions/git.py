@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from outlast.permissions import places
 from outlast.permissions.catalog import ANY_OPTION, Offence, by_entry, find
 from outlast.permissions.getopt import may_be_option
 from outlast.permissions.words import Word, names
-from outlast.permissions.wrapping import Code, Inner, Run, Wrapped, joined
+from outlast.permissions.wrapping import Code, Inner, Run, Wrapped, is_static, joined
 
 _GLOBAL_VALUE = names("""
     -C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix --attr-source --shallow-file
@@ -21,6 +22,14 @@ _GLOBAL_FLAGS = names("""
 """)
 _GLOBAL_FINE = _GLOBAL_FLAGS - names("-p --paginate --bare --help -h")
 _READS_CONFIG = names("--get --get-all --get-regexp --list -l --get-urlmatch --get-color --get-colorbool")
+_TEXTS = {  # subcommands whose options give commands to a shell: a short one, and long ones
+    "rebase": ("x", "--exec"),
+    **dict.fromkeys(("difftool", "mergetool"), ("x", "--extcmd")),
+    "filter-branch": (
+        "",
+        "--tree-filter --index-filter --env-filter --parent-filter --msg-filter --commit-filter --tag-name-filter",
+    ),
+}
 _CONFIG_FINE = _READS_CONFIG | names("""
     --global --local --system --worktree --show-origin --show-scope --name-only --bool --int --path -z --null --all
 """)
@@ -49,42 +58,34 @@ def inner_commands(words: list[Word]) -> Wrapped | None:
     if at is None:
         return None
     name, rest = words[at].text, words[at + 1 :]
-    inners: list[Inner] = []
-    if name == "rebase":
-        inners = list(_texts_of(rest, "x", "--exec"))
+    inners: Sequence[Inner] = ()
+    if name in _TEXTS:
+        letter, options = _TEXTS[name]
+        inners = [text for option in options.split() for text in _texts_of(rest, letter, option)]
     elif name == "bisect":
         run = next((index for index, word in enumerate(rest) if word.text == "run"), len(rest))
         inners = [Run(rest[run + 1 :])] if rest[run + 1 :] else []
     elif name == "submodule":
         inners = _foreach(rest)
-    elif name in ("difftool", "mergetool"):
-        inners = list(_texts_of(rest, "x", "--extcmd"))
-    elif name == "filter-branch":
-        inners = [
-            one
-            for flag in ("tree", "index", "env", "parent", "msg", "commit", "tag-name")
-            for one in _texts_of(rest, "", f"--{flag}-filter")
-        ]
     suspects = _settings(words[1:at])
-    suspects += [_transport(word) for word in rest if word.text.startswith("ext::")]
+    for word in rest:
+        if word.text.startswith("ext::"):  # an address that is a command, like `ext::sh -c date`
+            suspects.append(joined([_like(word, word.text[5:].replace("%20", " ").replace("% ", " "))], "sh"))
     return Wrapped(inners, suspects=suspects) if inners or suspects else None
 
 
-def _transport(word: Word) -> Code:
-    """The command in an address like `ext::sh -c date`."""
-    return joined([_like(word, word.text[5:].replace("%20", " ").replace("% ", " "))], "sh")
-
-
-def _texts_of(words: list[Word], letter: str, long: str) -> list[Inner]:
+def _texts_of(words: list[Word], letter: str, long: str) -> list[Code]:
     """The values of an option, in any of its forms."""
-    found: list[Inner] = []
+    found: list[Code] = []
     for index, word in enumerate(words):
-        follows = words[index + 1 : index + 2]
         flag, attached, value = word.text.partition("=")
         if len(flag) > 2 and long.startswith(flag):
-            found += [joined([_like(word, value)], "sh")] if attached else [joined(follows, "sh")] if follows else []
+            text = [_like(word, value)] if attached else words[index + 1 : index + 2]
         elif letter and (match := re.fullmatch(rf"-[a-zA-Z]*?{letter}(.*)", word.text, re.DOTALL)):
-            found += [joined([_like(word, match[1])], "sh")] if match[1] else [joined(follows, "sh")] if follows else []
+            text = [_like(word, match[1])] if match[1] else words[index + 1 : index + 2]
+        else:
+            continue
+        found += [joined(text, "sh")] if text else []
     return found
 
 
@@ -94,10 +95,8 @@ def _like(word: Word, text: str) -> Word:
     return part
 
 
-def _foreach(rest: list[Word]) -> list[Inner]:
-    at = next((index for index, word in enumerate(rest) if word.text == "foreach"), None)
-    if at is None:
-        return []
+def _foreach(rest: list[Word]) -> list[Code]:
+    at = next((index for index, word in enumerate(rest) if word.text == "foreach"), len(rest))
     command = rest[at + 1 :]
     while command and command[0].text in ("--recursive", "-q", "--quiet"):
         command = command[1:]
@@ -153,14 +152,8 @@ def _global_offences(words: list[Word], end: int) -> list[Offence]:
 
 def _reads_config(rest: list[Word]) -> bool:
     """Whether `git config` only shows something, whichever version of git it is."""
-    options = [word.text for word in rest if word.text.startswith("-")]
+    options = {word.text for word in rest if word.text.startswith("-")}
     operands = [word.text for word in rest if not word.text.startswith("-")]
-    if (
-        not all(word.static for word in rest)
-        or not all(one in _CONFIG_FINE for one in options)
-        or operands[:1] == ["edit"]
-    ):
+    if not is_static(rest) or not options <= _CONFIG_FINE or operands[:1] == ["edit"]:
         return False
-    if any(one in _READS_CONFIG for one in options):
-        return True
-    return (operands[:1] in (["get"], ["list"]) and len(operands) < 3) or len(operands) < 2
+    return bool(options & _READS_CONFIG) or len(operands) < (3 if operands[:1] in (["get"], ["list"]) else 2)

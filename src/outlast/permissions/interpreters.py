@@ -16,16 +16,6 @@ _OPTIONS = Grammar("c:m:e:E:r:p:f:W:X:I:F:l:", "eval= print= run= file= execute=
 _GIVEN = names("c m e E r p f eval print run file execute version help V h v i")  # a program, or none is needed
 
 
-def module_of(words: list[Word]) -> int | None:
-    """Where `python -m MODULE` names its module."""
-    for index, word in enumerate(words[1:-1], 1):
-        if word.text == "-m":
-            return index + 1
-        if not word.text.startswith("-"):
-            return None
-    return None
-
-
 def may_read_program(name: str) -> bool:
     """Whether there is anything that makes a program take commands from its standard input."""
     return name in _READS_STATEMENTS or _interpreter(name) != ""

@@ -39,11 +39,7 @@ class Pattern:
     @property
     def later_words(self) -> frozenset[str]:
         """Words that are spelled out behind a `*`."""
-        return frozenset(word for piece in self.pieces[1:] for word in [*piece.split(" ")[1:-1], _last(piece)] if word)
-
-
-def _last(piece: str) -> str:
-    return piece.rpartition(" ")[2] if " " in piece else ""
+        return frozenset(word for piece in self.pieces[1:] for word in piece.split(" ")[1:] if word)
 
 
 def compiled(pattern: str) -> Pattern:

@@ -23,7 +23,7 @@ from outlast.settings import allowed_programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from outlast.settings import Settings
 
@@ -39,39 +39,19 @@ def _each(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{name} *" for name in names)
 
 
-def _banned(settings: Settings) -> Layer:
-    return Layer("banned", Rules(deny=_each(_BANNED.split()), otherwise="allow"))
+def _ready(which: str, settings: Settings) -> Layer:
+    """The one layer of a ready policy that has one."""
+    if which == "ask":
+        return Layer(which, Rules(), asks_all=True)
+    if which == "banned":
+        return Layer(which, Rules(deny=_each(_BANNED.split()), otherwise="allow"))
+    if which == "guarded":
+        return Layer(which, Rules(otherwise="allow", hazard=hazard(os.path.expanduser("~"))))
+    rules = Rules(allow=_each(allowed_programs(settings)), deny=_each(_INTERPRETERS.split()))
+    return Layer(which, replaced(rules, otherwise="deny", any_arguments=True) if which == "programs" else rules)
 
 
-def _programs(settings: Settings) -> Layer:
-    rules = Rules(
-        allow=_each(allowed_programs(settings)),
-        deny=_each(_INTERPRETERS.split()),
-        otherwise="deny",
-        any_arguments=True,
-    )
-    return Layer("programs", rules)
-
-
-def _allowlist(settings: Settings) -> Layer:
-    return Layer("allowlist", Rules(allow=_each(allowed_programs(settings)), deny=_each(_INTERPRETERS.split())))
-
-
-def _ask(settings: Settings) -> Layer:
-    return Layer("ask", Rules(), asks_all=True)
-
-
-def _guarded(settings: Settings) -> Layer:
-    return Layer("guarded", Rules(otherwise="allow", hazard=hazard(os.path.expanduser("~"))))
-
-
-_LAYERS: dict[str, Callable[[Settings], Layer]] = {
-    "banned": _banned,
-    "programs": _programs,
-    "allowlist": _allowlist,
-    "ask": _ask,
-    "guarded": _guarded,
-}
+_LAYERS = ("banned", "programs", "allowlist", "ask", "guarded")
 _WITHOUT_LAYERS = {policy.name: policy for policy in (WORKSPACE, YOLO)}
 READY = (WORKSPACE.name, *_LAYERS, YOLO.name)
 
@@ -93,7 +73,7 @@ def load(which: str, settings: Settings, *, is_project: bool = False) -> Policy:
     if which not in _LAYERS:
         known = ", ".join(READY)
         raise BadInput(f"There is no policy {named(which)}; known are {known}, or a file: its path, or NAME.toml.")
-    return Policy(which, (_LAYERS[which](settings),))
+    return Policy(which, (_ready(which, settings),))
 
 
 def _from_file(path: str, settings: Settings, is_project: bool, above: tuple[str, ...]) -> Policy:
@@ -126,11 +106,13 @@ def _base(said: PolicyFile, settings: Settings, above: tuple[str, ...]) -> Polic
         raise BadPolicy(f"{said.path} extends what cannot be used: {error.message.rstrip('.')}") from None
 
 
-def lenient(which: str, settings: Settings, *, is_project: bool = False) -> Policy:
+def lenient(
+    which: str, settings: Settings, *, is_project: bool = False, tolerates: type[BadInput] = BadInput
+) -> Policy:
     """As `load`; one that cannot be used asks about everything."""
     try:
         return load(which, settings, is_project=is_project)
-    except BadInput as error:
+    except tolerates as error:
         why = error.message.rstrip(".")
         return Policy(which, (Layer(which, Rules(), broken=why[:1].lower() + why[1:]),))
 
@@ -148,7 +130,7 @@ def in_force(home: str, settings: Settings, call: str | Policy | None, projects:
     if isinstance(call, Policy):
         spoken.append(call)
     elif call is not None and call != settings.policy:
-        spoken.append(_of_call(call, settings))
+        spoken.append(lenient(call, settings, tolerates=BadPolicy))
     spoken += [lenient(path, settings, is_project=True) for path in projects]
     layers = tuple(layer for policy in spoken for layer in policy.layers)
     asks = tuple(dict.fromkeys(one for policy in spoken for one in policy.asks))
@@ -167,13 +149,6 @@ def _protected(layer: Layer, home: str) -> Layer:
         return (hazard(words, where, elsewhere) if hazard else None) or more(words, where, elsewhere)
 
     return replaced(layer, rules=replaced(layer.rules, hazard=either))
-
-
-def _of_call(which: str, settings: Settings) -> Policy:
-    try:
-        return load(which, settings)
-    except BadPolicy:
-        return lenient(which, settings)
 
 
 def _with_own_rules(policy: Policy, path: str) -> Policy:

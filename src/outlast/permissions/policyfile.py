@@ -98,15 +98,18 @@ def understood(path: str, values: Mapping[str, Any]) -> PolicyFile:
         _check_examples(path, one, _rules(path, one))
     whole = _rules(path, values, *rules)
     _check_examples(path, values, whole)
-    return PolicyFile(
-        path=path,
-        allow=whole.allow,
-        deny=whole.deny,
-        write=whole.write,
-        otherwise=_otherwise(path, values.get("otherwise")),
-        extends=_extends(path, values.get("extends", "")),
-        ask_always=_categories(path, _texts(path, values, "ask_always")),
-    )
+    otherwise, extends = values.get("otherwise"), values.get("extends", "")
+    if otherwise not in (None, *STRICTNESS):
+        raise BadPolicy(f"'otherwise' in {path} must be allow, ask or deny, not {otherwise!r}")
+    if not isinstance(extends, str):
+        raise BadPolicy(f"'extends' in {path} must be the name of a policy, or a file")
+    if "/" in extends or extends.endswith(".toml"):
+        extends = os.path.join(os.path.dirname(path), os.path.expanduser(extends))
+    asks = _texts(path, values, "ask_always")
+    for one in asks:
+        if one not in CATEGORIES:
+            raise BadPolicy(f"'ask_always' in {path} can hold {' and '.join(CATEGORIES)}, not {named(one)}")
+    return PolicyFile(path, whole.allow, whole.deny, whole.write, otherwise, extends, asks)  # type: ignore[arg-type]
 
 
 def _only(path: str, values: Mapping[str, Any], known: tuple[str, ...]) -> None:
@@ -130,36 +133,11 @@ def _rules(path: str, *tables: Mapping[str, Any]) -> Rules:
     return Rules(of("allow"), of("deny"), write=of("write"))
 
 
-def _otherwise(path: str, given: object) -> Verdict | None:
-    if given is None:
-        return None
-    for verdict in STRICTNESS:
-        if given == verdict:
-            return verdict
-    raise BadPolicy(f"'otherwise' in {path} must be allow, ask or deny, not {given!r}")
-
-
-def _extends(path: str, given: object) -> str:
-    if not isinstance(given, str):
-        raise BadPolicy(f"'extends' in {path} must be the name of a policy, or a file")
-    is_file = "/" in given or given.endswith(".toml")
-    return os.path.join(os.path.dirname(path), os.path.expanduser(given)) if is_file else given
-
-
-def _categories(path: str, given: tuple[str, ...]) -> tuple[Category, ...]:
-    for one in given:
-        if one not in CATEGORIES:
-            raise BadPolicy(f"'ask_always' in {path} can hold {' and '.join(CATEGORIES)}, not {named(one)}")
-    return given  # type: ignore[return-value]
-
-
 def _check_examples(path: str, values: Mapping[str, Any], rules: Rules) -> None:
-    for line in _texts(path, values, "match"):
-        if not _is_matched(line, rules):
-            raise BadPolicy(f"the match example {named(line)} in {path} is matched by no rule")
-    for line in _texts(path, values, "not_match"):
-        if _is_matched(line, rules):
-            raise BadPolicy(f"the not_match example {named(line)} in {path} is matched by a rule")
+    for key, wanted, by in (("match", True, "no"), ("not_match", False, "a")):
+        for line in _texts(path, values, key):
+            if _is_matched(line, rules) != wanted:
+                raise BadPolicy(f"the {key} example {named(line)} in {path} is matched by {by} rule")
 
 
 def _is_matched(line: str, rules: Rules) -> bool:

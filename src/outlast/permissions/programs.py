@@ -8,121 +8,27 @@ from outlast.permissions.words import names
 
 # --- sed -----------------------------------------------------------------------------------------
 
-_SED_ADDRESS = re.compile(r"[0-9]+(?:~[0-9]+)?|\$|[+~][0-9]+")
-_SED_PLAIN = frozenset("pPdDnNhHgGxlzF=")
-_SED_FLAGS = re.compile(r"[gpiImM0-9]*")
+# A part between delimiters, up to the second one. Inside brackets the delimiter may be a character or the end, because
+# sed programs differ: such a part is not read. `{0}` names the group of the delimiter.
+_PART = r"(?P<{0}>[^\\\n\[])(?:\\.|\[(?!(?P={0}))[^\\](?:(?!(?P={0}))[^\\\]])*+\]|(?!(?P={0}))[^\\\n\[])*+(?P={0})"
+_REPLACEMENT = r"(?:\\.|(?!(?P={0}))[^\\])*+(?P={0})"
+_ADDRESS = rf"[ \t,!]|[0-9]++(?:~[0-9]+)?|\$|[+~][0-9]+|(?:(?=/)|\\){_PART.format('address')}[IM]*+"
+_ENDED = "|".join(
+    [  # commands that end with their line, at a `;`, at a `}` or at a comment
+        r"[pPdDnNhHgGxlzF=]",
+        rf"s{(_PART + _REPLACEMENT).format('s')}[gpiImM0-9]*+",
+        rf"y{(_PART + _REPLACEMENT).format('y')}",
+        r"[qQ][ \t]*+[0-9]*+",
+        r"[:btT][ \t]*+[A-Za-z0-9_]*+",
+    ]
+)
+_COMMAND = rf"(?:{_ENDED})[ \t]*+(?=[;\n}}#]|\Z)|[{{}}]|#[^\n]*+|[aic](?:[^\n\\]|\\.)*+"
+_SED = rf"(?:[ \t\n;{{}}]*+(?:{_ADDRESS})*+(?:{_COMMAND}))*+[ \t\n;{{}}]*+"  # compiled when there is a script
 
 
 def sed_is_plain(script: str) -> bool:
     """Whether a sed script runs no program and writes no file. What is not understood is not plain."""
-    at = 0
-    while at < len(script):
-        at = _after_blanks(script, at)
-        if at >= len(script):
-            break
-        at = _sed_command(script, _sed_addresses(script, at))
-        if at < 0:
-            return False
-    return True
-
-
-def _after_blanks(script: str, at: int) -> int:
-    while at < len(script) and script[at] in " \t\n;{}":
-        at += 1
-    return at
-
-
-def _sed_addresses(script: str, at: int) -> int:
-    while 0 <= at < len(script):
-        if script[at] in " \t,!":
-            at += 1
-        elif match := _SED_ADDRESS.match(script, at):
-            at = match.end()
-        elif script[at] == "/" or (script[at] == "\\" and at + 1 < len(script)):
-            opens = at if script[at] == "/" else at + 1
-            at = _sed_delimited(script, opens)
-            while 0 <= at < len(script) and script[at] in "IM":
-                at += 1
-        else:
-            return at
-    return at
-
-
-def _sed_delimited(script: str, at: int) -> int:
-    """The place behind a part that ends with the character it begins with; -1 if it does not end."""
-    delimiter = script[at]
-    if delimiter in "\\\n[":
-        return -1
-    at += 1
-    while at < len(script):
-        if script[at] == "\\":
-            at += 2
-        elif script[at] == "[":
-            # Inside brackets the delimiter may be a character or the end: sed programs differ.
-            close = script.find("]", at + 2)
-            if close < 0 or delimiter in script[at:close] or "\\" in script[at:close]:
-                return -1
-            at = close + 1
-        elif script[at] == delimiter:
-            return at + 1
-        elif script[at] == "\n":
-            return -1
-        else:
-            at += 1
-    return -1
-
-
-def _sed_command(script: str, at: int) -> int:
-    if at < 0 or at >= len(script):
-        return -1
-    command = script[at]
-    if command in _SED_PLAIN:
-        return _sed_end(script, at + 1)
-    if command in "{}":
-        return at + 1
-    if command in "sy":
-        return _sed_substitute(script, at)
-    if command in "qQ:btT":
-        match = re.compile(r"[ \t]*[0-9]*" if command in "qQ" else r"[ \t]*[A-Za-z0-9_]*[ \t]*").match(script, at + 1)
-        return _sed_end(script, match.end() if match else at + 1)
-    if command == "#":
-        end = script.find("\n", at)  # a backslash does not continue a comment
-        return len(script) if end < 0 else end
-    if command in "aic":
-        # Text up to the end of the line, and on while lines end with a backslash.
-        match = re.compile(r"(?:[^\n\\]|\\.)*", re.DOTALL).match(script, at + 1)
-        return match.end() if match else -1
-    return -1
-
-
-def _sed_end(script: str, at: int) -> int:
-    while at < len(script) and script[at] in " \t":
-        at += 1
-    return at if at >= len(script) or script[at] in ";\n}#" else -1
-
-
-def _sed_substitute(script: str, at: int) -> int:
-    if at + 1 >= len(script):
-        return -1
-    pattern = _sed_delimited(script, at + 1)
-    if pattern < 0:
-        return -1
-    end = _sed_replacement(script, pattern, script[at + 1])
-    if end < 0:
-        return -1
-    match = _SED_FLAGS.match(script, end) if script[at] == "s" else None
-    return _sed_end(script, match.end() if match else end)
-
-
-def _sed_replacement(script: str, at: int, delimiter: str) -> int:
-    while at < len(script):
-        if script[at] == "\\":
-            at += 2
-        elif script[at] == delimiter:
-            return at + 1
-        else:
-            at += 1
-    return -1
+    return re.fullmatch(_SED, script, re.DOTALL) is not None
 
 
 # --- awk -----------------------------------------------------------------------------------------
@@ -138,56 +44,45 @@ def awk_is_plain(program: str) -> bool:
     if _AWK_RUNS.search(program):
         return False
     code, divides = _awk_code(program)
-    if code is None or '"' in code:
+    if '"' in code:
         return False
     if divides:
         # A slash that divides and one that opens an expression are hard to tell apart: look at all of it.
         return "|" not in program.replace("||", "  ") and not re.search(r"print.*>", program, re.DOTALL)
-    return "|" not in code and not _awk_writes(code)
+    return "|" not in code and not re.search(r"\bprintf?\b[^;{}\n]*>", code)  # it prints into a file
 
 
-def _awk_code(program: str) -> tuple[str | None, bool]:
+def _awk_code(program: str) -> tuple[str, bool]:
     """The program without its strings, comments and regular expressions; and whether something is divided."""
     parts: list[str] = []
     at, before, divides = 0, "\n", False
     while at < len(program):
-        if program[at] == "/":
-            match = _AWK_REGEX.match(program, at)
-            if match and before in _REGEX_AFTER:
-                at, before = match.end(), "/"
-                continue
-            divides = True
+        regex = _AWK_REGEX.match(program, at) if before in _REGEX_AFTER else None
+        if regex:
+            at, before = regex.end(), "/"
+            continue
         token = _AWK_TOKEN.match(program, at)
-        if token is None:
-            return None, divides
+        assert token is not None  # it matches any character
         text, at = token[0], token.end()
         if text.isspace():
             before = "\n" if "\n" in text else before
             parts.append(" " if "\n" not in text else "\n")
-        elif text[0] == "#":
-            continue
         elif text[0] == '"' and len(text) > 1:
             before = '"'
             parts.append(" \x01 ")
-        else:
+        elif text[0] != "#":
             before = text[-1]
-            divides = divides or text == "\\"  # a continued line: what looks like the beginning of one is none
+            divides = divides or text in ("/", "\\")  # behind a continued line no regular expression is certain
             parts.append("  " if text == "||" else text)
     return "".join(parts), divides
-
-
-def _awk_writes(code: str) -> bool:
-    """Whether a print goes into a file: a `>` behind it in the same statement."""
-    for statement in re.split(r"[;{}\n]", code):
-        match = re.search(r"\bprintf?\b", statement)
-        if match and ">" in statement[match.end() :]:
-            return True
-    return False
 
 
 # --- SQL -----------------------------------------------------------------------------------------
 
 _SQL_BEGINS = re.compile(r"\s*(?:select|with|explain|values)\b", re.IGNORECASE)
+_SQL_CHANGES = re.compile(
+    r"\b(?:insert|update|delete|replace\s+into|attach|create|drop|alter|vacuum|pragma|returning)\b", re.IGNORECASE
+)
 _SQL_CALLS = re.compile(r"""([\w"'`\])]*)\s*\(""")
 _SQL_TEXT = re.compile(r"'(?:[^']|'')*'")
 _SQL_FINE = names("""
@@ -207,10 +102,6 @@ def sql_is_plain(text: str) -> bool:
         return False
     if any(part.strip() and not _SQL_BEGINS.match(part) for part in code.split(";")):
         return False
-    if re.search(
-        r"\b(?:insert|update|delete|replace\s+into|attach|create|drop|alter|vacuum|pragma|returning)\b",
-        code,
-        re.IGNORECASE,
-    ):
+    if _SQL_CHANGES.search(code):
         return False
     return all(call[1].lower() in _SQL_FINE or not call[1] for call in _SQL_CALLS.finditer(code))

@@ -14,16 +14,10 @@ _READ_ONLY = ("read-only file system", "erofs", "errno 30", "os error 30")
 _DENIED = ("permission denied", "eacces", "errno 13", "os error 13")
 _BUSY = ("device or resource busy", "ebusy")  # a protected file is mounted, and git would replace it
 _PRIVILEGES = ("no new privileges", "'nosuid' option", "cannot connect to the docker daemon")
-_NETWORK = (
-    *("could not resolve", "couldn't resolve", "unable to resolve", "cannot resolve", "temporary failure resolving"),
-    *(
-        "name resolution",
-        "name or service not known",
-        "failed to lookup address",
-        "no address associated",
-        "no such host",
-    ),
-    *("network is unreachable", "enetunreach", "eai_again", "getaddrinfo", "dial tcp: lookup"),
+_NETWORK = tuple(
+    """could not resolve|couldn't resolve|unable to resolve|cannot resolve|temporary failure resolving|name resolution
+name or service not known|failed to lookup address|no address associated|no such host|network is unreachable
+enetunreach|eai_again|getaddrinfo|dial tcp: lookup""".replace("\n", "|").split("|")
 )
 
 
