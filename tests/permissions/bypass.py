@@ -25,7 +25,7 @@ from outlast.settings import Settings
 
 HERE = Path(__file__).parent
 FILES = tuple(sorted(HERE.glob("bypasses*.jsonl")))
-STATE = "/tmp/work/state"  # the state directory, as the cage sees it
+STATE = "/tmp/proj/state"  # the state directory, as the cage sees it
 _PROGRAMS = """
     git npm npx node yarn pnpm python python3 pip uv pytest cargo go make cmake mix ls cat head tail grep rg find
     wc sort uniq diff echo pwd date mkdir cp mv touch tar sed awk mawk gawk sqlite3 env timeout nice tee dd ln
@@ -48,15 +48,15 @@ _CANARY = '#!/bin/sh\necho "$(/bin/cat /tmp/cage/now) P $*" >> /tmp/cage/hits\n'
 _DRIVER = f"""
 for line in /tmp/cage/lines/*; do
     cd /tmp
-    find /tmp/work -mindepth 1 -delete
-    cp -a /tmp/cage/template/. /tmp/work/
-    cd /tmp/work
+    find /tmp/proj -mindepth 1 -delete
+    cp -a /tmp/cage/template/. /tmp/proj/
+    cd /tmp/proj
     echo "${{line##*/}}" > /tmp/cage/now
     timeout -k 1 10 bash --norc --noprofile "$line" </dev/null >/dev/null 2>&1
     for file in {" ".join(_GUARDED.split())}; do
         if [ -e "/tmp/cage/template/$file" ]; then
-            cmp -s "/tmp/cage/template/$file" "/tmp/work/$file" || echo "${{line##*/}} changed $file" >> /tmp/cage/hits
-        elif [ -e "/tmp/work/$file" ]; then
+            cmp -s "/tmp/cage/template/$file" "/tmp/proj/$file" || echo "${{line##*/}} changed $file" >> /tmp/cage/hits
+        elif [ -e "/tmp/proj/$file" ]; then
             echo "${{line##*/}} made $file" >> /tmp/cage/hits
         fi
     done
@@ -155,12 +155,12 @@ class Cage:
             "--tmpfs",
             "/var/tmp",
         ]
-        command += ["--bind", str(self.state), "/tmp/cage", "--bind", str(self.work), "/tmp/work"]
+        command += ["--bind", str(self.state), "/tmp/cage", "--bind", str(self.work), "/tmp/proj"]
         command += ["--ro-bind", str(self.state / "template"), "/tmp/cage/template"]
         command += ["--unshare-all", "--die-with-parent", "--new-session", "--clearenv"]
         env = {
             "PATH": "/tmp/cage/bin:/usr/local/bin:/usr/bin:/bin",
-            "HOME": "/tmp/work",
+            "HOME": "/tmp/proj",
             "OUTLAST_HOME": STATE,
             "X": "-exec P {} ;",
         }

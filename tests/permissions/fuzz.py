@@ -46,7 +46,7 @@ done
 exec /tmp/state/git.real "$@"
 """
 _DRIVER = r"""
-cd /tmp/work
+cd /tmp/proj
 for line in /tmp/state/lines/*; do
     echo "${line##*/}" > /tmp/state/now
     timeout -k 0.2 0.7 bash --norc --noprofile "$line" </dev/null >/dev/null 2>&1
@@ -93,7 +93,7 @@ class Cage:
 
     def _command(self) -> list[str]:
         binds = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--tmpfs", "/var/tmp"]
-        binds += ["--bind", str(self.state), "/tmp/state", "--bind", str(self.work), "/tmp/work"]
+        binds += ["--bind", str(self.state), "/tmp/state", "--bind", str(self.work), "/tmp/proj"]
         for program in ("rm", "curl"):
             for directory in ("/bin", "/usr/bin"):
                 real = os.path.realpath(f"{directory}/{program}")
@@ -112,7 +112,7 @@ class Cage:
             (self.state / "lines" / f"{number:05}").write_bytes(line.encode("utf-8", "surrogateescape"))
         (self.state / "hits").write_text("")
         command = self._command()
-        for name, value in {**EVIL, "PATH": "/usr/bin:/bin", "HOME": "/tmp/work"}.items():
+        for name, value in {**EVIL, "PATH": "/usr/bin:/bin", "HOME": "/tmp/proj"}.items():
             command += ["--setenv", name, value]
         limits = "ulimit -u 4000 -f 4096 -v 4000000; exec bash /tmp/state/driver"
         subprocess.run([*command, "bash", "-c", limits], timeout=BATCH * 2, check=False, capture_output=True)
