@@ -366,6 +366,11 @@ def test_a_start_does_not_hang_when_a_call_of_the_host_fails(laboratory):
         laboratory.try_one("start", "host", call, error, n)
 
 
+@pytest.mark.parametrize("error", ["EIO", "ENOMEM"])
+def test_a_caller_that_cannot_poll_still_learns_that_its_task_began(laboratory, error):
+    laboratory.try_one("start", "host", "poll", error, 1)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(14_400)
 @pytest.mark.parametrize("error", ERRORS)
