@@ -23,10 +23,10 @@ from pydantic.alias_generators import to_camel
 from outlast import Shell
 from outlast.faces.cli.mcp import mcp_parser
 from outlast.faces.cli.options import parse
-from outlast.faces.mcp.options import Options, chosen_session
-from outlast.faces.mcp.server import build
-from outlast.faces.mcp.tasks import EXTENSION, TaskParams, TaskState, UpdateParams
 from outlast.linux import process
+from outlast.mcp.options import Options, chosen_session
+from outlast.mcp.server import build
+from outlast.mcp.tasks import EXTENSION, TaskParams, TaskState, UpdateParams
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 PATIENCE_S = 60.0

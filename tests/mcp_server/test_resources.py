@@ -51,7 +51,7 @@ def test_outputs_are_listed_and_read(place: str, mode: str) -> None:
 
 
 def test_a_long_list_comes_in_pages(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from outlast.faces.mcp import resources
+    from outlast.mcp import resources
 
     monkeypatch.setattr(resources, "_PAGE", 2)
 

@@ -21,10 +21,9 @@ from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
 
 from outlast import Shell, __version__
-from outlast.faces.tools import forms
-from outlast.faces.tools.messages import for_model
-from outlast.faces.tools.profiles import profile_named
-from outlast.tools import PROFILES
+from outlast.tools import PROFILES, forms
+from outlast.tools.messages import for_model
+from outlast.tools.profiles import profile_named
 from tests.agent_tasks import settings
 from tests.cli import GOLDEN
 from tests.mcp_server import (

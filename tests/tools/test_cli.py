@@ -7,8 +7,7 @@ import os
 
 import pytest
 
-from outlast.faces.tools import policy
-from outlast.tools import PROFILES
+from outlast.tools import PROFILES, policy
 from tests.cli import agreed
 from tests.cli.test_imports import HEAVY, called, strangers
 from tests.conftest import Cli

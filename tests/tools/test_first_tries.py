@@ -12,9 +12,9 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import BadInput
-from outlast.faces.tools.arguments import checked
-from outlast.faces.tools.profiles import profile_named
 from outlast.tools import Toolbox
+from outlast.tools.arguments import checked
+from outlast.tools.profiles import profile_named
 from tests.conftest import end_all
 
 TOOLS = {tool.name: tool for tool in profile_named("default").tools}

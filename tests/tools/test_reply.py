@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from outlast.faces.tools.reply import Facts, headline, tell
+from outlast.tools.reply import Facts, headline, tell
 from outlast.types import Result, Task, Usual
 
 NOW = 1_700_000_000.0

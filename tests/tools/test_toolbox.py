@@ -14,11 +14,10 @@ import jsonschema
 import pytest
 
 from outlast import OutlastError, Shell
-from outlast.faces.tools import policy
-from outlast.faces.tools.arguments import IDS
-from outlast.faces.tools.profiles import profile_named
 from outlast.settings import Settings
-from outlast.tools import PROFILES, Toolbox
+from outlast.tools import PROFILES, Toolbox, policy
+from outlast.tools.arguments import IDS
+from outlast.tools.profiles import profile_named
 from tests.conftest import end_all, eventually
 
 RUN = {"default": "bash", "neovate": "bash", "registry": "run_command", "mycode": "Bash", "spec": "Bash"}
@@ -97,7 +96,7 @@ def test_no_parameter_widens_anything(open_box: Any, profile: str) -> None:
 
 
 def test_the_default_set_costs_little() -> None:
-    from outlast.faces.tools import forms
+    from outlast.tools import forms
 
     text = json.dumps(forms.as_dictionaries("anthropic", forms.offered(profile_named("default")), "guarded"))
     assert len(text) < 4000  # about 1,000 tokens, in each request
@@ -106,7 +105,7 @@ def test_the_default_set_costs_little() -> None:
 def test_descriptions_say_what_is_denied(open_box: Any) -> None:
     box = open_box()
     run = box.profile.tools[0]
-    from outlast.faces.tools import forms
+    from outlast.tools import forms
 
     assert "mkfs" in forms.described(run, "guarded")
     assert "aria2c" in forms.described(run, "banned")

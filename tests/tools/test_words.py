@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.faces.tools import words
 from outlast.output.cleaner import escape
 from outlast.output.reader import clean
 from outlast.output.text_stream import MARKS
-from outlast.tools import PROFILES, Toolbox
+from outlast.tools import PROFILES, Toolbox, words
 from tests.conftest import end_all
 
 # What an attacker would print: pieces of our own replies, fences, ends of lines that are none, and anything.

@@ -43,9 +43,9 @@ def mcp_parser() -> Parser:
 
 def mcp(words: Sequence[str]) -> int:
     asked = parse(mcp_parser(), words)
-    from outlast.faces.mcp import http, stdio
-    from outlast.faces.mcp.options import Options, chosen_session
-    from outlast.faces.tools.profiles import profile_named
+    from outlast.mcp import http, stdio
+    from outlast.mcp.options import Options, chosen_session
+    from outlast.tools.profiles import profile_named
 
     home = default_home(os.environ)
     where = http.address(asked.http) if asked.http is not None else None
@@ -65,12 +65,12 @@ def _load() -> None:
     """The SDK. It makes a thousand classes, none of which is ever garbage: looking for some costs a seventh more."""
     import gc
 
-    from outlast.faces.mcp.lazy_sdk import defer_unused_parts
+    from outlast.mcp.lazy_sdk import defer_unused_parts
 
     gc.disable()
     defer_unused_parts()
     try:
-        import outlast.faces.mcp.server  # noqa: F401
+        import outlast.mcp.server  # noqa: F401
     except ModuleNotFoundError as error:
         raise Unsupported(
             f"The MCP server needs the package 'mcp' ({error.name} is missing); install outlast[mcp]."

@@ -231,8 +231,8 @@ def events(words: Sequence[str]) -> int:
 def _named_by(profile: str | None) -> Callable[[Event], Event | None]:
     if profile is None:
         return lambda event: event
-    from outlast.faces.tools.names import event_as
-    from outlast.faces.tools.profiles import profile_named
+    from outlast.tools.names import event_as
+    from outlast.tools.profiles import profile_named
 
     found = profile_named(profile)
     return lambda event: event_as(found, event)

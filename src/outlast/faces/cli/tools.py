@@ -34,8 +34,8 @@ def tools_parser() -> Parser:
 
 def tools(words: Sequence[str]) -> int:
     asked = parse(tools_parser(), words)
-    from outlast.faces.tools import forms, policy
-    from outlast.faces.tools.profiles import profile_named
+    from outlast.tools import forms, policy
+    from outlast.tools.profiles import profile_named
 
     if asked.format not in forms.NAMES:
         raise BadInput(f"There is no format {named(asked.format)}; use one of {', '.join(forms.NAMES)}.")
@@ -68,7 +68,7 @@ def call(words: Sequence[str]) -> int:
         given = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise BadInput(f"The arguments are not JSON ({error}); write one object, such as '{{}}'.") from None
-    from outlast.faces.tools.toolbox import Toolbox
+    from outlast.tools.toolbox import Toolbox
 
     # Named, whichever it is: what one call changes in its session is there for the next call.
     session = asked.session if asked.session is not None else load(default_home(os.environ), os.environ).session

@@ -1,0 +1,168 @@
+"""Profile A: `bash`, `bash_output`, `kill_bash`. Times are milliseconds; stdout and stderr are kept apart."""
+
+from __future__ import annotations
+
+from outlast.errors import AlreadyEnded
+from outlast.faces import render
+from outlast.light import fields
+from outlast.output.cleaner import inline
+from outlast.tools import operations
+from outlast.tools.arguments import flag, schema, text
+from outlast.tools.model import Profile, Reply, Tool
+from outlast.tools.reply import data
+from outlast.tools.shapes import iso, pid_of, shown_status
+from outlast.tools.words import labelled, unmarked
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from outlast.errors import OutlastError
+    from outlast.tools.model import Given
+    from outlast.tools.toolbox import Toolbox
+    from outlast.types import Result
+
+_MOST_S = 600.0
+_USER_CHARS = 1000
+_NOTHING_YET = "(no output yet)"
+
+
+async def _bash(box: Toolbox, given: Given) -> Reply:
+    limit = operations.seconds(given.get("timeout"), _MOST_S)
+    if given.get("run_in_background"):
+        task = await operations.start(box, given["command"], limit=limit, split=True)
+        return _moved(await operations.together(box, task.task_id))
+    result = await operations.run(box, given["command"], limit=limit, split=True)
+    if not result.finished:
+        return _moved(await operations.together(box, result.task_id))
+    if result.reason == "timeout":
+        return _timed_out(
+            await operations.together(box, result.task_id), limit or box.shell.settings.foreground_limit_s
+        )
+    return Reply(_ended(result), data(result), failed=result.status != "completed", user=_for_user(result))
+
+
+def _ended(result: Result) -> str:
+    error = "" if result.reason in ("exit", "signal") else render.ending(result)
+    return (
+        labelled("Command", result.command, "(none)")
+        + labelled("Directory", result.cwd, "(none)")
+        + labelled("Stdout", result.stdout or "", "(empty)")
+        + labelled("Stderr", result.stderr or "", "(empty)")
+        + labelled("Error", error, "(none)")
+        + f"Exit Code: {'(none)' if result.exit_code is None else result.exit_code}\n"
+        + f"Signal: {render.signal_name(result.signal) if result.signal else '(none)'}\n"
+        + f"Background PIDs: {', '.join(map(str, result.children)) or '(none)'}\n"
+        + f"Process Group PGID: {result.pgid or '(none)'}\n"
+    )
+
+
+def _for_user(result: Result) -> str:
+    output = unmarked(result.output).strip()
+    if output:
+        return output if len(output) <= _USER_CHARS else output[: _USER_CHARS - 1] + "…"
+    if result.signal:
+        return f"Command ended by signal {render.signal_name(result.signal)}."
+    if result.exit_code:
+        return f"Command exited with code {result.exit_code}."
+    return "Command succeeded." if result.status == "completed" else f"Command {render.ending(result)}."
+
+
+def _timed_out(result: Result, limit: float) -> Reply:
+    said = (
+        f"Command timed out after {limit * 1000:.0f} ms and was ended.\n"
+        + labelled("Command", result.command, "(none)")
+        + labelled("Output before that", result.output, "(empty)")
+    )
+    return Reply(said, data(result), failed=True, user="Command timed out.")
+
+
+def _moved(result: Result) -> Reply:
+    queued = "Status: running (queued)\n" if result.status == "pending" else ""
+    said = (
+        "Command was moved to the background, where it goes on.\n"
+        f"Task ID: {result.task_id}\n"
+        + labelled("Command", result.command, "(none)")
+        + queued
+        + labelled("Initial output", result.output, _NOTHING_YET)
+        + f'Read on with bash_output {{"task_id": "{result.task_id}"}}; '
+        f'end it with kill_bash {{"task_id": "{result.task_id}"}}.\n'
+    )
+    return Reply(said, data(result), user=f"Moved to the background as {result.task_id}.")
+
+
+async def _output(box: Toolbox, given: Given) -> Reply:
+    result = await operations.together(box, given["task_id"])
+    known = result.exit_code is not None
+    said = (
+        labelled("Command", result.command, "(none)")
+        + f"Status: {shown_status(result)}\n"
+        + f"PID: {pid_of(result) or '(none)'}\n"
+        + f"Created: {iso(result.started_at)}\n"
+        + labelled("Output", result.output, _NOTHING_YET)
+        + (f"Exit Code: {result.exit_code}\n" if known else "")
+    )
+    return Reply(said, data(result), user=f"{result.task_id}: {shown_status(result)}")
+
+
+async def _kill(box: Toolbox, given: Given) -> Reply:
+    task = await box.waiting.show(given["task_id"])
+    if task.finished and not task.children:
+        raise AlreadyEnded(f"{task.task_id} is not running: its status is {task.status}.")
+    receipt = await operations.kill(box, task.task_id)
+    if receipt.survivors:
+        left = ", ".join(map(str, receipt.survivors))
+        said = f"Error: {task.task_id} could not be ended: still alive are {left}.\n"
+        return Reply(said, fields(receipt), error=True)
+    said = f"Task was ended.\nTask ID: {task.task_id}\n" + labelled("Command", task.command, "(none)")
+    return Reply(said, fields(receipt), user=f"Ended {task.task_id}.")
+
+
+def _complain(tool: str, error: OutlastError, given: Given) -> str:
+    return f"Error: {error.message}\n"
+
+
+_ID = text("The id of the background task.")
+
+PROFILE = Profile(
+    name="neovate",
+    policy="banned",
+    asks=("run", "kill"),
+    complain=_complain,
+    settings={"foreground_limit_s": _MOST_S, "kill_grace_s": 0.2, "auto_background": True, "max_running": 0},
+    tools=(
+        Tool(
+            name="bash",
+            description="""Run a bash command in a fresh shell and return its stdout, stderr and exit code. timeout is
+            in milliseconds, by default and at most 600000 (10 minutes). A development command (npm, pytest, make ...)
+            that has printed something after 2 seconds moves to the background by itself; run_in_background does so at
+            once. Then bash_output reads on and kill_bash ends it. {denied} Rules: put double quotes around paths with
+            blanks; join commands with ; or && and not with newlines; each call starts in the same directory, so prefer
+            absolute paths to cd; search with rg, not grep or find, and read, write and edit files with the tools made
+            for that, not cat, head, tail, sed or echo; do not wrap the command in another shell (bash -c). Good:
+            pytest /app/tests. Bad: cd /app && pytest tests.""",
+            schema=schema(
+                ["command"],
+                command=text("The command."),
+                timeout={"type": ["number", "null"], "minimum": 0, "description": "Milliseconds, at most 600000."},
+                run_in_background=flag("Run it in the background at once."),
+            ),
+            operation=_bash,
+            label=lambda given: given["command"],
+        ),
+        Tool(
+            name="bash_output",
+            description="Read all that a background task has printed so far, and its status.",
+            schema=schema(["task_id"], task_id=_ID),
+            operation=_output,
+            label=lambda given: f"Read the output of {inline(given['task_id'], 40)}",
+            acts=False,
+            needs_write=True,
+        ),
+        Tool(
+            name="kill_bash",
+            description="End a background task and everything it started.",
+            schema=schema(["task_id"], task_id=_ID),
+            operation=_kill,
+            label=lambda given: f"End {inline(given['task_id'], 40)}",
+        ),
+    ),
+)
