@@ -15,7 +15,7 @@ from outlast.async_driver import CallTracker, tracker
 from outlast.errors import OutlastError
 from outlast.mcp.approval import Call, Question, current
 from outlast.mcp.clients import client_name
-from outlast.mcp.handles import task_in
+from outlast.mcp.held_calls import task_in
 from outlast.mcp.replies import result_of, takes_both
 from outlast.shell.flows import go_outside
 from outlast.tools.arguments import IDS
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from outlast.mcp.clients import Clients, Context, Desk
     from outlast.mcp.resources import Resources
     from outlast.mcp.tasks import Tasks
-    from outlast.tools.model import Profile, Tool
     from outlast.tools.toolbox import Toolbox
 
 _SLACK_S = 2.0  # what a call may take beyond its wait: to start, to end, to read
@@ -114,7 +113,7 @@ class Calls:
                     reply = await ongoing.attended(ctx, desk, _SLACK_S)
                 if holds and ongoing.noted.launched and (reply is None or _goes_on(reply, params)):
                     ongoing.call.is_answered = True
-                    return await self._tasks.hold(desk, ongoing, params)
+                    return await self._tasks.hold(desk, ongoing)
                 reply = reply or await _left(box, ongoing, bound)
                 return result_of(reply, _both(ctx, desk))
         except Question as question:
@@ -169,13 +168,8 @@ async def _left(box: Toolbox, ongoing: Ongoing, bound: float) -> Reply:
     return await read_with(box, ongoing.task_id)
 
 
-def reading_tool(profile: Profile) -> Tool:
-    """Return the profile's tool that reads a task's output."""
-    return next(tool for tool in profile.tools if tool.name.lower().endswith("output"))
-
-
 async def read_with(box: Toolbox, task_id: str) -> Reply:
     """What the profile's tool for reading says of a task, without waiting."""
-    tool = reading_tool(box.profile)
+    tool = box.profile.reading_tool
     at_once = {"block": False} if "block" in tool.schema["properties"] else {}
     return await box.acall(tool.name, {"task_id": task_id, **at_once})

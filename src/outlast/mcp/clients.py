@@ -54,7 +54,7 @@ class Desk:
     ) -> None:
         self.shell, self.profile = shell, profile
         self._policy, self._options, self._lease = policy, options, lease
-        self._boxes: dict[float, Toolbox] = {}
+        self._boxes: dict[tuple[float, bool], Toolbox] = {}
 
     @property
     def session(self) -> str:
@@ -64,21 +64,20 @@ class Desk:
     def settings(self) -> Settings:
         return self.shell.plain.settings
 
-    def box(self, longest_wait: float) -> Toolbox:
-        """The tools, none of which waits longer."""
-        if longest_wait not in self._boxes:
-            self._boxes[longest_wait] = self.box_over(self.shell, longest_wait)
-        return self._boxes[longest_wait]
-
-    def box_over(self, shell: AsyncShell, longest_wait: float) -> Toolbox:
-        return Toolbox(
-            shell.plain,
-            self.profile,
-            policy=self._policy,
-            write=not self._options.read_only,
-            longest_wait=longest_wait,
-            waiting=shell,
-        )
+    def box(self, longest_wait: float, keeps_position: bool = False) -> Toolbox:
+        """Return the tools, none of which waits longer. With `keeps_position` no reply counts as read."""
+        key = longest_wait, keeps_position
+        if key not in self._boxes:
+            self._boxes[key] = Toolbox(
+                self.shell.plain,
+                self.profile,
+                policy=self._policy,
+                write=not self._options.read_only,
+                longest_wait=longest_wait,
+                keeps_position=keeps_position,
+                waiting=self.shell,
+            )
+        return self._boxes[key]
 
     async def last_line(self, task_id: str) -> str:
         """The last line that a task printed."""

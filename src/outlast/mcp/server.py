@@ -16,7 +16,7 @@ from outlast.mcp import approval
 from outlast.mcp.calls import Calls
 from outlast.mcp.cancelling import Cancellations
 from outlast.mcp.clients import Clients
-from outlast.mcp.handles import Handles
+from outlast.mcp.held_calls import HeldCalls
 from outlast.mcp.resources import Resources
 from outlast.mcp.tasks import EXTENSION, TaskParams, Tasks, UpdateParams
 from outlast.notices.seal import read_or_create_secret
@@ -41,7 +41,7 @@ def build(options: Options, shared: bool) -> Server[None]:
     """A server for one client over stdio, or for several (`shared`) over HTTP."""
     own = os.path.join(open_home(options.home).path, "mcp")
     clients = Clients(options, approval.ask, shared)
-    tasks = Tasks(clients, Handles(os.path.join(own, "tasks")))
+    tasks = Tasks(clients, HeldCalls(os.path.join(own, "tasks")))
     resources = Resources(clients)
     cancellations = Cancellations()
     calls = Calls(clients, tasks, resources, cancellations)

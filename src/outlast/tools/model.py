@@ -77,3 +77,8 @@ class Profile:
     """Whether what a command changes in its shell is there for the next one; else each has a fresh shell."""
     remark: Callable[[str], str] = "{}\n".format
     """A sentence of ours as a line of a reply that is text."""
+
+    @property
+    def reading_tool(self) -> Tool:
+        """The tool that reads a task's output."""
+        return next(tool for tool in self.tools if tool.name.lower().endswith("output"))

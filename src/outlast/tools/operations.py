@@ -78,6 +78,8 @@ async def start_agent(box: Toolbox, type: str, prompt: str, description: str) ->
 
 
 async def read(box: Toolbox, task_id: str, **what: Any) -> Result:
+    if box.keeps_position:
+        what["new"] = False
     return await box.waiting.read(task_id, **MARKED, **what)
 
 

@@ -53,9 +53,11 @@ class Toolbox:
         policy: Any = None,
         write: bool = True,
         longest_wait: float | None = None,
+        keeps_position: bool = False,
         waiting: AsyncShell | None = None,
     ) -> None:
-        """`longest_wait`: no call waits longer, because the client would give up.
+        """`longest_wait`: no call waits longer, because the client would give up. With `keeps_position` a reply shows
+        all output, and what it shows does not count as read.
 
         `policy` is the one that the shell was opened with, for descriptions to say what it denies; `waiting` is the
         same shell for those who wait, if the host has one already.
@@ -63,6 +65,7 @@ class Toolbox:
         self.shell, self.policy = shell, policy
         self.profile = profile_named(profile) if isinstance(profile, str) else profile
         self.longest_wait = shell.settings.max_wait_s if longest_wait is None else longest_wait
+        self.keeps_position = keeps_position
         self._write = write
         self._given = waiting
         self._waiting: WeakKeyDictionary[object, AsyncShell] = WeakKeyDictionary()
