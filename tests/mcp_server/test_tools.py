@@ -21,7 +21,7 @@ from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
 
 from outlast import Shell, __version__
-from outlast.tools import PROFILES, forms
+from outlast.tools import PROFILES, adapters
 from outlast.tools.messages import for_model
 from outlast.tools.profiles import profile_named
 from tests.agent_tasks import settings
@@ -53,7 +53,7 @@ def test_a_day_with_the_tools(place: str, mode: str) -> None:
         async with connected(place, mode=mode) as client:
             listed = (await client.list_tools()).tools
             profile = profile_named("default")
-            assert [tool.name for tool in listed] == [tool.name for tool in forms.offered(profile)]
+            assert [tool.name for tool in listed] == [tool.name for tool in adapters.offered(profile)]
             hints = {tool.name: tool.annotations for tool in listed}
             for name, acts in (("bash_list", False), ("bash", True)):
                 found = hints[name]

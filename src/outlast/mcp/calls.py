@@ -84,7 +84,7 @@ class Ongoing:
         try:
             return await desk.last_line(self.task_id) or f"{self.task_id} has printed nothing yet"
         except OutlastError as error:
-            return for_model(error.message, desk.profile.lists)
+            return for_model(error.message, desk.profile.list_hint)
 
 
 class Calls:

@@ -23,7 +23,7 @@ from outlast.tools import policy
 from outlast.tools.messages import for_model
 from outlast.tools.profiles import profile_named
 from outlast.tools.toolbox import Toolbox
-from outlast.tools.words import harmless
+from outlast.tools.untrusted import show_invisible
 from outlast.validation import session_name
 
 TYPE_CHECKING = False
@@ -82,16 +82,16 @@ class Desk:
     async def last_line(self, task_id: str) -> str:
         """The last line that a task printed."""
         read = await self.shell.read(task_id, tail=1, max_chars=_LINE)
-        return harmless(read.output).strip()
+        return show_invisible(read.output).strip()
 
     async def last_lines(self, task_id: str, count: int) -> list[str]:
         """Return the last lines that a task printed, at most `count`."""
         read = await self.shell.read(task_id, tail=count)
-        return harmless(read.output).split("\n")
+        return show_invisible(read.output).split("\n")
 
     async def close(self) -> None:
         for box in self._boxes.values():
-            await asyncio.to_thread(box.say_goodbye)
+            await asyncio.to_thread(box.acknowledge)
         await self.shell.close()
         if self._lease:
             self._lease.close()
@@ -115,7 +115,7 @@ class Clients:
             return await self._found(ctx)
         except OutlastError as error:
             code = INVALID_PARAMS if isinstance(error, BadInput) else INTERNAL_ERROR
-            raise MCPError(code, for_model(error.message, self.profile.lists)) from None
+            raise MCPError(code, for_model(error.message, self.profile.list_hint)) from None
 
     async def _found(self, ctx: Context) -> Desk:
         name = self._named_by(ctx)
@@ -137,7 +137,7 @@ class Clients:
         if not self.options.session and not self._shared:
             lease = Lease(os.path.join(self.options.home, "mcp", "sessions"), name, _LEAVING_S)
             name = lease.name
-        by = policy.chosen(self.profile, self.settings, self.options.policy or None)
+        by = policy.choose(self.profile, self.settings, self.options.policy or None)
         how: dict[str, Any] = {"mode": "yolo"} if self.options.yolo else {"ask": self._ask}
         shell = AsyncShell.open(self.options.home, name, by, defaults=self.profile.settings, **how)
         return Desk(shell, self.profile, by, self.options, lease)

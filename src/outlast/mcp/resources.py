@@ -15,7 +15,7 @@ from outlast.mcp.calls import refuse_cursor
 from outlast.mcp.tasks import refuse_undeclared
 from outlast.output.cleaner import inline
 from outlast.tools.messages import for_model
-from outlast.tools.words import harmless
+from outlast.tools.untrusted import show_invisible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,9 +79,9 @@ class Resources:
             result = await desk.shell.read(_task_in(params.uri))
         except OutlastError as error:
             raise MCPError(
-                wire.INVALID_PARAMS, for_model(error.message, desk.profile.lists), {"uri": params.uri}
+                wire.INVALID_PARAMS, for_model(error.message, desk.profile.list_hint), {"uri": params.uri}
             ) from None
-        text = wire.TextResourceContents(uri=params.uri, mime_type="text/plain", text=harmless(result.output))
+        text = wire.TextResourceContents(uri=params.uri, mime_type="text/plain", text=show_invisible(result.output))
         return wire.ReadResourceResult(contents=[text])
 
     # --- tell ----------------------------------------------------------------------------
@@ -154,7 +154,9 @@ class Resources:
         try:
             return (await desk.shell.show(_task_in(uri))).task_id
         except OutlastError as error:
-            raise MCPError(wire.INVALID_PARAMS, for_model(error.message, desk.profile.lists), {"uri": uri}) from None
+            raise MCPError(
+                wire.INVALID_PARAMS, for_model(error.message, desk.profile.list_hint), {"uri": uri}
+            ) from None
 
 
 async def _tell(desk: Desk, task_id: str, tell: Callable[[], Awaitable[None]]) -> None:
@@ -184,7 +186,7 @@ def _listed(task: Task) -> wire.Resource:
     return wire.Resource(
         uri=uri_of(task.task_id),
         name=task.task_id,
-        title=inline(harmless(task.description or task.command), _TITLE),
+        title=inline(show_invisible(task.description or task.command), _TITLE),
         description=f"What {task.task_id} printed ({task.status}).",
         mime_type="text/plain",
     )

@@ -86,7 +86,7 @@ def build(options: Options, shared: bool) -> Server[None]:
 
 def _instructions(clients: Clients) -> str:
     said = _INSTRUCTIONS.format(wait=clients.settings.mcp_wait_s)
-    return f"{said} To find your tasks again: {clients.profile.lists}." if clients.profile.lists else said
+    return f"{said} To find your tasks again: {clients.profile.list_hint}." if clients.profile.list_hint else said
 
 
 def _add_tasks(server: Server[None], tasks: Tasks) -> None:

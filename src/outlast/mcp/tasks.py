@@ -22,8 +22,8 @@ from outlast.mcp.clients import client_name
 from outlast.mcp.held_calls import UNASKED_S
 from outlast.mcp.messages import LAST_LINES, failure_line
 from outlast.mcp.replies import ENDED_BADLY, final_result_of, shown_to
+from outlast.tools.formatting import iso_time
 from outlast.tools.messages import for_model
-from outlast.tools.shapes import iso as iso_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Tasks:
             except (AlreadyEnded, UnknownTask):
                 pass
             except OutlastError as error:
-                raise MCPError(wire.INTERNAL_ERROR, for_model(error.message, desk.profile.lists)) from None
+                raise MCPError(wire.INTERNAL_ERROR, for_model(error.message, desk.profile.list_hint)) from None
             await asyncio.to_thread(self._held.end, call.token, "cancelled")
             if (reply := self._replies.pop(call.token, None)) is not None:
                 reply.cancel()
@@ -174,7 +174,7 @@ async def _message(desk: Desk, task_id: str) -> str:
             return await desk.last_line(task_id) or f"{task_id} has printed nothing yet"
         return failure_line(task, await desk.last_lines(task_id, LAST_LINES), _how_to_read(desk, task_id))
     except OutlastError as error:
-        return for_model(error.message, desk.profile.lists)
+        return for_model(error.message, desk.profile.list_hint)
 
 
 def _how_to_read(desk: Desk, task_id: str) -> str:

@@ -7,22 +7,22 @@ from outlast.light import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
-    from typing import Any
+    from typing import Any, Literal
 
-    from outlast.errors import OutlastError
     from outlast.tools.toolbox import Toolbox
 
-    Given = Mapping[str, Any]
+    Arguments = Mapping[str, Any]
     """The arguments of one call, checked; what was left out is not there."""
+    Kind = Literal["run", "send", "read", "kill", "list", "clear"]
 
 
 @frozen
 class Reply:
     """What a call answers.
 
-    `text` is for the model. `data` is the same for programs, under Outlast's own names; `user`
-    is a short form for people, where the profile has one. `error`: the call itself went wrong.
-    `failed`: the call is fine, and the command that it tells of has failed.
+    `text` is for the model. `data` is the same for programs, under Outlast's own names; `user` is a short form for
+    people, where the profile has one. `error`: the call itself went wrong. `failed`: the call is fine, and the command
+    that it is about has failed. `json`: in a profile whose reply is JSON, the value that `text` is.
     """
 
     text: str
@@ -31,54 +31,55 @@ class Reply:
     failed: bool = False
     user: str = ""
     json: Any = None
-    """In a profile whose reply is JSON: the value that `text` is."""
 
 
 @frozen
 class Tool:
-    """One operation under the name and with the parameters that a profile gives it."""
+    """One operation under the name and with the parameters that a profile gives it.
+
+    `needs_write`: it is not offered to a host that may not write, though it only reads. `listed`: it is offered;
+    otherwise it only answers to its name. `normalise` puts the parameters of other tools under this tool's names and
+    returns them with what the reply has to say about that.
+    """
 
     name: str
+    kind: Kind
     description: str
     schema: Mapping[str, Any]
-    operation: Callable[[Toolbox, Given], Awaitable[Reply]]
-    label: Callable[[Given], str]
-    """One line for people about a call."""
-    acts: bool = True
-    """Whether it runs, feeds or ends something; not offered to a host that may not write."""
+    operation: Callable[[Toolbox, Arguments], Awaitable[Reply]]
     needs_write: bool = False
-    """Whether it is not offered to such a host, though it only reads: a design may say so."""
-    understand: Callable[[dict[str, Any]], tuple[dict[str, Any], list[str]]] | None = None
-    """Puts other tools' parameters under this tool's names; also returns what to say about them."""
     listed: bool = True
-    """Whether it is offered; otherwise it only answers to its name."""
+    normalise: Callable[[str, dict[str, Any]], tuple[dict[str, Any], list[str]]] | None = None
+
+    @property
+    def acts(self) -> bool:
+        """Whether it changes something; such a tool is not offered to a host that may not write."""
+        return self.kind not in ("read", "list")
 
 
 @frozen
 class Profile:
-    """A table of tools: the names and the shape of replies of one design."""
+    """A table of tools: the names and the shape of replies of one design.
+
+    `settings` hold unless the user has set them. `asks`: what needs the user's yes in any case (run, kill).
+    `list_hint` says how a model finds its tasks. `events` are the design's names of our events. `shows_notices`: each
+    reply carries new notices. `keeps_state`: a command sees what the one before it changed in its shell.
+    `render_remark` makes a sentence of ours a line of a reply that is text.
+    """
 
     name: str
     tools: tuple[Tool, ...]
     policy: str
-    complain: Callable[[str, OutlastError, Given], str]
-    """What a model is told when a call of that tool goes wrong."""
+    render_error: Callable[[str, str, Arguments], str]
     settings: Mapping[str, object]
-    """What holds in this profile unless the user has set it."""
     asks: tuple[str, ...] = ()
-    """What needs a yes of the host's user whatever it is: to run, to kill."""
-    lists: str = ""
-    """How a model finds its tasks, for error messages."""
+    list_hint: str = ""
     events: Mapping[str, str] = {}
-    """What that design calls our events, by what we call them; `tool.call` is what stands before the tool's name."""
-    tells: bool = False
-    """Whether replies carry new notices: behind the text, or as `notices` in the JSON."""
+    shows_notices: bool = False
     keeps_state: bool = False
-    """Whether what a command changes in its shell is there for the next one; else each has a fresh shell."""
-    remark: Callable[[str], str] = "{}\n".format
-    """A sentence of ours as a line of a reply that is text."""
+    render_remark: Callable[[str], str] = "{}\n".format
 
     @property
     def reading_tool(self) -> Tool:
         """The tool that reads a task's output."""
-        return next(tool for tool in self.tools if tool.name.lower().endswith("output"))
+        return next(tool for tool in self.tools if tool.kind == "read")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.errors import BadInput, named
-from outlast.tools.toolbox import awaited
+from outlast.errors import AlreadyEnded, BadInput, named
 from outlast.types import NO_SHELL, STREAMS, Stdin
 
 TYPE_CHECKING = False
@@ -17,53 +16,56 @@ if TYPE_CHECKING:
     from outlast.tools.toolbox import Toolbox
     from outlast.types import Receipt, Result, Task, Waited
 
-MARKED: ReadOptions = {"marked": True}
-_STRIKING_S = 0.1  # so near to its limit a task is as good as struck
-_RECORDING_S = 5.0  # from the moment that a limit strikes until its task is over
+_RECORD_S = 5.0  # from the moment that a limit strikes until its task has ended
 
 
 def seconds(milliseconds: float | None, most: float | None = None) -> float | None:
-    """A time that a model gave; 0 is as if it gave none, and what is too long is cut."""
+    """Return a time that a model gave in milliseconds; 0 is as if it gave none, and what is too long is cut."""
     if not milliseconds:
         return None
     asked = milliseconds / 1000
     return asked if most is None else min(asked, most)
 
 
-async def run(box: Toolbox, command: str, *, limit: float | None = None, **how: Any) -> Result:
+async def run(
+    box: Toolbox,
+    command: str,
+    *,
+    limit: float | None = None,
+    wait: float | None = None,
+    show: ReadOptions | None = None,
+    **how: Any,
+) -> Result:
     """Run a command and wait as long as this call may; it then goes on in the background."""
     settings = box.shell.settings
     if limit is not None:
         limit = min(limit, settings.max_wait_s)
     allowed = settings.foreground_limit_s if limit is None else limit
-    asked = how.pop("wait", None)
-    wait = min(allowed if asked is None else asked, box.longest_wait)
-    if limit is not None and wait >= limit:
+    wait = min(allowed if wait is None else wait, box.longest_wait)
+    waits_for_limit = wait >= allowed
+    if limit is not None and waits_for_limit:
         # The guard ends it at its limit. Leaving at that same moment would make it a background task.
-        wait += settings.kill_grace_s + _RECORDING_S
-    # Without a limit of its own, waiting for all of the default one means that it ends the task.
-    show: ReadOptions = {**MARKED, **how.pop("show", {})}
-    given = None if wait >= allowed and limit is None else wait
+        wait += settings.kill_grace_s + _RECORD_S
+    # Without a wait, the default limit ends the task.
+    patience = None if limit is None and waits_for_limit else wait
+    shown: ReadOptions = {"marked": True, **(show or {})}
     how["fresh"] = not box.profile.keeps_state
-    result = await box.waiting.run(command, limit=limit, wait=given, show=show, **how)
-    return await _once_struck(box, result, show) if _is_being_struck(result, limit) else result
+    result = await box.waiting.run(command, limit=limit, wait=patience, show=shown, **how)
+    if result.reason == "timeout" and not result.closed:
+        return await _read_closed(box, result, shown)
+    return result
 
 
-def _is_being_struck(result: Result, limit: float | None) -> bool:
-    """Whether its limit strikes this very moment: it is about to end, or what it started is."""
-    if result.status == "running":
-        return limit is not None and result.elapsed_ms >= (limit - _STRIKING_S) * 1000
-    return result.reason == "timeout" and not result.closed
-
-
-async def _once_struck(box: Toolbox, result: Result, show: ReadOptions) -> Result:
-    patience = box.shell.settings.kill_grace_s + _RECORDING_S
-    async for _ in box.waiting.follow(result.task_id, cursor=result.cursor, timeout=patience):
+async def _read_closed(box: Toolbox, result: Result, shown: ReadOptions) -> Result:
+    """Read a task again when its limit has ended all that it started: it would seem to have left processes running."""
+    async for _ in box.waiting.follow(
+        result.task_id, cursor=result.cursor, timeout=box.shell.settings.kill_grace_s + _RECORD_S
+    ):
         pass
-    ended = await read(box, result.task_id)
-    if show.get("new"):
-        await read(box, result.task_id, new=True)  # whoever asks what is new has seen it all
-    return ended
+    closed = await read(box, result.task_id)
+    if shown.get("new"):
+        await read(box, result.task_id, new=True)  # this reply has shown all of it
+    return closed
 
 
 async def start(box: Toolbox, command: str, *, stdin_open: bool = False, **how: Any) -> Task:
@@ -78,41 +80,46 @@ async def start_agent(box: Toolbox, type: str, prompt: str, description: str) ->
 
 
 async def read(box: Toolbox, task_id: str, **what: Any) -> Result:
+    """Read a task's output, with our lines in it marked."""
     if box.keeps_position:
         what["new"] = False
-    return await box.waiting.read(task_id, **MARKED, **what)
+    return await box.waiting.read(task_id, marked=True, **what)
 
 
 async def wait(box: Toolbox, task_id: str, patience: float, **until: Any) -> Waited:
     """Wait for the end or for a condition, as long as this call may."""
-    return await box.waiting.wait(task_id, timeout=awaited(box, patience), **until)
+    return await box.waiting.wait(task_id, timeout=box.longest(patience), **until)
 
 
 async def send_and_wait(box: Toolbox, task_id: str, text: str, patience: float, **how: Any) -> Waited:
     """Send input, and wait for what the program does with it, as long as this call may."""
-    return await box.waiting.send_and_wait(task_id, text, awaited(box, patience), **how)
+    return await box.waiting.send_and_wait(task_id, text, box.longest(patience), **how)
 
 
-async def twin(box: Toolbox, task: Task) -> str:
-    """The id of another task that runs the same command in the same directory."""
-    others = await tasks(box, status="running")
+async def find_same(box: Toolbox, task: Task) -> str:
+    """Return the id of another task that runs the same command in the same directory, or nothing."""
+    others = await box.waiting.list(status="running")
     same = (one for one in others if one.task_id != task.task_id and (one.command, one.cwd) == (task.command, task.cwd))
     return next((one.task_id for one in same), "")
+
+
+async def show_alive(box: Toolbox, task_id: str, ended: str) -> Task:
+    """Return a task of which something still runs; else raise `AlreadyEnded` with this sentence about the task."""
+    task = await box.waiting.show(task_id)
+    if task.finished and not task.children:
+        raise AlreadyEnded(ended.format(task=task))
+    return task
 
 
 async def kill(box: Toolbox, task_id: str) -> Receipt:
     return await box.waiting.kill(task_id)
 
 
-async def tasks(box: Toolbox, **which: Any) -> Sequence[Task]:
-    return await box.waiting.list(**which)
-
-
 # --- one program, no shell ---------------------------------------------------------------
 
 
 def program(box: Toolbox, command: str, words: Sequence[str]) -> dict[str, Any]:
-    """How to run one program with its arguments as they are, in the project's directory."""
+    """Return how to run one program with its arguments as they are, in the project's directory."""
     import shlex
     import shutil
 
@@ -124,25 +131,23 @@ def program(box: Toolbox, command: str, words: Sequence[str]) -> dict[str, Any]:
     return {"command": shlex.join([command, *words]), "shell": NO_SHELL}
 
 
-async def together(box: Toolbox, task_id: str, **what: Any) -> Result:
-    """A task with both streams as one text, in the order they came."""
-    return await read(box, task_id, interleaved=True, **what)
+# --- lines that are not blank ------------------------------------------------------------
 
 
-async def filled_lines(box: Toolbox, task: Task) -> tuple[int, int]:
-    """How many lines of stdout and of stderr are not blank; counts on from where this toolbox last counted."""
-    return await box.do(_filled_lines, box, task)
+async def count_lines(box: Toolbox, task: Task) -> tuple[int, int]:
+    """Count the lines of stdout and of stderr that are not blank, from where this toolbox last counted on."""
+    return await box.do(_count_lines, box, task)
 
 
-def _filled_lines(box: Toolbox, task: Task) -> tuple[int, int]:
+def _count_lines(box: Toolbox, task: Task) -> tuple[int, int]:
     counts = dict.fromkeys(STREAMS, 0)
     for stream in STREAMS if task.split else STREAMS[:1]:
-        place, count = box.counted.get((task.task_id, stream), (0, 0))
+        offset, count = box.counted.get((task.task_id, stream), (0, 0))
         rest = b""
-        for piece in box.shell.reader.read_fresh(task.task_id, {stream: place}):
+        for piece in box.shell.reader.read_fresh(task.task_id, {stream: offset}):
             *lines, rest = (rest + piece.data).split(b"\n")
             count += sum(1 for line in lines if line.strip())
-            place = piece.next - len(rest)
-        box.counted[task.task_id, stream] = (place, count)
+            offset = piece.next - len(rest)
+        box.counted[task.task_id, stream] = (offset, count)
         counts[stream] = count + bool(rest.strip())
     return counts["stdout"], counts["stderr"]

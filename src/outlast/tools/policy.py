@@ -1,6 +1,6 @@
-"""Which policy the commands of a toolbox are judged by, and what a model is told of it. The one place that decides.
+"""Which policy judges the commands of a toolbox, and what a model is told of it.
 
-What the user has set holds besides, whatever is chosen here: the shell sees to that.
+The shell also applies the policy that the user has set, whatever is chosen here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from outlast.settings import Settings
     from outlast.tools.model import Profile
 
-_DENIED = {
+_DESCRIPTIONS = {
     "workspace": (
         "Commands run in a sandbox: they write to the project, temporary files and caches, without a question. If one "
         "fails because of it, the user is asked whether to run it again outside."
@@ -22,14 +22,17 @@ _DENIED = {
     "guarded": "What would destroy the machine is denied (rm -rf /, mkfs, writing to disks).",
     "ask": "The user is asked about each command.",
     "yolo": "",
+    "banned": "These are denied: {}.",
+    "programs": "Only these programs run, with any arguments, and no shells: {}.",
+    "allowlist": "Only what the host's list of programs allows runs, and no shells.",
 }
-_OTHER = "The host's policy decides which commands run."
+_LISTED = {"banned": "deny", "programs": "allow"}  # which of its rules a description lists
 
 
-def chosen(profile: Profile, settings: Settings, asked: Any = None, *, consent: bool = False) -> Any:
-    """What the host asks for, else the profile's policy, with what the profile always asks about.
+def choose(profile: Profile, settings: Settings, asked: Any = None, *, consent: bool = False) -> Any:
+    """Return what the host asks for, else the profile's policy, with what the profile always asks about.
 
-    With `consent` somebody has said yes to running and ending as such; what the policy asks about stays.
+    With `consent` the user has said yes to running and ending as such; what the policy asks about stays.
     """
     if asked is not None:
         return asked
@@ -41,25 +44,20 @@ def chosen(profile: Profile, settings: Settings, asked: Any = None, *, consent: 
     return replaced(found, asks=profile.asks) if profile.asks and not consent else found
 
 
-def denied(policy: object) -> str:
-    """One sentence for a model about what will not run."""
+def describe(policy: object) -> str:
+    """Return one sentence for a model about what will not run."""
     name = policy if isinstance(policy, str) else str(getattr(policy, "name", ""))
-    if name in _DENIED:
-        return _DENIED[name]
-    if name == "banned":
-        return f"These are denied: {', '.join(_programs(policy, 'deny'))}."
-    if name == "programs":
-        return f"Only these programs run, with any arguments, and no shells: {', '.join(_programs(policy, 'allow'))}."
-    if name == "allowlist":
-        return "Only what the host's list of programs allows runs, and no shells."
-    return _OTHER
+    if name not in _DESCRIPTIONS:
+        return "The host's policy decides which commands run."
+    programs = _programs(policy, _LISTED[name]) if name in _LISTED else ()
+    return _DESCRIPTIONS[name].format(", ".join(programs))
 
 
-def _programs(policy: object, which: str) -> list[str]:
-    """The programs that a ready policy allows or denies, by name."""
+def _programs(policy: object, rules: str) -> list[str]:
+    """Return the programs that a ready policy allows or denies, by name."""
     from outlast.permissions import policies
     from outlast.settings import Settings
 
     found: Any = policies.load(policy, Settings()) if isinstance(policy, str) else policy
-    patterns: tuple[str, ...] = getattr(found.layers[0].rules, which)
+    patterns: tuple[str, ...] = getattr(found.layers[0].rules, rules)
     return [pattern.removesuffix(" *") for pattern in patterns]

@@ -12,7 +12,7 @@ import time
 from outlast.faces.render import duration, ending, signal_name, waits
 from outlast.light import fields, frozen
 from outlast.tools.model import Reply
-from outlast.tools.words import fence, fenced, harmless, unmarked
+from outlast.tools.untrusted import fence, fence_marked, plain, show_invisible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _of_running(shell: Shell, result: Result) -> Facts:
         activity=shell.activity(result.task_id),
         printed_at=shell.reader.printed_at(result),
         usual=shell.usual(result.command),
-        last_line=harmless(last).strip("\n"),
+        last_line=show_invisible(last).strip("\n"),
     )
 
 
@@ -75,7 +75,7 @@ def _of_long_output(shell: Shell, result: Result) -> Facts:
     last = ""
     if result.status != "completed":
         last = shell.read(result.task_id, tail=LAST_LINES, max_chars=LAST_CHARS, marked=True).output
-    return Facts(first_error=harmless("\n".join(found.lines)), error_line=found.line_number, last_lines=last)
+    return Facts(first_error=show_invisible("\n".join(found.lines)), error_line=found.line_number, last_lines=last)
 
 
 # --- pure --------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def _of_long_output(shell: Shell, result: Result) -> Facts:
 
 def data(result: Result) -> dict[str, Any]:
     """A result for programs, with why it failed."""
-    texts = {name: value if value is None else unmarked(value) for name, value in _texts(result).items()}
+    texts = {name: value if value is None else plain(value) for name, value in _texts(result).items()}
     return {**fields(result), **texts, "error": why(result)}
 
 
@@ -168,8 +168,8 @@ def _body(result: Result, known: Facts) -> str:
         return _nothing(result, known)
     lead = f"First error, line {known.error_line}:\n{fence(known.first_error)}" if known.first_error else ""
     if lead and known.last_lines:
-        return f"{lead}Last lines (bash_output with filter or cursor shows others):\n{fenced(known.last_lines)}"
-    return lead + ("Output:\n" if lead else "") + fenced(result.output)
+        return f"{lead}Last lines (bash_output with filter or cursor shows others):\n{fence_marked(known.last_lines)}"
+    return lead + ("Output:\n" if lead else "") + fence_marked(result.output)
 
 
 def _nothing(result: Result, known: Facts) -> str:

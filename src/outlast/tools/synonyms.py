@@ -1,4 +1,4 @@
-"""What other shell tools call the parameters of ours: a model that knows those tools is understood at its first try.
+"""What other shell tools call our parameters, so that a model that knows those tools is understood at its first try.
 
 The names come from the tools of Claude Code, Codex, Gemini CLI, Cursor, VS Code, Cline, OpenHands, Desktop Commander
 and other MCP servers. A name is put into snake_case, its unit (`_ms`, `_seconds`) is taken off, and it is looked up
@@ -31,7 +31,7 @@ _OWNERS = "task session bash shell process job terminal exec command"
 _ID = f"id pid {_OWNERS} {' '.join(f'{owner}_id' for owner in _OWNERS.split())}"
 _WAIT = "yield_time block_until wait_for wait_time initial_wait max_wait poll_timeout"
 _UNTIL = "wait_until wait_for_pattern wait_for_output wait_pattern ready_pattern"
-_SHOWN = {
+_SIZES = {
     "max_chars": "max_output_length max_output_chars max_length max_characters",
     "max_tokens": "max_output_tokens token_limit",
 }
@@ -46,7 +46,7 @@ _NAMES: dict[str, dict[str, str]] = {
         "stdin_open": "interactive keep_stdin_open open_stdin stdin",
         "description": "explanation reason justification purpose summary intent title",
         "args": "arguments argv",
-        **_SHOWN,
+        **_SIZES,
     },
     "bash_output": {
         "task_id": _ID,
@@ -56,7 +56,7 @@ _NAMES: dict[str, dict[str, str]] = {
         "filter": "pattern regex grep search filter_regex filter_pattern",
         "tail": "lines last_lines tail_lines last_n_lines num_lines line_count n",
         "cursor": "since from from_cursor position",
-        **_SHOWN,
+        **_SIZES,
     },
     "bash_input": {
         "task_id": _ID,
@@ -65,7 +65,7 @@ _NAMES: dict[str, dict[str, str]] = {
         "end": "eof close close_stdin end_of_input",
         "wait": f"timeout {_WAIT}",
         "until": _UNTIL,
-        **_SHOWN,
+        **_SIZES,
     },
     "bash_kill": {"task_id": _ID},
     "bash_list": {"status": "state filter"},
@@ -78,8 +78,8 @@ _UNITS = (("_milliseconds", 0.001), ("_millis", 0.001), ("_ms", 0.001), ("_secon
 _SHELLS = ("bash", "sh", "zsh", "/bin/bash", "/bin/sh")
 
 
-def understand(tool: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The same arguments under our names and in our units, and what has to be said about them."""
+def normalise(tool: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the arguments under our names and in our units, and what has to be said about them."""
     taken: dict[str, Any] = {}
     in_seconds: set[str] = set()
     for key, value in given.items():
@@ -93,8 +93,8 @@ def understand(tool: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], lis
         taken[own] = value if number is None else number * scale
     if tool == "bash":
         _join_command(taken)
-    _limit_text(taken)
-    _block(taken, in_seconds)
+    _convert_tokens(taken)
+    _convert_block(taken, in_seconds)
     # Tools that say `run_in_background` count in milliseconds.
     counts_ms = "run_in_background" in given
     remarks = [_in_seconds(name, taken, in_seconds, counts_ms) for name in ("timeout", "wait")]
@@ -102,7 +102,7 @@ def understand(tool: str, given: Mapping[str, Any]) -> tuple[dict[str, Any], lis
 
 
 def _without_unit(key: str) -> tuple[str, float]:
-    """A name in snake_case without its unit, and that unit in seconds (0 if there is none)."""
+    """Return a name in snake_case without its unit, and that unit in seconds (0 if there is none)."""
     name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key).replace("-", "_").lower()
     for unit, scale in _UNITS:
         if name.endswith(unit):
@@ -120,7 +120,7 @@ def _number(value: object) -> float | None:
 
 
 def _join_command(taken: dict[str, Any]) -> None:
-    """A command that is a list of words, or has its arguments apart, becomes one line."""
+    """Make one line of a command that is a list of words, or has its arguments apart."""
     command, words = taken.get("command"), taken.pop("args", None)
     if isinstance(command, list) and all(isinstance(word, str) for word in command):
         match command:
@@ -134,15 +134,15 @@ def _join_command(taken: dict[str, Any]) -> None:
         taken["args"] = words
 
 
-def _limit_text(taken: dict[str, Any]) -> None:
+def _convert_tokens(taken: dict[str, Any]) -> None:
     tokens = _number(taken.get("max_tokens"))
     if tokens is not None:
         del taken["max_tokens"]
         taken.setdefault("max_chars", max(1, round(tokens * _CHARS_OF_A_TOKEN)))
 
 
-def _block(taken: dict[str, Any], in_seconds: set[str]) -> None:
-    """`block` waits for the end, as long as `timeout` says; without it nothing is waited for."""
+def _convert_block(taken: dict[str, Any], in_seconds: set[str]) -> None:
+    """Put `block` into `wait`: true waits for the end, as long as `timeout` says; false does not wait."""
     match str(taken.get("block", "")).lower():
         case "true":
             taken.setdefault("wait", _DEFAULT_BLOCK_S)

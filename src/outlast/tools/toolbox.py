@@ -4,8 +4,8 @@
         tools = box.as_anthropic()
         reply = box.call("bash", {"command": "make test"})
 
-Operations are coroutines over `AsyncShell`, so any number of calls can wait at the same
-time without a thread each; `call` runs one to its end for those who have no event loop.
+Operations are coroutines over `AsyncShell`, so any number of calls can wait at the same time without a thread each;
+`call` runs one to its end where there is no event loop.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from outlast.light import replaced
 from outlast.output.cleaner import escape_invisible, inline
 from outlast.settings import default_home, load
 from outlast.shell.shell import Shell
-from outlast.tools import arguments, forms, policy
+from outlast.tools import adapters, arguments
+from outlast.tools import policy as policies
+from outlast.tools.call_log import CallLog, event_as
+from outlast.tools.formatting import add_text
 from outlast.tools.messages import for_model
 from outlast.tools.model import Profile, Reply
-from outlast.tools.names import event_as
 from outlast.tools.profiles import profile_named
-from outlast.tools.shapes import as_json
-from outlast.tools.telling import Telling
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,14 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-_LABEL = 120  # characters of the line for people
+_LABEL, _LABEL_ID = 120, 40  # characters of the line for people, and of an id in it
+_LABELS = {
+    "send": "Send input to {}",
+    "read": "Read the output of {}",
+    "kill": "End {}",
+    "list": "List the tasks",
+    "clear": "Remove the finished tasks",
+}
 
 
 class Toolbox:
@@ -60,7 +67,7 @@ class Toolbox:
         all output, and what it shows does not count as read.
 
         `policy` is the one that the shell was opened with, for descriptions to say what it denies; `waiting` is the
-        same shell for those who wait, if the host has one already.
+        same shell for asyncio, if the host has one already.
         """
         self.shell, self.policy = shell, policy
         self.profile = profile_named(profile) if isinstance(profile, str) else profile
@@ -69,8 +76,8 @@ class Toolbox:
         self._write = write
         self._given = waiting
         self._waiting: WeakKeyDictionary[object, AsyncShell] = WeakKeyDictionary()
-        self._telling = Telling(shell, self.profile)
-        self.counted: dict[tuple[str, str], tuple[int, int]] = {}  # how far streams were counted, and what came of it
+        self._log = CallLog(shell, self.profile)
+        self.counted: dict[tuple[str, str], tuple[int, int]] = {}  # of each stream: how far its lines are counted
 
     @classmethod
     def open(
@@ -92,7 +99,8 @@ class Toolbox:
         there. `consent`: the user has said yes to running and ending as such, which some profiles ask for each time.
         """
         found = profile_named(profile) if isinstance(profile, str) else profile
-        by = _chosen(home, found, policy, consent)
+        path = os.fspath(home) if home is not None else default_home(os.environ)
+        by = policies.choose(found, load(path, os.environ, found.settings), policy, consent=consent)
         shell = Shell.open(home, session, by, defaults=found.settings, cwd=cwd, **how)
         return cls(shell, found, policy=by, write=write, longest_wait=longest_wait)
 
@@ -103,39 +111,36 @@ class Toolbox:
         self.close()
 
     def close(self) -> None:
-        """Let go of the shell. Tasks go on."""
-        self.say_goodbye()
+        """Close the shell. Tasks go on."""
+        self.acknowledge()
         self.shell.close()
 
-    def say_goodbye(self) -> None:
-        """No more calls will come, and the replies have arrived: for those who close the shell themselves."""
-        self._telling.close()
+    def acknowledge(self) -> None:
+        """Acknowledge the notices in the replies, which have arrived; for a host that closes the shell itself."""
+        self._log.close()
 
     # --- what there is -------------------------------------------------------------------
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tools that are offered, always in the same order."""
-        return forms.offered(self.profile, self._write)
+        return adapters.offered(self.profile, self._write)
 
-    def described(self, tool: Tool) -> str:
-        """A tool's description, with what this host denies."""
-        return forms.described(tool, self.policy)
+    def describe(self, tool: Tool) -> str:
+        """Return a tool's description, with what this host denies."""
+        return adapters.describe(tool, self.policy)
 
     def label(self, name: str, given: Mapping[str, Any]) -> str:
-        """One line for people about a call."""
+        """Return one line for people about a call."""
         try:
-            tool = self._tool(name)
-            return inline(tool.label(arguments.checked(tool, dict(given))[0]), _LABEL)
+            tool = self._find(name)
+            return label_of(tool, arguments.check(tool, dict(given))[0])
         except OutlastError:
             return inline(name, _LABEL)
 
-    def _may(self, tool: Tool) -> bool:
-        return forms.is_offered(tool, self._write)
-
-    def _tool(self, name: str) -> Tool:
+    def _find(self, name: str) -> Tool:
         for tool in self.profile.tools:
-            if tool.name == name and self._may(tool):
+            if tool.name == name and adapters.is_offered(tool, self._write):
                 return tool
         offered = ", ".join(tool.name for tool in self.tools) or "none"
         raise BadInput(f"There is no tool {named(name)} here; offered are: {offered}.")
@@ -145,24 +150,21 @@ class Toolbox:
     async def acall(self, name: str, given: object) -> Reply:
         """Call a tool as a model does. What goes wrong is in the reply."""
         began = time.monotonic()
+        label = inline(name, _LABEL)
         try:
-            tool = self._tool(name)
-            taken, remarks = arguments.checked(tool, given)
+            tool = self._find(name)
+            taken, remarks = arguments.check(tool, given)
+            label = label_of(tool, taken)
             reply = await tool.operation(self, taken)
             if remarks:
-                reply = with_remark(reply, self.profile, " ".join(remarks))
+                reply = self._with_remark(reply, " ".join(remarks))
         except OutlastError as error:
-            reply = self._complaint(name, error, given if isinstance(given, dict) else {})
-        label = self.label(name, given) if isinstance(given, dict) else inline(name, _LABEL)
+            reply = self._error_reply(name, error, given if isinstance(given, dict) else {})
         reply = replaced(reply, text=escape_invisible(reply.text))
-        return await self.do(self._telling.told, name, label, reply, began)
-
-    def events(self, **how: Any) -> Iterator[Event]:
-        """As `Shell.events`, under the names of this profile; only those that it knows."""
-        return filter(None, (event_as(self.profile, event) for event in self.shell.events(**how)))
+        return await self.do(self._log.finish, name, label, reply, began)
 
     def call(self, name: str, given: object) -> Reply:
-        """As `acall`, to its end. Inside an event loop use `acall`: this one holds it up."""
+        """As `acall`, to its end. Inside an event loop use `acall`: this one blocks the loop."""
         import asyncio
 
         try:
@@ -174,14 +176,22 @@ class Toolbox:
         with ThreadPoolExecutor(1) as aside:
             return aside.submit(lambda: asyncio.run(self.acall(name, given))).result()
 
-    def _complaint(self, name: str, error: OutlastError, given: Mapping[str, Any]) -> Reply:
-        said = OutlastError(for_model(error.message, self.profile.lists))
-        data = {"status": "error", "error": said.message, "code": error.code}
-        return Reply(self.profile.complain(name, said, given), data, error=True)
+    def _with_remark(self, reply: Reply, sentence: str) -> Reply:
+        said = add_text(reply, "note", sentence, self.profile.render_remark(sentence))
+        return replaced(said, data={**said.data, "note": sentence})
+
+    def _error_reply(self, name: str, error: OutlastError, given: Mapping[str, Any]) -> Reply:
+        message = for_model(error.message, self.profile.list_hint)
+        data = {"status": "error", "error": message, "code": error.code}
+        return Reply(self.profile.render_error(name, message, given), data, error=True)
+
+    def events(self, **how: Any) -> Iterator[Event]:
+        """As `Shell.events`, under the names of this profile; only those that it knows."""
+        return filter(None, (event_as(self.profile, event) for event in self.shell.events(**how)))
 
     @property
     def waiting(self) -> AsyncShell:
-        """The shell, for those who wait in this event loop: each thread that calls has one of its own."""
+        """The shell for waiting in this event loop: each thread that calls has a loop of its own."""
         import asyncio
 
         from outlast.async_shell import AsyncShell
@@ -194,65 +204,61 @@ class Toolbox:
         return self._waiting[loop]
 
     async def do(self, verb: Callable[..., T], *args: Any, **how: Any) -> T:
-        """Something of the shell that takes a moment and waits for nothing."""
+        """Call in a thread what takes a moment and waits for nothing."""
         import asyncio
 
         return await asyncio.to_thread(verb, *args, **how)
 
-    # --- for others ----------------------------------------------------------------------
+    def longest(self, seconds: float) -> float:
+        """Return how long a call may wait that would like to wait so long."""
+        return max(0.0, min(seconds, self.longest_wait, self.shell.settings.max_wait_s))
+
+    # --- for APIs and frameworks ---------------------------------------------------------
 
     def answer(self, call: Any) -> dict[str, Any]:
         """Do what a model asks in a `tool_use` or a `tool_call`, and answer in the form that its API takes."""
-        name, given, put = forms.understood(call)
-        return put(self.call(name, given))
+        name, given, as_answer = adapters.parse_call(call)
+        return as_answer(self.call(name, given))
 
     async def aanswer(self, call: Any) -> dict[str, Any]:
         """As `answer`, for asyncio."""
-        name, given, put = forms.understood(call)
-        return put(await self.acall(name, given))
+        name, given, as_answer = adapters.parse_call(call)
+        return as_answer(await self.acall(name, given))
 
     def as_anthropic(self) -> list[dict[str, Any]]:
-        """For the `tools` of Anthropic's Messages."""
-        return forms.as_dictionaries("anthropic", self.tools, self.policy)
+        """Return the tools for Anthropic's Messages."""
+        return adapters.as_dictionaries("anthropic", self.tools, self.policy)
 
     def as_openai(self) -> list[dict[str, Any]]:
-        """For the `tools` of OpenAI's Chat Completions."""
-        return forms.as_dictionaries("openai", self.tools, self.policy)
+        """Return the tools for OpenAI's Chat Completions."""
+        return adapters.as_dictionaries("openai", self.tools, self.policy)
 
     def as_mcp(self) -> list[dict[str, Any]]:
-        """As an MCP server lists them."""
-        return forms.as_dictionaries("mcp", self.tools, self.policy)
+        """Return the tools as an MCP server lists them."""
+        return adapters.as_dictionaries("mcp", self.tools, self.policy)
 
     def as_langchain(self) -> list[Any]:
-        """As LangChain's `StructuredTool`s."""
-        return forms.as_langchain(self)
+        """Return the tools as LangChain's `StructuredTool`s."""
+        return adapters.as_langchain(self)
 
     def as_pydantic_ai(self) -> list[Any]:
-        """As pydantic-ai's `Tool`s."""
-        return forms.as_pydantic_ai(self)
+        """Return the tools as pydantic-ai's `Tool`s."""
+        return adapters.as_pydantic_ai(self)
 
     def as_openai_agents(self) -> list[Any]:
-        """As openai-agents' `FunctionTool`s."""
-        return forms.as_openai_agents(self)
+        """Return the tools as openai-agents' `FunctionTool`s."""
+        return adapters.as_openai_agents(self)
 
 
-def with_remark(reply: Reply, profile: Profile, sentence: str) -> Reply:
-    """A reply that also says this: as a line, or as `note` in JSON. A JSON list has no place for it but its data."""
-    data = {**reply.data, "note": sentence}
-    if isinstance(reply.json, dict):
-        said = {**reply.json, "note": sentence}
-        return replaced(reply, text=as_json(said), json=said, data=data)
-    if reply.json is not None:
-        return replaced(reply, data=data)
-    end = "" if reply.text.endswith("\n") else "\n"
-    return replaced(reply, text=f"{reply.text}{end}{profile.remark(sentence)}", data=data)
+def label_of(tool: Tool, given: Mapping[str, Any]) -> str:
+    """Return one line for people about a call of this tool."""
+    if tool.kind == "run":
+        what = given.get("description") or given["command"]
+        if what == given.get("command") and given.get("args"):
+            import shlex
 
-
-def _chosen(home: str | os.PathLike[str] | None, profile: Profile, asked: Any, consent: bool) -> Any:
-    path = os.fspath(home) if home is not None else default_home(os.environ)
-    return policy.chosen(profile, load(path, os.environ, profile.settings), asked, consent=consent)
-
-
-def awaited(box: Toolbox, seconds: float) -> float:
-    """How long a call may wait that would like to wait so long."""
-    return max(0.0, min(seconds, box.longest_wait, box.shell.settings.max_wait_s))
+            what = shlex.join([what, *given["args"]])
+        agent = given.get("subagent_type")
+        return inline(f"{agent}: {what}" if agent else what, _LABEL)
+    task_id = next((inline(given[name], _LABEL_ID) for name in arguments.IDS if name in given), "")
+    return inline(_LABELS[tool.kind].format(task_id), _LABEL)

@@ -231,7 +231,7 @@ def events(words: Sequence[str]) -> int:
 def _named_by(profile: str | None) -> Callable[[Event], Event | None]:
     if profile is None:
         return lambda event: event
-    from outlast.tools.names import event_as
+    from outlast.tools.call_log import event_as
     from outlast.tools.profiles import profile_named
 
     found = profile_named(profile)

@@ -34,14 +34,14 @@ def tools_parser() -> Parser:
 
 def tools(words: Sequence[str]) -> int:
     asked = parse(tools_parser(), words)
-    from outlast.tools import forms, policy
+    from outlast.tools import adapters, policy
     from outlast.tools.profiles import profile_named
 
-    if asked.format not in forms.NAMES:
-        raise BadInput(f"There is no format {named(asked.format)}; use one of {', '.join(forms.NAMES)}.")
+    if asked.format not in adapters.FORMATS:
+        raise BadInput(f"There is no format {named(asked.format)}; use one of {', '.join(adapters.FORMATS)}.")
     profile = profile_named(asked.profile)
-    by = policy.chosen(profile, load(default_home(os.environ), os.environ))
-    listed = forms.as_dictionaries(asked.format, forms.offered(profile, write=not asked.read_only), by)
+    by = policy.choose(profile, load(default_home(os.environ), os.environ))
+    listed = adapters.as_dictionaries(asked.format, adapters.offered(profile, write=not asked.read_only), by)
     write(json.dumps(listed, ensure_ascii=False, indent=2) + "\n")
     return 0
 

@@ -14,7 +14,7 @@ NAMES = ("default", "neovate", "jido", "registry", "mycode", "spec")
 
 
 def profile_named(name: str) -> Profile:
-    """The profile of this name."""
+    """Return the profile of this name."""
     if name not in NAMES:
         raise BadInput(f"There is no profile {named(name)}; known are {', '.join(NAMES)}.")
     found: Profile = import_module(f"outlast.tools.profiles.{name}").PROFILE

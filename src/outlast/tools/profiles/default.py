@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from outlast.errors import AlreadyEnded
 from outlast.faces.render import duration, ending
 from outlast.faces.table import in_order
 from outlast.light import fields
 from outlast.output.cleaner import inline
 from outlast.tools import operations, reply, synonyms
-from outlast.tools.arguments import flag, number, schema, text, whole
+from outlast.tools.arguments import flag, integer, number, schema, text
+from outlast.tools.formatting import survivors, task_list
 from outlast.tools.model import Profile, Reply, Tool
-from outlast.tools.words import harmless
+from outlast.tools.untrusted import show_invisible
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from outlast.errors import OutlastError
-    from outlast.tools.model import Given
+    from outlast.options import ReadOptions
+    from outlast.tools.model import Arguments
     from outlast.tools.toolbox import Toolbox
     from outlast.types import Result, Task, Waited
 
@@ -31,18 +30,18 @@ _FINISHED_LISTED, _FOREGROUND_LISTED, _LISTED_BY_STATUS = 10, 3, 30
 _COMMAND = 80
 
 
-async def _bash(box: Toolbox, given: Given) -> Reply:
+async def _bash(box: Toolbox, given: Arguments) -> Reply:
     how = {"cwd": given.get("cwd"), "description": given.get("description", "")}
     if given.get("background") or given.get("ready") is not None or given.get("stdin_open"):
         return await _background(box, given, how)
-    show = {"new": True, "max_chars": given.get("max_chars")}
+    show: ReadOptions = {"new": True, "max_chars": given.get("max_chars")}
     result = await operations.run(
         box, given["command"], limit=given.get("timeout") or None, wait=given.get("wait"), show=show, **how
     )
     return await _tell(box, result, "" if result.finished else _HINT)
 
 
-async def _background(box: Toolbox, given: Given, how: dict[str, str | None]) -> Reply:
+async def _background(box: Toolbox, given: Arguments, how: dict[str, str | None]) -> Reply:
     ready = given.get("ready")
     task = await operations.start(
         box,
@@ -52,8 +51,8 @@ async def _background(box: Toolbox, given: Given, how: dict[str, str | None]) ->
         **how,
     )
     remarks = []
-    if twin := await operations.twin(box, task):
-        remarks.append(f"The same command already runs in this directory as {twin}.")
+    if same := await operations.find_same(box, task):
+        remarks.append(f"The same command already runs in this directory as {same}.")
     if patience := given.get("wait", 0.0 if ready is None else _READY_S):
         waited = await operations.wait(box, task.task_id, patience, until=ready)
         remarks.append(_unmet(waited, ready))
@@ -61,7 +60,7 @@ async def _background(box: Toolbox, given: Given, how: dict[str, str | None]) ->
     return await _tell(box, result, *remarks, "" if result.finished else _HINT)
 
 
-async def _output(box: Toolbox, given: Given) -> Reply:
+async def _output(box: Toolbox, given: Arguments) -> Reply:
     task_id, until, cursor = given["task_id"], given.get("until"), given.get("cursor")
     remark = ""
     if given.get("wait") or until is not None:
@@ -90,7 +89,7 @@ async def _tell(box: Toolbox, result: Result, *remarks: str, whole: bool = True)
     return reply.tell(result, await reply.facts(box, result, whole), *remarks)
 
 
-async def _input(box: Toolbox, given: Given) -> Reply:
+async def _input(box: Toolbox, given: Arguments) -> Reply:
     task_id, text, end, until = given["task_id"], given.get("text", ""), given.get("end", False), given.get("until")
     if text and not text.endswith("\n") and given.get("newline", True):
         text += "\n"
@@ -103,7 +102,7 @@ async def _input(box: Toolbox, given: Given) -> Reply:
     return await _tell(box, result, _unmet(waited, until))
 
 
-async def _kill(box: Toolbox, given: Given) -> Reply:
+async def _kill(box: Toolbox, given: Arguments) -> Reply:
     task = await box.waiting.show(given["task_id"])
     if task.finished and not task.children:
         raise AlreadyEnded(f"{task.task_id} has ended already: {reply.how_it_ended(task)}.")
@@ -112,19 +111,19 @@ async def _kill(box: Toolbox, given: Given) -> Reply:
     if receipt.pid is None:
         said = f"{receipt.task_id} was taken out of the queue; it never ran."
     elif receipt.survivors:
-        said = f"{receipt.task_id}: these are still alive: {', '.join(map(str, receipt.survivors))}."
+        said = f"{receipt.task_id}: these are still alive: {survivors(receipt)}."
     else:
         said = f"{receipt.task_id} ended: {count} {'process' if count == 1 else 'processes'}."
     return Reply(f"{said}\n", fields(receipt), error=bool(receipt.survivors))
 
 
-async def _list(box: Toolbox, given: Given) -> Reply:
-    tasks = in_order(await operations.tasks(box, status=given.get("status")), lambda task: task.background)
+async def _list(box: Toolbox, given: Arguments) -> Reply:
+    tasks = in_order(await box.waiting.list(status=given.get("status")), lambda task: task.background)
     shown = tasks[:_LISTED_BY_STATUS] if given.get("status") else _worth_listing(tasks)
     lines = [_line(task) for task in shown]
     if len(tasks) > len(shown):
         lines.append(f"... and {len(tasks) - len(shown)} more that ended; status lists them")
-    return Reply("".join(f"{line}\n" for line in lines) or "No tasks.\n", {"tasks": [fields(task) for task in tasks]})
+    return Reply("".join(f"{line}\n" for line in lines) or "No tasks.\n", task_list(tasks))
 
 
 def _worth_listing(tasks: Sequence[Task]) -> list[Task]:
@@ -143,29 +142,30 @@ def _line(task: Task) -> str:
         how = "timed out"
     left = f", left running: {', '.join(map(str, task.children))}" if task.finished and task.children else ""
     # Quoted: a command is the model's own text, but may repeat what some output said.
-    what = inline(harmless(task.description or task.command), _COMMAND).replace('"', "'")
+    what = inline(show_invisible(task.description or task.command), _COMMAND).replace('"', "'")
     return f'{task.task_id} {how} {duration(task.elapsed_ms)}{left}: "{what}"'
 
 
-def _complain(tool: str, error: OutlastError, given: Given) -> str:
-    return f"Error: {error.message}\n"
+def _render_error(tool: str, message: str, given: Arguments) -> str:
+    return f"Error: {message}\n"
 
 
 _ID = text()
 _UNTIL = text("regular expression: wait for a new line that matches")
-_MAX_CHARS = whole("characters of output to show (12000)", least=1)
+_MAX_CHARS = integer("characters of output to show (12000)", least=1)
 
 PROFILE = Profile(
     name="default",
     policy="guarded",
-    complain=_complain,
+    render_error=_render_error,
     settings={"shown_chars": 12_000},
-    tells=True,
+    shows_notices=True,
     keeps_state=True,
-    lists="bash_list lists them",
+    list_hint="bash_list lists them",
     tools=(
         Tool(
             name="bash",
+            kind="run",
             description="""Run a bash command. Directory, variables and functions last from call to call. It is ended
             after 120 s, or timeout. For what takes longer, wait leaves it running in the background after so many
             seconds, and background starts it there. Of long output both ends are shown, of a failed command the first
@@ -183,11 +183,11 @@ PROFILE = Profile(
                 max_chars=_MAX_CHARS,
             ),
             operation=_bash,
-            understand=partial(synonyms.understand, "bash"),
-            label=lambda given: given.get("description") or given["command"],
+            normalise=synonyms.normalise,
         ),
         Tool(
             name="bash_output",
+            kind="read",
             description="""Read what a task printed since you last read it, and how it stands. Rather than asking again
             and again, wait for its end or, with until, for a line.""",
             schema=schema(
@@ -196,17 +196,16 @@ PROFILE = Profile(
                 wait=number("seconds to wait, at most 600"),
                 until=_UNTIL,
                 filter=text("regular expression: only lines that match"),
-                tail=whole("the last lines, so many"),
+                tail=integer("the last lines, so many"),
                 cursor=text("all from this place on; 0 is the start"),
                 max_chars=_MAX_CHARS,
             ),
             operation=_output,
-            understand=partial(synonyms.understand, "bash_output"),
-            label=lambda given: f"Read the output of {given['task_id']}",
-            acts=False,
+            normalise=synonyms.normalise,
         ),
         Tool(
             name="bash_input",
+            kind="send",
             description="Send a line to a task that was started with stdin_open, and read what the program answers.",
             schema=schema(
                 ["task_id"],
@@ -218,27 +217,25 @@ PROFILE = Profile(
                 until=_UNTIL,
             ),
             operation=_input,
-            understand=partial(synonyms.understand, "bash_input"),
-            label=lambda given: f"Send input to {given['task_id']}",
+            normalise=synonyms.normalise,
         ),
         Tool(
             name="bash_kill",
+            kind="kill",
             description="End a task and every process that it started. Use this, not kill or pkill.",
             schema=schema(["task_id"], task_id=_ID),
             operation=_kill,
-            understand=partial(synonyms.understand, "bash_kill"),
-            label=lambda given: f"End {given['task_id']}",
+            normalise=synonyms.normalise,
         ),
         Tool(
             name="bash_list",
+            kind="list",
             description="List your tasks, also those of before a restart: what runs first, then what ended.",
             schema=schema(
                 status=text("only pending, running, completed, failed or killed ones"),
             ),
             operation=_list,
-            understand=partial(synonyms.understand, "bash_list"),
-            label=lambda given: "List the tasks",
-            acts=False,
+            normalise=synonyms.normalise,
         ),
     ),
 )

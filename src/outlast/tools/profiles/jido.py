@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
-
 from outlast.light import fields
-from outlast.output.cleaner import inline
 from outlast.output.head_tail import BUDGET
 from outlast.tools import operations
-from outlast.tools.arguments import flag, number, schema, text, words
+from outlast.tools.arguments import flag, number, schema, text, texts
+from outlast.tools.formatting import as_json, json_reply, shown_status, task_list
 from outlast.tools.model import Profile, Reply, Tool
 from outlast.tools.reply import data
-from outlast.tools.shapes import as_json, json_reply, shown_status
-from outlast.tools.words import unmarked
+from outlast.tools.untrusted import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.errors import OutlastError
-    from outlast.tools.model import Given
+    from outlast.tools.model import Arguments
     from outlast.tools.toolbox import Toolbox
     from outlast.types import Result
 
@@ -25,24 +21,24 @@ _WAIT_MS = 30_000
 _MOST_BYTES = BUDGET
 
 
-async def _background(box: Toolbox, given: Given) -> Reply:
+async def _background(box: Toolbox, given: Arguments) -> Reply:
     how = operations.program(box, given["command"], given.get("args", ()))
     task = await operations.start(box, description=given.get("description", ""), **how)
     return json_reply({"shell_id": task.task_id, "description": task.description}, fields(task))
 
 
-async def _output(box: Toolbox, given: Given) -> Reply:
+async def _output(box: Toolbox, given: Arguments) -> Reply:
     if given.get("block"):
         await operations.wait(box, given["shell_id"], given.get("timeout", _WAIT_MS) / 1000)
-    return _told(await _within_bytes(box, given["shell_id"]))
+    return _task_reply(await _within_bytes(box, given["shell_id"]))
 
 
-async def _run(box: Toolbox, given: Given) -> Reply:
+async def _run(box: Toolbox, given: Arguments) -> Reply:
     how = operations.program(box, given["command"], given.get("args", ()))
     result = await operations.run(
         box, limit=operations.seconds(given.get("timeout")), description=given.get("description", ""), **how
     )
-    return _told(await _within_bytes(box, result.task_id))
+    return _task_reply(await _within_bytes(box, result.task_id))
 
 
 async def _within_bytes(box: Toolbox, shell_id: str) -> Result:
@@ -50,30 +46,30 @@ async def _within_bytes(box: Toolbox, shell_id: str) -> Result:
     budget = _MOST_BYTES
     while True:
         result = await operations.read(box, shell_id, max_chars=budget)
-        size = len(unmarked(result.output).encode(errors="replace"))
+        size = len(plain(result.output).encode(errors="replace"))
         if size <= _MOST_BYTES:
             return result
         budget = max(1, budget * _MOST_BYTES // (size + 1))
 
 
-def _told(result: Result) -> Reply:
+def _task_reply(result: Result) -> Reply:
     said = {
         "status": shown_status(result),
-        "output": unmarked(result.output),
+        "output": plain(result.output),
         "exit_code": result.exit_code,
         "truncated": result.truncated,
     }
     return json_reply(said, data(result), failed=result.status in ("failed", "killed"))
 
 
-async def _kill(box: Toolbox, given: Given) -> Reply:
+async def _kill(box: Toolbox, given: Arguments) -> Reply:
     receipt = await operations.kill(box, given["shell_id"])
     said = {"success": not receipt.survivors, "shell_id": receipt.task_id, "status": receipt.status}
     return json_reply(said, fields(receipt), error=bool(receipt.survivors))
 
 
-async def _list(box: Toolbox, given: Given) -> Reply:
-    tasks = [task for task in await operations.tasks(box) if task.background]
+async def _list(box: Toolbox, given: Arguments) -> Reply:
+    tasks = [task for task in await box.waiting.list() if task.background]
     said = [
         {
             "shell_id": task.task_id,
@@ -83,33 +79,29 @@ async def _list(box: Toolbox, given: Given) -> Reply:
         }
         for task in tasks
     ]
-    return json_reply(said, {"tasks": [fields(task) for task in tasks]})
+    return json_reply(said, task_list(tasks))
 
 
-async def _clear(box: Toolbox, given: Given) -> Reply:
+async def _clear(box: Toolbox, given: Arguments) -> Reply:
     removed = await box.waiting.clean(all_finished=True)
     return json_reply({"cleared": removed}, {"removed": removed})
 
 
-def _complain(tool: str, error: OutlastError, given: Given) -> str:
-    return as_json({"error": error.message})
-
-
-def _label(given: Given) -> str:
-    return given.get("description") or shlex.join([given["command"], *given.get("args", ())])
+def _render_error(tool: str, message: str, given: Arguments) -> str:
+    return as_json({"error": message})
 
 
 _ID = text("The id of the background shell.")
 _PROGRAM = {
     "command": text("One program, without arguments; no shell is in between."),
-    "args": words("Its arguments, as they are."),
+    "args": texts("Its arguments, as they are."),
     "description": text("What it is for."),
 }
 
 PROFILE = Profile(
     name="jido",
     policy="programs",
-    complain=_complain,
+    render_error=_render_error,
     settings={"max_running": 0},
     events={
         "task.started": "jido_code.shell.background_start",
@@ -120,15 +112,16 @@ PROFILE = Profile(
     tools=(
         Tool(
             name="bash_background",
+            kind="run",
             description="""Start one program in the background, in the project's directory, and return its shell_id.
             There is no shell: no pipes, no redirections, no variables. It has no time limit; bash_output reads what it
             prints (30,000 bytes), kill_shell ends it. {denied} To read or search files use the tools made for that.""",
             schema=schema(["command"], **_PROGRAM),
             operation=_background,
-            label=_label,
         ),
         Tool(
             name="bash_output",
+            kind="read",
             description="Read a background shell's status, output and exit code; with block, wait for its end first.",
             schema=schema(
                 ["shell_id"],
@@ -137,39 +130,36 @@ PROFILE = Profile(
                 timeout=number("Milliseconds to wait, 30000 by default, at most 600000."),
             ),
             operation=_output,
-            label=lambda given: f"Read the output of {inline(given['shell_id'], 40)}",
-            acts=False,
         ),
         Tool(
             name="kill_shell",
+            kind="kill",
             description="End a background shell and everything it started.",
             schema=schema(["shell_id"], shell_id=_ID),
             operation=_kill,
-            label=lambda given: f"End {inline(given['shell_id'], 40)}",
         ),
         Tool(
             name="run_command",
+            kind="run",
             description="Run one program to its end, as bash_background does in the background. {denied}",
             schema=schema(["command"], **_PROGRAM, timeout=number("Milliseconds, at most 600000.")),
             operation=_run,
-            label=_label,
             listed=False,
         ),
         Tool(
             name="list_shells",
+            kind="list",
             description="List this session's background shells.",
             schema=schema(),
             operation=_list,
-            label=lambda given: "List the shells",
-            acts=False,
             listed=False,
         ),
         Tool(
             name="clear_finished",
+            kind="clear",
             description="Forget this session's finished shells and their output.",
             schema=schema(),
             operation=_clear,
-            label=lambda given: "Forget the finished shells",
             listed=False,
         ),
     ),

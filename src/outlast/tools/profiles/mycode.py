@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from outlast.errors import AlreadyEnded
 from outlast.light import fields
-from outlast.output.cleaner import inline
 from outlast.tools import operations
 from outlast.tools.arguments import IDS, flag, number, schema, text
+from outlast.tools.formatting import as_json, json_reply, survivors
 from outlast.tools.model import Profile, Reply, Tool
 from outlast.tools.reply import data
-from outlast.tools.shapes import as_json, json_reply
-from outlast.tools.words import unmarked
+from outlast.tools.untrusted import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.errors import OutlastError
-    from outlast.tools.model import Given
+    from outlast.tools.model import Arguments
     from outlast.tools.toolbox import Toolbox
     from outlast.types import Result, Task
 
@@ -28,11 +26,11 @@ def _status(task: Task) -> str:
     return _STATUSES.get(task.status, task.status)
 
 
-async def _bash(box: Toolbox, given: Given) -> Reply:
+async def _bash(box: Toolbox, given: Arguments) -> Reply:
     limit = operations.seconds(given.get("timeout"))
     how = {"limit": limit, "description": given.get("description", "")}
     if not given.get("run_in_background"):
-        return _told(await operations.run(box, given["command"], **how))
+        return _task_reply(await operations.run(box, given["command"], **how))
     task = await operations.start(box, given["command"], **how)
     said = {
         "task_id": task.task_id,
@@ -43,33 +41,33 @@ async def _bash(box: Toolbox, given: Given) -> Reply:
     return json_reply(said, fields(task))
 
 
-async def _task(box: Toolbox, given: Given) -> Reply:
+async def _task(box: Toolbox, given: Arguments) -> Reply:
     if given["subagent_type"] == _COMMAND_TYPE:
         command = {"command": given["prompt"], "description": given["description"]}
         if not given.get("run_in_background"):
-            return _told(await operations.run(box, **command))
+            return _task_reply(await operations.run(box, **command))
         task = await operations.start(box, **command)
     else:
         task = await operations.start_agent(box, given["subagent_type"], given["prompt"], given["description"])
     if given.get("run_in_background"):
         return json_reply({"task_id": task.task_id, "output_file": task.output_file}, fields(task))
     await operations.wait(box, task.task_id, box.shell.settings.max_wait_s)
-    return _told(await operations.read(box, task.task_id))
+    return _task_reply(await operations.read(box, task.task_id))
 
 
-async def _output(box: Toolbox, given: Given) -> Reply:
+async def _output(box: Toolbox, given: Arguments) -> Reply:
     if given.get("block", True):
         await operations.wait(box, given["task_id"], given.get("timeout", _WAIT_MS) / 1000)
-    return _told(await operations.read(box, given["task_id"]))
+    return _task_reply(await operations.read(box, given["task_id"]))
 
 
-def _told(result: Result) -> Reply:
+def _task_reply(result: Result) -> Reply:
     known = data(result)
     said = {
         "success": True,
         "task_id": result.task_id,
         "status": _status(result),
-        "output": unmarked(result.output),
+        "output": plain(result.output),
         "exit_code": -1 if result.exit_code is None else result.exit_code,
         "error": known["error"],
         "elapsed_ms": result.elapsed_ms,
@@ -82,7 +80,7 @@ def _told(result: Result) -> Reply:
     return json_reply(said, known, failed=result.status in ("failed", "killed"))
 
 
-async def _kill(box: Toolbox, given: Given) -> Reply:
+async def _kill(box: Toolbox, given: Arguments) -> Reply:
     task = await box.waiting.show(given["task_id"])
     if task.finished and not task.children:
         ended = AlreadyEnded(f"{task.task_id} has ended already: its status is {_status(task)}.")
@@ -91,13 +89,13 @@ async def _kill(box: Toolbox, given: Given) -> Reply:
     receipt = await operations.kill(box, task.task_id)
     said = {"success": not receipt.survivors, "task_id": receipt.task_id, "status": _status(receipt)}
     if receipt.survivors:
-        said["error"] = f"Still alive: {', '.join(map(str, receipt.survivors))}."
+        said["error"] = f"Still alive: {survivors(receipt)}."
     return json_reply(said, fields(receipt), error=bool(receipt.survivors))
 
 
-def _complain(tool: str, error: OutlastError, given: Given) -> str:
+def _render_error(tool: str, message: str, given: Arguments) -> str:
     task_id = next((given[name] for name in IDS if name in given), None)
-    return as_json({"success": False, "task_id": task_id, "status": "error", "error": error.message})
+    return as_json({"success": False, "task_id": task_id, "status": "error", "error": message})
 
 
 _ID = text("The id of the task.")
@@ -105,12 +103,13 @@ _ID = text("The id of the task.")
 PROFILE = Profile(
     name="mycode",
     policy="guarded",
-    complain=_complain,
+    render_error=_render_error,
     settings={"max_running": 10, "output_limit_bytes": 10 * 1024 * 1024, "retention_hours": 24.0},
-    tells=True,
+    shows_notices=True,
     tools=(
         Tool(
             name="Bash",
+            kind="run",
             description="""Run a bash command. In the foreground it is ended after 2 minutes, or after timeout
             (milliseconds, at most 600000). run_in_background returns a task_id at once, without a limit unless timeout
             is given; 10 run at once, more are pending. Then TaskOutput waits and reads, KillShell ends it. Of long
@@ -124,10 +123,10 @@ PROFILE = Profile(
                 description=text("What it is for."),
             ),
             operation=_bash,
-            label=lambda given: given.get("description") or given["command"],
         ),
         Tool(
             name="Task",
+            kind="run",
             description="""Have an agent do something by itself, and get what it prints and how it ended. It knows
             nothing but the prompt. run_in_background returns a task_id at once; then TaskOutput waits and reads,
             KillShell ends it with everything it started.""",
@@ -139,10 +138,10 @@ PROFILE = Profile(
                 run_in_background=flag("Do not wait for its end."),
             ),
             operation=_task,
-            label=lambda given: f"{given['subagent_type']}: {given['description']}",
         ),
         Tool(
             name="TaskOutput",
+            kind="read",
             description="Wait for a task's end, and read its status and output. If the wait runs out, it goes on.",
             schema=schema(
                 ["task_id"],
@@ -151,15 +150,13 @@ PROFILE = Profile(
                 timeout=number("Milliseconds to wait, 30000 by default, 0 to 600000."),
             ),
             operation=_output,
-            label=lambda given: f"Read the output of {inline(given['task_id'], 40)}",
-            acts=False,
         ),
         Tool(
             name="KillShell",
+            kind="kill",
             description="End a task and everything it started.",
             schema=schema(["task_id"], task_id=_ID),
             operation=_kill,
-            label=lambda given: f"End {inline(given['task_id'], 40)}",
         ),
     ),
 )

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from outlast.errors import AlreadyEnded
 from outlast.faces import render
 from outlast.light import fields
 from outlast.output.cleaner import inline
 from outlast.output.line_filter import LineFilter
 from outlast.tools import operations
 from outlast.tools.arguments import flag, number, schema, text
+from outlast.tools.formatting import as_json, iso_time, json_reply, runtime, shown_pid, shown_status, task_list
 from outlast.tools.model import Profile, Reply, Tool
 from outlast.tools.reply import data, why
-from outlast.tools.shapes import as_json, iso, json_reply, pid_of, runtime, shown_status
-from outlast.tools.words import labelled, unmarked
+from outlast.tools.untrusted import label, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.errors import OutlastError
-    from outlast.tools.model import Given
+    from outlast.tools.model import Arguments
     from outlast.tools.toolbox import Toolbox
     from outlast.types import Result
 
@@ -27,7 +25,7 @@ _REMEMBERED = 20
 _COMMAND = 50
 
 
-async def _run(box: Toolbox, given: Given) -> Reply:
+async def _run(box: Toolbox, given: Arguments) -> Reply:
     how = {"cwd": given.get("cwd"), "description": given.get("description", ""), "split": True}
     limit = operations.seconds(given.get("timeout"))
     if given.get("run_in_background"):
@@ -43,8 +41,8 @@ async def _run(box: Toolbox, given: Given) -> Reply:
 
 
 def _ended(result: Result) -> Reply:
-    said = labelled("Command", result.command, "(none)")
-    said += labelled("Stdout", result.stdout or "", "(empty)") + labelled("Stderr", result.stderr or "", "(empty)")
+    said = label("Command", result.command, "(none)")
+    said += label("Stdout", result.stdout or "", "(empty)") + label("Stderr", result.stderr or "", "(empty)")
     said += _how_it_ended(result)
     return Reply(said, data(result), failed=result.status != "completed")
 
@@ -56,38 +54,38 @@ def _how_it_ended(result: Result) -> str:
 
 
 async def _started(box: Toolbox, result: Result) -> Reply:
-    command = f"ID: {result.task_id}\n" + labelled("Command", result.command, "(none)")
+    command = f"ID: {result.task_id}\n" + label("Command", result.command, "(none)")
     if result.status in ("failed", "killed"):
         said = "Command failed at once in the background.\n" + command
-        said += labelled("Stderr", result.stderr or "", "(empty)") + _how_it_ended(result)
+        said += label("Stderr", result.stderr or "", "(empty)") + _how_it_ended(result)
         return Reply(said, data(result), failed=True)
-    counts = await operations.filled_lines(box, result)
+    counts = await operations.count_lines(box, result)
     lines = _first("Stdout", result.stdout or "", render.FIRST_LINES[0], counts[0])
     lines += _first("Stderr", result.stderr or "", render.FIRST_LINES[1], counts[1])
     if result.finished:
         return Reply(f"Command completed already.\n{command}{lines}Exit Code: {result.exit_code}\n", data(result))
     queued = "queued, " if result.status == "pending" else ""
     said = (
-        f"Command is running in the background ({queued}pid {pid_of(result) or 'none'}).\n"
+        f"Command is running in the background ({queued}pid {shown_pid(result) or 'none'}).\n"
         f'{command}{lines}Read what is new with bash_output {{"bash_id": "{result.task_id}"}}; '
         f'end it with kill_shell {{"shell_id": "{result.task_id}"}}.\n'
     )
     return Reply(said, data(result))
 
 
-def _first(label: str, marked: str, most: int, count: int) -> str:
+def _first(name: str, marked: str, most: int, count: int) -> str:
     """The first lines of a stream, and how many more there are."""
     lines = _filled(marked)[:most]
     more = max(0, count - len(lines))
-    said = labelled(label, "\n".join(lines), "(empty)")
-    return said + (f"... and {more} more {'line' if more == 1 else 'lines'} of {label.lower()}\n" if more else "")
+    said = label(name, "\n".join(lines), "(empty)")
+    return said + (f"... and {more} more {'line' if more == 1 else 'lines'} of {name.lower()}\n" if more else "")
 
 
 def _filled(marked: str) -> list[str]:
-    return [line for line in unmarked(marked).split("\n") if line.strip()]
+    return [line for line in plain(marked).split("\n") if line.strip()]
 
 
-async def _output(box: Toolbox, given: Given) -> Reply:
+async def _output(box: Toolbox, given: Arguments) -> Reply:
     pattern = given.get("filter")
     result = await operations.read(box, given["bash_id"], new=True, page=True, filter=pattern, ignore_case=True)
     # A task of another profile may have kept both in one.
@@ -116,58 +114,52 @@ def _limit_note(box: Toolbox, result: Result, pattern: str | None) -> list[str]:
     return [note] if box.shell.reader.is_first_time(result.task_id, "limit note") else []
 
 
-async def _kill(box: Toolbox, given: Given) -> Reply:
-    task = await box.waiting.show(given["shell_id"])
-    if task.finished and not task.children:
-        raise AlreadyEnded(f"{task.task_id} has finished already: its status is {task.status}.")
+async def _kill(box: Toolbox, given: Arguments) -> Reply:
+    ended = "{task.task_id} has finished already: its status is {task.status}."
+    task = await operations.show_alive(box, given["shell_id"], ended)
     receipt = await operations.kill(box, task.task_id)
-    left = f"; still alive: {', '.join(map(str, receipt.survivors))}" if receipt.survivors else ""
-    said = {
-        "success": not receipt.survivors,
-        "message": render.receipt(receipt).strip() if left else _ended_it(task.task_id),
-    }
-    return json_reply(said, fields(receipt), error=bool(left))
+    left = bool(receipt.survivors)
+    done = f"{task.task_id} was ended with everything it started."
+    said = {"success": not left, "message": render.receipt(receipt).strip() if left else done}
+    return json_reply(said, fields(receipt), error=left)
 
 
-def _ended_it(task_id: str) -> str:
-    return f"{task_id} was ended with everything it started."
-
-
-async def _list(box: Toolbox, given: Given) -> Reply:
-    tasks = [task for task in await operations.tasks(box, kind="bash") if task.background]
+async def _list(box: Toolbox, given: Arguments) -> Reply:
+    tasks = [task for task in await box.waiting.list(kind="bash") if task.background]
     said = []
     for task in tasks:
-        lines = await operations.filled_lines(box, task)
+        lines = await operations.count_lines(box, task)
         said.append(
             {
                 "id": task.task_id,
-                "pid": pid_of(task),
+                "pid": shown_pid(task),
                 "command": inline(task.command, _COMMAND),
                 "status": shown_status(task),
-                "startedAt": iso(task.started_at),
+                "startedAt": iso_time(task.started_at),
                 "runtime": runtime(task.elapsed_ms),
                 "outputLines": lines[0],
                 "errorLines": lines[1],
             }
         )
-    return json_reply(said, {"tasks": [fields(task) for task in tasks]})
+    return json_reply(said, task_list(tasks))
 
 
-def _complain(tool: str, error: OutlastError, given: Given) -> str:
+def _render_error(tool: str, message: str, given: Arguments) -> str:
     if tool == "kill_shell":
-        return as_json({"success": False, "message": error.message})
-    return f"Error: {error.message}\n" if tool == "run_command" else as_json({"error": error.message})
+        return as_json({"success": False, "message": message})
+    return f"Error: {message}\n" if tool == "run_command" else as_json({"error": message})
 
 
 PROFILE = Profile(
     name="registry",
     policy="guarded",
-    complain=_complain,
+    render_error=_render_error,
     settings={"kill_grace_s": 5.0, "max_running": 0},
-    lists="list_shells lists them",
+    list_hint="list_shells lists them",
     tools=(
         Tool(
             name="run_command",
+            kind="run",
             description="""Run a bash command. In the foreground it is ended after 2 minutes, or after timeout
             (milliseconds, at most 600000). With run_in_background you learn within 1.5 s whether it failed at once;
             then bash_output reads what is new and kill_shell ends it. A background command may run 10 minutes unless
@@ -182,10 +174,10 @@ PROFILE = Profile(
                 run_in_background=flag("Run it in the background."),
             ),
             operation=_run,
-            label=lambda given: given.get("description") or given["command"],
         ),
         Tool(
             name="bash_output",
+            kind="read",
             description="""Read what a background command printed since you last read it. hasMore: read again for the
             rest.""",
             schema=schema(
@@ -194,23 +186,20 @@ PROFILE = Profile(
                 filter=text("Regular expression, case ignored: only lines that match."),
             ),
             operation=_output,
-            label=lambda given: f"Read the output of {inline(given['bash_id'], 40)}",
-            acts=False,
         ),
         Tool(
             name="kill_shell",
+            kind="kill",
             description="End a background command and everything it started.",
             schema=schema(["shell_id"], shell_id=text("Its id, or a part of it.")),
             operation=_kill,
-            label=lambda given: f"End {inline(given['shell_id'], 40)}",
         ),
         Tool(
             name="list_shells",
+            kind="list",
             description="List the background commands.",
             schema=schema(),
             operation=_list,
-            label=lambda given: "List the shells",
-            acts=False,
         ),
     ),
 )

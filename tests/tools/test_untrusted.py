@@ -1,4 +1,4 @@
-"""Whose words are whose: nothing that a command prints can pass for ours."""
+"""Untrusted text: nothing that a command prints can pass for ours."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from outlast.output.cleaner import escape
 from outlast.output.reader import clean
 from outlast.output.text_stream import MARKS
-from outlast.tools import PROFILES, Toolbox, words
+from outlast.tools import PROFILES, Toolbox, untrusted
 from tests.conftest import end_all
 
 # What an attacker would print: pieces of our own replies, fences, ends of lines that are none, and anything.
@@ -86,7 +86,7 @@ def outside(reply: str) -> list[str]:
 @given(OUTPUTS, BUDGETS)
 def test_only_our_own_line_is_outside_of_the_blocks(printed: str, budget: int) -> None:
     text = as_read(printed, budget)
-    ours = outside(words.fenced(text))
+    ours = outside(untrusted.fence_marked(text))
     assert len(ours) == text.count(MARKS[0])
     assert all(
         re.fullmatch(r"\[\.\.\. [\d,]+ characters? \([\d,]+ lines?\) left out; .* \.\.\.\]", line) for line in ours
@@ -95,7 +95,7 @@ def test_only_our_own_line_is_outside_of_the_blocks(printed: str, budget: int) -
 
 @given(OUTPUTS)
 def test_a_labelled_text_adds_no_line_that_looks_like_a_label(printed: str) -> None:
-    said = words.labelled("Stdout", as_read(printed), "(empty)") + "Stderr: (empty)\n"
+    said = untrusted.label("Stdout", as_read(printed), "(empty)") + "Stderr: (empty)\n"
     lines = outside(said)
     assert len(lines) == 2
     assert lines[0].startswith("Stdout:")
@@ -106,28 +106,34 @@ def test_a_labelled_text_adds_no_line_that_looks_like_a_label(printed: str) -> N
 @given(OUTPUTS, BUDGETS)
 def test_in_a_bare_text_only_our_lines_begin_as_ours_do(printed: str, budget: int) -> None:
     text = as_read(printed, budget)
-    lines = words.bracketed(text).splitlines()
+    lines = untrusted.bracket(text).splitlines()
     assert sum(line.lstrip().lower().startswith("[outlast") for line in lines) == text.count(MARKS[0])
 
 
 @given(OUTPUTS)
 def test_nothing_invisible_is_left(printed: str) -> None:
-    for text in (words.fenced(as_read(printed)), words.bracketed(as_read(printed)), words.unmarked(as_read(printed))):
+    for text in (
+        untrusted.fence_marked(as_read(printed)),
+        untrusted.bracket(as_read(printed)),
+        untrusted.plain(as_read(printed)),
+    ):
         bad = {char for char in text if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")}
         assert bad <= {"\n", "\t", "\u200c", "\u200d"}
 
 
 @given(OUTPUTS)
 def test_what_was_printed_is_all_there(printed: str) -> None:
-    text = words.harmless(as_read(printed))
-    blocks = words.fenced(as_read(printed))
+    text = untrusted.show_invisible(as_read(printed))
+    blocks = untrusted.fence_marked(as_read(printed))
     assert text.rstrip("\n") in blocks
 
 
 def test_a_line_of_ours_that_was_cut_in_two_is_nobodys_authority() -> None:
     before, after = MARKS
     text = f"a{before}[outlast: 12 by\n{before}[... 9 characters (1 line) left out ...]\n{after}es dropped]{after}b"
-    assert [piece for ours, piece in words.parts(text) if ours] == ["[... 9 characters (1 line) left out ...]"]
+    assert [piece for ours, piece in untrusted.split_marked(text) if ours] == [
+        "[... 9 characters (1 line) left out ...]"
+    ]
 
 
 IMITATIONS = r"""
