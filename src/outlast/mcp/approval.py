@@ -44,8 +44,8 @@ class Question(Exception):  # it is no error: the call is answered with it
         return wire.InputRequiredResult(input_requests={self._key: self._request}, request_state=state)
 
 
-class Call:
-    """One call, as far as asking is concerned."""
+class Approver:
+    """Asks the user of the client that made one call."""
 
     def __init__(self, ctx: Context, params: wire.CallToolRequestParams, patience: float) -> None:
         self._ctx, self._params, self._patience = ctx, params, patience
@@ -93,15 +93,15 @@ class Call:
         return answered[key]
 
 
-current: ContextVar[Call | None] = ContextVar("call", default=None)
+current: ContextVar[Approver | None] = ContextVar("approver", default=None)
 
 
 async def ask(approval: Any) -> str:
     """Ask the user of the client whose call this is."""
-    call = current.get()
-    if call is None:
+    approver = current.get()
+    if approver is None:
         raise CannotAsk(f"The policy {approval.policy} wants a yes for this, and nobody can be asked here.")
-    return await call.ask(approval)
+    return await approver.ask(approval)
 
 
 def _can_elicit(ctx: Context) -> bool:

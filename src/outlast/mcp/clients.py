@@ -1,4 +1,4 @@
-"""Whose request it is: each client has a desk, which is one session's shell and tools.
+"""Whose request it is: each client has a client, which is one session's shell and tools.
 
 A session is named by the host (`--session`, `$OUTLAST_SESSION`), by the client (the header
 `Outlast-Session` over HTTP), or after the client and the directory that the server was
@@ -46,7 +46,7 @@ _PART = 20  # characters of a name's parts
 _LINE = 200
 
 
-class Desk:
+class ConnectedClient:
     """What one client works at: the shell of its session, and tools over it."""
 
     def __init__(
@@ -98,7 +98,7 @@ class Desk:
 
 
 class Clients:
-    """The desks of one server."""
+    """The clients of one server."""
 
     def __init__(self, options: Options, ask: Ask, shared: bool) -> None:
         """`shared`: several clients talk to this server, each in its own session."""
@@ -106,33 +106,33 @@ class Clients:
         self.profile = profile_named(options.profile)
         self.settings = load(options.home, os.environ, self.profile.settings)
         self._ask, self._shared = ask, shared
-        self._desks: dict[str, Desk] = {}
+        self._by_name: dict[str, ConnectedClient] = {}
         self._opening = asyncio.Lock()
 
-    async def desk(self, ctx: Context) -> Desk:
-        """The desk that a request belongs to."""
+    async def find(self, ctx: Context) -> ConnectedClient:
+        """The client that a request belongs to."""
         try:
             return await self._found(ctx)
         except OutlastError as error:
             code = INVALID_PARAMS if isinstance(error, BadInput) else INTERNAL_ERROR
             raise MCPError(code, for_model(error.message, self.profile.list_hint)) from None
 
-    async def _found(self, ctx: Context) -> Desk:
+    async def _found(self, ctx: Context) -> ConnectedClient:
         name = self._named_by(ctx)
-        if name not in self._desks:
+        if name not in self._by_name:
             async with self._opening:
-                if name not in self._desks:
-                    self._desks[name] = await asyncio.to_thread(self._opened, name or derived(client_name(ctx)), ctx)
-        return self._desks[name]
+                if name not in self._by_name:
+                    self._by_name[name] = await asyncio.to_thread(self._opened, name or derived(client_name(ctx)), ctx)
+        return self._by_name[name]
 
     def _named_by(self, ctx: Context) -> str:
-        """The session's name, as far as it is known; over stdio there is one client and one desk."""
+        """The session's name, as far as it is known; over stdio there is one client and one client."""
         if self.options.session or not self._shared:
             return self.options.session
         asked = ctx.request.headers.get(HEADER) if ctx.request is not None else None
         return session_name(asked) if asked is not None else derived(client_name(ctx))
 
-    def _opened(self, name: str, ctx: Context) -> Desk:
+    def _opened(self, name: str, ctx: Context) -> ConnectedClient:
         lease = None
         if not self.options.session and not self._shared:
             lease = Lease(os.path.join(self.options.home, "mcp", "sessions"), name, _LEAVING_S)
@@ -140,11 +140,11 @@ class Clients:
         by = policy.choose(self.profile, self.settings, self.options.policy or None)
         how: dict[str, Any] = {"mode": "yolo"} if self.options.yolo else {"ask": self._ask}
         shell = AsyncShell.open(self.options.home, name, by, defaults=self.profile.settings, **how)
-        return Desk(shell, self.profile, by, self.options, lease)
+        return ConnectedClient(shell, self.profile, by, self.options, lease)
 
     async def close(self) -> None:
-        while self._desks:
-            await self._desks.popitem()[1].close()
+        while self._by_name:
+            await self._by_name.popitem()[1].close()
 
 
 def client_name(ctx: Context) -> str:

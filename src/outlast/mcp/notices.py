@@ -18,24 +18,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from outlast.mcp.clients import Desk
+    from outlast.mcp.clients import ConnectedClient
 
 URI = "outlast://notices"
 _LATEST = 50
 
 
-async def read(desk: Desk) -> wire.ReadResourceResult:
+async def read(client: ConnectedClient) -> wire.ReadResourceResult:
     """The latest notices, each with its number and its code."""
-    latest = await desk.shell.notices(_LATEST)
+    latest = await client.shell.notices(_LATEST)
     text = "\n".join([HEADER, *map(str, latest)]) if latest else "No notices."
     return wire.ReadResourceResult(
         contents=[wire.TextResourceContents(uri=URI, mime_type="text/plain", text=f"{text}\n")]
     )
 
 
-async def tell(desk: Desk, told: Callable[[], Awaitable[None]]) -> None:
+async def tell(client: ConnectedClient, told: Callable[[], Awaitable[None]]) -> None:
     """Tell of each new notice. Of none twice while this server lives; another one begins with what is new then."""
     with suppress(OutlastError):
-        async with aclosing(loop.new_notices(desk.shell.plain.notice_board.new_board)) as coming:
+        async with aclosing(loop.new_notices(client.shell.plain.notice_board.new_board)) as coming:
             async for _ in coming:
                 await told()

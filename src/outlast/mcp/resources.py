@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from outlast.mcp.clients import Clients, Context, Desk
+    from outlast.mcp.clients import Clients, ConnectedClient, Context
     from outlast.types import Task
 
 _BEFORE, _BEHIND = "outlast://tasks/", "/output"
@@ -35,7 +35,7 @@ def uri_of(task_id: str) -> str:
 
 
 class Resources:
-    """The outputs of all desks' tasks, each shown to its own session only."""
+    """The outputs of all clients' tasks, each shown to its own session only."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -48,8 +48,8 @@ class Resources:
     # --- list and read -------------------------------------------------------------------
 
     async def list(self, ctx: Context, params: wire.PaginatedRequestParams | None) -> wire.ListResourcesResult:
-        desk = await self._clients.desk(ctx)
-        tasks = await desk.shell.list()
+        client = await self._clients.find(ctx)
+        tasks = await client.shell.list()
         after = params.cursor if params else None
         ids = [task.task_id for task in tasks]
         if after is not None and after not in ids:
@@ -72,14 +72,14 @@ class Resources:
         return wire.ListResourceTemplatesResult(resource_templates=[template])
 
     async def read(self, ctx: Context, params: wire.ReadResourceRequestParams) -> wire.ReadResourceResult:
-        desk = await self._clients.desk(ctx)
+        client = await self._clients.find(ctx)
         if params.uri == notices.URI:
-            return await notices.read(desk)
+            return await notices.read(client)
         try:
-            result = await desk.shell.read(_task_in(params.uri))
+            result = await client.shell.read(_task_in(params.uri))
         except OutlastError as error:
             raise MCPError(
-                wire.INVALID_PARAMS, for_model(error.message, desk.profile.list_hint), {"uri": params.uri}
+                wire.INVALID_PARAMS, for_model(error.message, client.profile.list_hint), {"uri": params.uri}
             ) from None
         text = wire.TextResourceContents(uri=params.uri, mime_type="text/plain", text=show_invisible(result.output))
         return wire.ReadResourceResult(contents=[text])
@@ -88,20 +88,20 @@ class Resources:
 
     async def subscribe(self, ctx: Context, params: wire.SubscribeRequestParams) -> wire.EmptyResult:
         """For clients of the handshake era."""
-        desk = await self._clients.desk(ctx)
-        key = _whose(ctx, desk, params.uri)
+        client = await self._clients.find(ctx)
+        key = _whose(ctx, client, params.uri)
         if key not in self._subscribed:
-            watched = await self._watched(desk, params.uri)
+            watched = await self._watched(client, params.uri)
             session = ctx.session
             self._subscribed[key] = asyncio.create_task(
-                _tell(desk, watched, lambda: session.send_resource_updated(params.uri))
+                _tell(client, watched, lambda: session.send_resource_updated(params.uri))
             )
             self._subscribed[key].add_done_callback(lambda _: self._subscribed.pop(key, None))
         return wire.EmptyResult()
 
     async def unsubscribe(self, ctx: Context, params: wire.UnsubscribeRequestParams) -> wire.EmptyResult:
-        desk = await self._clients.desk(ctx)
-        if (telling := self._subscribed.pop(_whose(ctx, desk, params.uri), None)) is not None:
+        client = await self._clients.find(ctx)
+        if (telling := self._subscribed.pop(_whose(ctx, client, params.uri), None)) is not None:
             telling.cancel()
         return wire.EmptyResult()
 
@@ -111,29 +111,29 @@ class Resources:
         """For clients since 2026-07-28: the answer to this request is the stream of what there is to tell."""
         if (params.notifications.model_extra or {}).get("taskIds"):
             refuse_undeclared(ctx)  # to others we would only say that we tell nothing of tasks: they are asked for
-        desk = await self._clients.desk(ctx)
-        bus = self._bus(desk)
+        client = await self._clients.find(ctx)
+        bus = self._bus(client)
         telling = []
         try:
             for uri in params.notifications.resource_subscriptions or ():
                 with suppress(MCPError):  # of what is not there, there is nothing to tell
-                    watched = await self._watched(desk, uri)
+                    watched = await self._watched(client, uri)
                     updated = ResourceUpdated(uri)
-                    telling.append(asyncio.create_task(_tell(desk, watched, lambda it=updated: bus.publish(it))))  # type: ignore[misc]
-            return await self._listening[desk.session](ctx, params)
+                    telling.append(asyncio.create_task(_tell(client, watched, lambda it=updated: bus.publish(it))))  # type: ignore[misc]
+            return await self._listening[client.session](ctx, params)
         finally:
             for one in telling:
                 one.cancel()
 
-    def added(self, desk: Desk) -> None:
+    def announce(self, client: ConnectedClient) -> None:
         """A task was launched: there is one more to list. Nobody waits until that is told."""
-        session = desk.session
+        session = client.session
         if session in self._buses:
             self._untold.add(session)
             if session not in self._announcing:
-                self._announcing[session] = asyncio.create_task(self._announce(session))
+                self._announcing[session] = asyncio.create_task(self._send_announcements(session))
 
-    async def _announce(self, session: str) -> None:
+    async def _send_announcements(self, session: str) -> None:
         try:
             while session in self._untold:
                 self._untold.discard(session)
@@ -142,38 +142,38 @@ class Resources:
         finally:
             del self._announcing[session]
 
-    def _bus(self, desk: Desk) -> InMemorySubscriptionBus:
-        if desk.session not in self._buses:
-            self._buses[desk.session] = InMemorySubscriptionBus()
-            self._listening[desk.session] = ListenHandler(self._buses[desk.session])
-        return self._buses[desk.session]
+    def _bus(self, client: ConnectedClient) -> InMemorySubscriptionBus:
+        if client.session not in self._buses:
+            self._buses[client.session] = InMemorySubscriptionBus()
+            self._listening[client.session] = ListenHandler(self._buses[client.session])
+        return self._buses[client.session]
 
-    async def _watched(self, desk: Desk, uri: str) -> str:
+    async def _watched(self, client: ConnectedClient, uri: str) -> str:
         if uri == notices.URI:
             return uri
         try:
-            return (await desk.shell.show(_task_in(uri))).task_id
+            return (await client.shell.show(_task_in(uri))).task_id
         except OutlastError as error:
             raise MCPError(
-                wire.INVALID_PARAMS, for_model(error.message, desk.profile.list_hint), {"uri": uri}
+                wire.INVALID_PARAMS, for_model(error.message, client.profile.list_hint), {"uri": uri}
             ) from None
 
 
-async def _tell(desk: Desk, task_id: str, tell: Callable[[], Awaitable[None]]) -> None:
+async def _tell(client: ConnectedClient, task_id: str, tell: Callable[[], Awaitable[None]]) -> None:
     """Tell of each change of a task's output, and of its end; or of each new notice."""
     if task_id == notices.URI:
-        await notices.tell(desk, tell)
+        await notices.tell(client, tell)
         return
     with suppress(OutlastError):
-        async for _ in desk.shell.follow(task_id, cursor=(await desk.shell.read(task_id, tail=1)).cursor):
+        async for _ in client.shell.follow(task_id, cursor=(await client.shell.read(task_id, tail=1)).cursor):
             await tell()
             await asyncio.sleep(_AT_MOST_EVERY_S)
         await tell()
 
 
-def _whose(ctx: Context, desk: Desk, uri: str) -> tuple[str, str, str]:
+def _whose(ctx: Context, client: ConnectedClient, uri: str) -> tuple[str, str, str]:
     connection = ctx.request.headers.get("mcp-session-id", "") if ctx.request is not None else ""
-    return desk.session, connection, uri
+    return client.session, connection, uri
 
 
 def _task_in(uri: str) -> str:

@@ -14,7 +14,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from outlast import __version__
 from outlast.mcp import approval
 from outlast.mcp.calls import Calls
-from outlast.mcp.cancelling import Cancellations
+from outlast.mcp.cancellation import Cancellations
 from outlast.mcp.clients import Clients
 from outlast.mcp.held_calls import HeldCalls
 from outlast.mcp.resources import Resources

@@ -27,8 +27,8 @@ from outlast.tools.messages import for_model
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.mcp.calls import Ongoing
-    from outlast.mcp.clients import Clients, Context, Desk
+    from outlast.mcp.calls import RunningCall
+    from outlast.mcp.clients import Clients, ConnectedClient, Context
     from outlast.mcp.held_calls import HeldCall, HeldCalls
     from outlast.tools.model import Reply
 
@@ -77,16 +77,16 @@ class Tasks:
         self._clients, self._held = clients, held
         self._replies: dict[str, asyncio.Task[Reply]] = {}
 
-    def can_hold(self, ctx: Context, desk: Desk) -> bool:
-        return desk.settings.mcp_tasks and _declared(ctx)
+    def can_hold(self, ctx: Context, client: ConnectedClient) -> bool:
+        return client.settings.mcp_tasks and _declared(ctx)
 
-    async def hold(self, desk: Desk, ongoing: Ongoing) -> TaskState:
+    async def hold(self, client: ConnectedClient, call: RunningCall) -> TaskState:
         """Answer a call with a token: for its reply, if that is still to come, else for the task that it started."""
-        call = await asyncio.to_thread(self._held.create, desk.session, ongoing.task_id)
-        await asyncio.to_thread(self._held.remove_old, desk.settings.retention_hours * 3600)
-        if not ongoing.reply.done():
-            self._replies[call.token] = ongoing.reply
-        return await self._state(desk, call, result_type="task")
+        held = await asyncio.to_thread(self._held.create, client.session, call.task_id)
+        await asyncio.to_thread(self._held.remove_old, client.settings.retention_hours * 3600)
+        if not call.reply.done():
+            self._replies[held.token] = call.reply
+        return await self._state(client, held, result_type="task")
 
     async def close(self) -> None:
         """Leave all that goes on to the next server."""
@@ -97,8 +97,8 @@ class Tasks:
     # --- what a client asks --------------------------------------------------------------
 
     async def get(self, ctx: Context, params: TaskParams) -> TaskState:
-        desk, call = await self._find(ctx, params.task_id)
-        return await self._state(desk, call, client_name(ctx))
+        client, call = await self._find(ctx, params.task_id)
+        return await self._state(client, call, client_name(ctx))
 
     async def update(self, ctx: Context, params: UpdateParams) -> wire.EmptyResult:
         await self._find(ctx, params.task_id)
@@ -106,39 +106,41 @@ class Tasks:
 
     async def cancel(self, ctx: Context, params: TaskParams) -> wire.EmptyResult:
         """End what the call launched."""
-        desk, call = await self._find(ctx, params.task_id)
+        client, call = await self._find(ctx, params.task_id)
         if await asyncio.to_thread(self._held.ending, call.token) is None:
             try:
-                await desk.shell.kill(call.task_id)
+                await client.shell.kill(call.task_id)
             except (AlreadyEnded, UnknownTask):
                 pass
             except OutlastError as error:
-                raise MCPError(wire.INTERNAL_ERROR, for_model(error.message, desk.profile.list_hint)) from None
+                raise MCPError(wire.INTERNAL_ERROR, for_model(error.message, client.profile.list_hint)) from None
             await asyncio.to_thread(self._held.end, call.token, "cancelled")
             if (reply := self._replies.pop(call.token, None)) is not None:
                 reply.cancel()
         return wire.EmptyResult()
 
-    async def _find(self, ctx: Context, token: str) -> tuple[Desk, HeldCall]:
+    async def _find(self, ctx: Context, token: str) -> tuple[ConnectedClient, HeldCall]:
         refuse_undeclared(ctx)
         if ctx.request is not None and ctx.request.headers.get(_ROUTED_BY, token) != token:
             raise MCPError(wire.HEADER_MISMATCH, "The header Mcp-Name is of another task.")
-        desk = await self._clients.desk(ctx)
+        client = await self._clients.find(ctx)
         call = await asyncio.to_thread(self._held.find, token)
-        if call is None or call.session != desk.session:
+        if call is None or call.session != client.session:
             raise MCPError(wire.INVALID_PARAMS, "There is no such task, or not any more.")
-        return desk, call
+        return client, call
 
     # --- how it stands -------------------------------------------------------------------
 
-    async def _state(self, desk: Desk, call: HeldCall, client: str = "", result_type: str = "complete") -> TaskState:
+    async def _state(
+        self, client: ConnectedClient, call: HeldCall, name: str = "", result_type: str = "complete"
+    ) -> TaskState:
         ending = await asyncio.to_thread(self._held.ending, call.token)
-        if ending is None and (reply := await self._reply(desk, call)) is not None:
+        if ending is None and (reply := await self._reply(client, call)) is not None:
             ending = await asyncio.to_thread(self._held.end, call.token, "completed", final_result_of(reply))
             self._replies.pop(call.token, None)
-        message = await _message(desk, call.task_id)
+        message = await _message(client, call.task_id)
         moment = ending.at if ending else time.time()
-        kept_s = moment - call.created_at + desk.settings.retention_hours * 3600 if ending else UNASKED_S
+        kept_s = moment - call.created_at + client.settings.retention_hours * 3600 if ending else UNASKED_S
         return TaskState(
             result_type=result_type,
             task_id=call.token,
@@ -148,38 +150,38 @@ class Tasks:
             last_updated_at=iso_time(moment),
             ttl_ms=round(kept_s * 1000),
             poll_interval_ms=poll_interval_ms(moment - call.created_at),
-            result=shown_to(client, ending.result, message, desk.settings) if ending and ending.result else None,
+            result=shown_to(name, ending.result, message, client.settings) if ending and ending.result else None,
             _meta={"outlast/taskId": call.task_id},
         )
 
-    async def _reply(self, desk: Desk, call: HeldCall) -> Reply | None:
+    async def _reply(self, client: ConnectedClient, call: HeldCall) -> Reply | None:
         """Return the reply of a call, or None while it goes on."""
         if (reply := self._replies.get(call.token)) is not None:
             return reply.result() if reply.done() else None
         try:
-            if not (await desk.shell.show(call.task_id)).finished:
+            if not (await client.shell.show(call.task_id)).finished:
                 return None
         except OutlastError:
             pass  # it is gone; reading says so
         # The read position stays: a call that waits for this task at the same time must not find its output gone, and
         # of a failure some clients show a line only, after which the model reads the output.
-        return await read_with(desk.box(desk.settings.max_wait_s, keeps_position=True), call.task_id)
+        return await read_with(client.box(client.settings.max_wait_s, keeps_position=True), call.task_id)
 
 
-async def _message(desk: Desk, task_id: str) -> str:
+async def _message(client: ConnectedClient, task_id: str) -> str:
     """Return the status message, always one line: how the task failed, or the last line that it printed."""
     try:
-        task = await desk.shell.show(task_id)
+        task = await client.shell.show(task_id)
         if task.status not in ENDED_BADLY:
-            return await desk.last_line(task_id) or f"{task_id} has printed nothing yet"
-        return failure_line(task, await desk.last_lines(task_id, LAST_LINES), _how_to_read(desk, task_id))
+            return await client.last_line(task_id) or f"{task_id} has printed nothing yet"
+        return failure_line(task, await client.last_lines(task_id, LAST_LINES), _how_to_read(client, task_id))
     except OutlastError as error:
-        return for_model(error.message, desk.profile.list_hint)
+        return for_model(error.message, client.profile.list_hint)
 
 
-def _how_to_read(desk: Desk, task_id: str) -> str:
+def _how_to_read(client: ConnectedClient, task_id: str) -> str:
     """Return the call that reads all of a task's output. The start was read already if the call ran in foreground."""
-    tool = desk.profile.reading_tool
+    tool = client.profile.reading_tool
     start = " and cursor 0" if "cursor" in tool.schema["properties"] else ""
     return f"{tool.name} with task_id {task_id}{start}"
 
