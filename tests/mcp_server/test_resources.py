@@ -56,12 +56,12 @@ def test_a_long_list_comes_in_pages(place: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(resources, "_PAGE", 2)
 
     class Here:
-        """Just enough of a desk."""
+        """Just enough of the clients and of one of them."""
 
         def __init__(self, shell: Any) -> None:
             self.shell = shell
 
-        async def desk(self, ctx: object) -> Any:
+        async def find(self, ctx: object) -> Any:
             return self
 
     async def scene() -> None:

@@ -20,8 +20,7 @@ from outlast.errors import AlreadyEnded, OutlastError, UnknownTask
 from outlast.mcp.calls import read_with
 from outlast.mcp.clients import client_name
 from outlast.mcp.held_calls import UNASKED_S
-from outlast.mcp.messages import LAST_LINES, failure_line
-from outlast.mcp.replies import ENDED_BADLY, final_result_of, shown_to
+from outlast.mcp.replies import ENDED_BADLY, LAST_LINES, failure_line, final_result_of, shown_to
 from outlast.tools.formatting import iso_time
 from outlast.tools.messages import for_model
 
