@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.errors import BadInput, SessionBusy, UnknownSession, named
+from outlast.errors import BadInput, Hint, SessionBusy, UnknownSession, named
 from outlast.launch_builder import compose_first_snapshot
 from outlast.storage import snapshot
 from outlast.storage.dump import find_changed_variables
@@ -77,7 +77,8 @@ def remove(sessions: Sessions, name: str, tasks: Iterable[Task], scope: str | No
     running = [task.task_id for task in tasks if not task.finished]
     if running:
         ids = ", ".join(running[:3]) + (f" and {len(running) - 3} more" if len(running) > 3 else "")
-        raise SessionBusy(f"Session {named(name)} has tasks that run ({ids}); end them first with `outlast kill`.")
+        hint = Hint("end them first with `outlast kill`", "end them first with `Shell.kill`", "end them first")
+        raise SessionBusy(f"Session {named(name)} has tasks that run ({ids}).", hint)
     try:
         sessions.remove(name)
     except _NO_SESSION:
@@ -89,8 +90,10 @@ def _unknown(sessions: Sessions, name: str, scope: str | None = None) -> Unknown
     from difflib import get_close_matches
 
     near = get_close_matches(name, sessions.names(), n=3, cutoff=0.5) if scope is None else []
-    hint = f"near it are {', '.join(near)}" if near else "`outlast session list` lists them"
-    return UnknownSession(f"There is no session {named(name)} with a state; {hint}.")
+    said = f"There is no session {named(name)} with a state"
+    if near:
+        return UnknownSession(f"{said}; near it are {', '.join(near)}.")
+    return UnknownSession(f"{said}.", Hint("`outlast session list` lists them", "`Shell.sessions.list` lists them"))
 
 
 def check_reach(name: str, own: str | None) -> None:

@@ -19,7 +19,6 @@ from outlast.mcp.held_calls import task_in
 from outlast.mcp.replies import result_of, takes_both
 from outlast.shell.flows import go_outside
 from outlast.tools.arguments import IDS
-from outlast.tools.messages import for_model
 from outlast.tools.model import Reply
 
 TYPE_CHECKING = False
@@ -107,7 +106,7 @@ class RunningCall:
         try:
             return await client.last_line(self.task_id) or f"{self.task_id} has printed nothing yet"
         except OutlastError as error:
-            return for_model(error.message, client.profile.list_hint)
+            return client.profile.message_of(error)
 
 
 class Calls:

@@ -20,7 +20,6 @@ from outlast.errors import BadInput, OutlastError
 from outlast.settings import load
 from outlast.storage.lease import Lease
 from outlast.tools import policy
-from outlast.tools.messages import for_model
 from outlast.tools.profiles import profile_named
 from outlast.tools.toolbox import Toolbox
 from outlast.tools.untrusted import show_invisible
@@ -115,7 +114,7 @@ class Clients:
             return await self._found(ctx)
         except OutlastError as error:
             code = INVALID_PARAMS if isinstance(error, BadInput) else INTERNAL_ERROR
-            raise MCPError(code, for_model(error.message, self.profile.list_hint)) from None
+            raise MCPError(code, self.profile.message_of(error)) from None
 
     async def _found(self, ctx: Context) -> ConnectedClient:
         name = self._named_by(ctx)

@@ -19,7 +19,6 @@ from outlast.mcp.tasks import refuse_undeclared
 from outlast.notices import loop
 from outlast.notices.words import HEADER
 from outlast.output.cleaner import inline
-from outlast.tools.messages import for_model
 from outlast.tools.untrusted import show_invisible
 
 TYPE_CHECKING = False
@@ -189,7 +188,7 @@ def _task_in(uri: str) -> str:
 
 
 def _unknown(client: ConnectedClient, error: OutlastError, uri: str) -> MCPError:
-    return MCPError(wire.INVALID_PARAMS, for_model(error.message, client.profile.list_hint), {"uri": uri})
+    return MCPError(wire.INVALID_PARAMS, client.profile.message_of(error), {"uri": uri})
 
 
 def _describe(task: Task) -> wire.Resource:

@@ -22,7 +22,6 @@ from outlast.mcp.clients import client_name
 from outlast.mcp.held_calls import UNASKED_S
 from outlast.mcp.replies import ENDED_BADLY, LAST_LINES, failure_line, final_result_of, shown_to
 from outlast.tools.formatting import iso_time
-from outlast.tools.messages import for_model
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ class Tasks:
             except (AlreadyEnded, UnknownTask):
                 pass
             except OutlastError as error:
-                raise MCPError(wire.INTERNAL_ERROR, for_model(error.message, client.profile.list_hint)) from None
+                raise MCPError(wire.INTERNAL_ERROR, client.profile.message_of(error)) from None
             await asyncio.to_thread(self._held.end, call.token, "cancelled")
             if (reply := self._replies.pop(call.token, None)) is not None:
                 reply.cancel()
@@ -175,7 +174,7 @@ async def _message(client: ConnectedClient, task_id: str) -> str:
             return await client.last_line(task_id) or f"{task_id} has printed nothing yet"
         return failure_line(task, await client.last_lines(task_id, LAST_LINES), _how_to_read(client, task_id))
     except OutlastError as error:
-        return for_model(error.message, client.profile.list_hint)
+        return client.profile.message_of(error)
 
 
 def _how_to_read(client: ConnectedClient, task_id: str) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.errors import BadInput, Unsupported, named
+from outlast.errors import BadInput, Hint, Unsupported, named
 from outlast.light import frozen, replaced
 from outlast.sandbox import bubblewrap, landlock, seccomp
 from outlast.types import BUBBLEWRAP, LANDLOCK, Sandbox
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 KINDS = (BUBBLEWRAP, LANDLOCK)
 _PROBE_S = 20.0
-_WHAT_TO_DO = "install bubblewrap and allow user namespaces, or use a kernel with Landlock; `outlast doctor` says more"
+_DOCTOR = Hint("`outlast doctor` says more", "`outlast doctor` says more")
+_WHAT_TO_DO = "install bubblewrap and allow user namespaces, or use a kernel with Landlock"
 
 
 def wanted(
@@ -205,7 +206,7 @@ def available(kind: str = "") -> tuple[str, str]:
         if able(one).works:
             return one, able(one).program
     tried = "; ".join(f"{one}: {able(one).detail}" for one in ([kind] if kind else KINDS))
-    raise Unsupported(f"No sandbox can be made here ({tried}), so nothing was run; {_WHAT_TO_DO}.")
+    raise Unsupported(f"No sandbox can be made here ({tried}), so nothing was run; {_WHAT_TO_DO}.", _DOCTOR)
 
 
 def able(kind: str) -> Ability:

@@ -190,7 +190,7 @@ class Starter:
         try:
             return tasks if isinstance(tasks, str) else [self.context.find(one) for one in tasks]
         except (UnknownTask, AmbiguousTask) as error:
-            raise BadInput(f"It cannot wait for that: {error.message}") from None
+            raise BadInput(f"It cannot wait for that: {error.message_with('')}", error.hint) from None
 
     def prepare_soon(self) -> None:
         """Prepare a shell for a command like the last foreground one, a moment later: the caller has its result.

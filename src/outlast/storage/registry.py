@@ -9,6 +9,7 @@ import time
 from functools import cache
 
 from outlast.errors import (
+    LIST_TASKS,
     AmbiguousTask,
     DamagedTask,
     NewerTask,
@@ -169,7 +170,7 @@ class Registry:
         """Return the one id that is `part`, or contains it, among a session's tasks."""
         part = part.strip().lower()
         if not part:
-            raise UnknownTask("A task id is needed; `outlast ps` lists them.")
+            raise UnknownTask("A task id is needed.", LIST_TASKS)
         if "/" not in part and part[0] != "." and os.path.isdir(self.home.task(part)) and self.belongs(part, session):
             return part
         found = [one for one in self.index.ids(part, session) if os.path.isdir(self.home.task(one))]
@@ -177,17 +178,17 @@ class Registry:
             return found[0]
         if found:
             raise AmbiguousTask(f"{named(part)} fits {len(found)} tasks: {_join_ids(found)}; give more of the id.")
-        raise UnknownTask(self._explain_unknown(part, session))
+        raise self._unknown(part, session)
 
-    def _explain_unknown(self, part: str, session: str | None) -> str:
+    def _unknown(self, part: str, session: str | None) -> UnknownTask:
         from difflib import get_close_matches
 
         known = [one for one in self.index.ids(session=session)[:1000] if os.path.isdir(self.home.task(one))]
         # Compare only what follows the dash: the kind before it is the same in most ids.
         by_end = {one.rpartition("-")[2]: one for one in known}
         near = [by_end[end] for end in get_close_matches(part.rpartition("-")[2], by_end, n=3, cutoff=0.7)]
-        hint = f"near it are {_join_ids(near)}" if near else "`outlast ps --all` lists them"
-        return f"There is no task {named(part)} (any more); {hint}."
+        said = f"There is no task {named(part)} (any more)"
+        return UnknownTask(f"{said}; near it are {_join_ids(near)}.") if near else UnknownTask(f"{said}.", LIST_TASKS)
 
     def belongs(self, task_id: str, session: str | None) -> bool:
         """Return whether a session may reach this task; None is the operator, who may reach all."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from outlast.errors import LIST_TASKS
 from outlast.light import frozen
 
 TYPE_CHECKING = False
@@ -78,6 +79,12 @@ class Profile:
     shows_notices: bool = False
     keeps_state: bool = False
     render_remark: Callable[[str], str] = "{}\n".format
+
+    def message_of(self, error: OutlastError) -> str:
+        """Return what went wrong, with what a model can do about it."""
+        if error.hint is None:
+            return error.message
+        return error.message_with(self.list_hint if error.hint is LIST_TASKS else error.hint.model)
 
     @property
     def reading_tool(self) -> Tool:

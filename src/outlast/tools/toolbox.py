@@ -23,7 +23,6 @@ from outlast.tools import adapters, arguments
 from outlast.tools import policy as policies
 from outlast.tools.call_log import CallLog, event_as
 from outlast.tools.formatting import add_text
-from outlast.tools.messages import for_model
 from outlast.tools.model import Profile, Reply
 from outlast.tools.profiles import profile_named
 
@@ -181,7 +180,7 @@ class Toolbox:
         return replaced(said, data={**said.data, "note": sentence})
 
     def _error_reply(self, name: str, error: OutlastError, given: Mapping[str, Any]) -> Reply:
-        message = for_model(error.message, self.profile.list_hint)
+        message = self.profile.message_of(error)
         data = {"status": "error", "error": message, "code": error.code}
         return Reply(self.profile.render_error(name, message, given), data, error=True)
 

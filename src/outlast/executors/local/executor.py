@@ -7,7 +7,7 @@ import os
 import time
 from functools import partial
 
-from outlast.errors import BadInput, OutlastError, StartFailed, named
+from outlast.errors import BadInput, Hint, OutlastError, StartFailed, named
 from outlast.executors.local.description import begin_items, describe, explain_refusal
 from outlast.executors.local.queued import publish_pending, start_pending
 from outlast.guard.client import Refused, check_descriptors_left, start_guard
@@ -194,7 +194,8 @@ class LocalExecutor:
                     raise StartFailed(
                         f"The command could not be started: {explain_refusal(launch, refused)}."
                     ) from None
-        raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
+        hint = Hint("`outlast clean` removes finished tasks", "`Shell.clean` removes finished tasks")
+        raise StartFailed("No free task id was found.", hint)
 
     # --- at once ---------------------------------------------------------------------------
 
