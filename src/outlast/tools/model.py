@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from typing import Any, Literal
 
+    from outlast.errors import OutlastError
     from outlast.tools.toolbox import Toolbox
 
     Arguments = Mapping[str, Any]
