@@ -289,6 +289,7 @@ def test_nothing_leaks(home):
             for _ in range(3):
                 await asyncio.gather(*(shell.run("true") for _ in range(20)))  # also until tasks are kept warm
             await asyncio.gather(*(asyncio.to_thread(time.monotonic) for _ in range(40)))
+            eventually(lambda: shell.plain.executor._prepared)  # type: ignore[attr-defined] # its connection counts
             before = descriptors()
             for _ in range(10):
                 results = await asyncio.gather(*(shell.run("echo a; sleep 0.01 &") for _ in range(20)))
@@ -296,7 +297,7 @@ def test_nothing_leaks(home):
                     await shell.wait(result.task_id)
                     assert [piece.data async for piece in shell.follow(result.task_id)] == [b"a\n"]
             assert not shell._driver._watches
-            assert descriptors() <= before
+            eventually(lambda: descriptors() <= before)  # a thread may just be preparing the next shell
         gc.collect()
 
     gc.collect()
@@ -314,6 +315,7 @@ def test_a_plain_shell_leaks_nothing_either(home):
         gc.collect()
         outside = descriptors()
         with Shell.open(home=home) as shell:
+            shell.wait(shell.start("true"))  # from now on a prepared shell has a slot of the queue open, too
             for _ in range(8):
                 shell.run("true")
             eventually(lambda: shell.executor._prepared)  # type: ignore[attr-defined] # its connection counts

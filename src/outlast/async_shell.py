@@ -98,7 +98,7 @@ class AsyncShell:
         """As `Shell.run`. If the coroutine is cancelled, the task goes on in the background."""
         check_names("AsyncShell.run", options, RunOptions)
         result = await self._driver.drive(self._driver.flows.run(command, dict(options)))
-        self.plain.starter.prepare_soon()
+        self.plain.starter.prepare_again()
         return result
 
     async def read(self, task: TaskId, **options: Unpack[ReadOptions]) -> Result:

@@ -153,7 +153,7 @@ class Shell:
         if options:
             check_names("Shell.run", options, RunOptions)
         result = self.flows.drive(self.flows.run(command, dict(options)))
-        self.starter.prepare_soon()
+        self.starter.prepare_again()
         return result
 
     @property
