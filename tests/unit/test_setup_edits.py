@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.faces.cli import setup_edits as edits
-from outlast.faces.cli import setup_json, setup_toml
-from outlast.faces.cli.setup_edits import Edit
-from outlast.faces.cli.setup_json import Unreadable
+from outlast.cli import setup_edits as edits
+from outlast.cli import setup_json, setup_toml
+from outlast.cli.setup_edits import Edit
+from outlast.cli.setup_json import Unreadable
 
 ENTRY = {"command": "/opt/outlast", "args": ["mcp"]}
 SERVER = Edit("server", "", "json", ("mcpServers", "outlast"), ENTRY)

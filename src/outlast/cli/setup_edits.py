@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 
-from outlast.faces.cli import setup_json, setup_toml
-from outlast.faces.cli.setup_json import Unreadable
+from outlast.cli import setup_json, setup_toml
+from outlast.cli.setup_json import Unreadable
 from outlast.light import frozen
 
 TYPE_CHECKING = False

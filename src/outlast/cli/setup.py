@@ -10,12 +10,12 @@ import os
 import shutil
 import sys
 
+from outlast.cli import setup_edits as edits
+from outlast.cli import setup_files as files
+from outlast.cli.options import Parser, parse, write
+from outlast.cli.setup_clients import CLIENTS, SCOPES, Places
+from outlast.cli.setup_json import Unreadable
 from outlast.errors import BadInput, Unsupported, named
-from outlast.faces.cli import setup_edits as edits
-from outlast.faces.cli import setup_files as files
-from outlast.faces.cli.options import Parser, parse, write
-from outlast.faces.cli.setup_clients import CLIENTS, SCOPES, Places
-from outlast.faces.cli.setup_json import Unreadable
 from outlast.light import frozen
 from outlast.settings import default_home, load
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping, Sequence
 
-    from outlast.faces.cli.setup_clients import Client
-    from outlast.faces.cli.setup_edits import Edit, Record
-    from outlast.faces.cli.setup_files import Records, Snapshot
+    from outlast.cli.setup_clients import Client
+    from outlast.cli.setup_edits import Edit, Record
+    from outlast.cli.setup_files import Records, Snapshot
 
 NOT_APPLIED = 1
 _YES = ("y", "yes")

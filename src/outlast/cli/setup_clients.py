@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.faces.cli.setup_edits import Edit
+from outlast.cli.setup_edits import Edit
 from outlast.light import frozen
 
 TYPE_CHECKING = False

@@ -12,7 +12,7 @@ import json
 import re
 import tomllib
 
-from outlast.faces.cli.setup_json import Unreadable
+from outlast.cli.setup_json import Unreadable
 from outlast.light import frozen
 
 TYPE_CHECKING = False

@@ -6,14 +6,14 @@ import json
 import os
 import stat
 
+from outlast.cli.setup_edits import is_blank
 from outlast.errors import Unsupported
-from outlast.faces.cli.setup_edits import is_blank
 from outlast.light import frozen
 from outlast.storage.layout import open_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.faces.cli.setup_edits import Record
+    from outlast.cli.setup_edits import Record
 
 RECORDS = "setup.json"
 _BOM = "\ufeff"
