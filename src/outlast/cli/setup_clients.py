@@ -9,10 +9,8 @@ from outlast.light import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from typing import Any, Literal
-
-    Scope = Literal["user", "project"]
 
 SERVER = "outlast"
 SCOPES = ("user", "project")
@@ -20,15 +18,28 @@ SCOPES = ("user", "project")
 
 @frozen
 class Places:
-    """From where paths are made: the home directory, the directory of the project, the environment."""
+    """What paths start from: the scope, the home directory, the directory of the project, the environment."""
 
+    scope: str
     home: str
     project: str
     env: Mapping[str, str]
 
-    def below(self, variable: str, *usual: str) -> str:
-        """A directory that a variable can name."""
-        return self.env.get(variable) or os.path.join(self.home, *usual)
+
+@frozen
+class File:
+    """A file of a client: for a user, in a directory that a variable can name; and in a project."""
+
+    variable: str
+    directory: str  # below the home directory, if the variable is not set
+    user: str
+    project: str
+
+    def path(self, places: Places) -> str:
+        """Return the path for the scope."""
+        if places.scope == "project":
+            return os.path.join(places.project, self.project)
+        return os.path.join(places.env.get(self.variable) or os.path.join(places.home, self.directory), self.user)
 
 
 @frozen
@@ -39,137 +50,81 @@ class Denial:
     what: Literal["item", "value"]
     path: tuple[str, ...]
     value: Any
-    user: Callable[[Places], str]
-    project: str
+    file: File
 
 
 @frozen
 class Client:
-    """One client: its name for people, its files, the path of a server in them."""
+    """One client: its name for people, its file, the key of the servers in it."""
 
     title: str
     format: Literal["json", "toml"]
     servers: str
-    user: Callable[[Places], str]
-    project: str
-    more: Mapping[str, Any]  # what an entry has besides the program
-    denial: Denial | None
+    file: File
+    type: Literal["stdio", ""]  # what an entry has to say of how it is spoken to
+    denial: Denial | None = None
     remark: str = ""  # what a user has to know of the scope `project`
     no_denial: str = ""  # why there is no denial, in one sentence
 
-    def file(self, places: Places, scope: str) -> str:
-        return self.user(places) if scope == "user" else os.path.join(places.project, self.project)
+    def entry(self, places: Places, command: list[str], env: Mapping[str, str]) -> Edit:
+        """Return the edit that makes the client start that command as an MCP server."""
+        value = {"type": self.type, "command": command[0], "args": command[1:], "env": dict(env)}
+        shown = {name: one for name, one in value.items() if one or name == "args"}
+        return Edit("server", self.file.path(places), self.format, (self.servers, SERVER), shown)
 
-    def entry(self, places: Places, scope: str, command: list[str], env: Mapping[str, str]) -> Edit:
-        """The edit that makes the client start that command as an MCP server."""
-        value = {**self.more, "command": command[0], "args": command[1:], **({"env": dict(env)} if env else {})}
-        return Edit("server", self.file(places, scope), self.format, (self.servers, SERVER), value)
-
-    def deny(self, places: Places, scope: str) -> Edit | None:
-        """The edit that switches the client's own shell tool off."""
-        one = self.denial
-        if one is None:
+    def deny(self, places: Places) -> Edit | None:
+        """Return the edit that switches the client's own shell tool off."""
+        if self.denial is None:
             return None
-        file = one.user(places) if scope == "user" else os.path.join(places.project, one.project)
-        return Edit(one.what, file, self.format, one.path, one.value)
+        denial = self.denial
+        return Edit(denial.what, denial.file.path(places), self.format, denial.path, denial.value)
 
 
-def _claude_json(places: Places) -> str:
-    if directory := places.env.get("CLAUDE_CONFIG_DIR"):
-        return os.path.join(directory, ".claude.json")
-    return os.path.join(places.home, ".claude.json")
-
-
-def _claude_settings(places: Places) -> str:
-    return os.path.join(places.below("CLAUDE_CONFIG_DIR", ".claude"), "settings.json")
-
-
-def _codex(places: Places) -> str:
-    return os.path.join(places.below("CODEX_HOME", ".codex"), "config.toml")
-
-
-def _gemini(places: Places) -> str:
-    return os.path.join(places.below("GEMINI_CLI_HOME"), ".gemini", "settings.json")
-
-
-def _cursor(places: Places) -> str:
-    return os.path.join(places.home, ".cursor", "mcp.json")
-
-
-def _vscode(places: Places) -> str:
-    return os.path.join(places.below("XDG_CONFIG_HOME", ".config"), "Code", "User", "mcp.json")
-
-
+_CODEX = File("CODEX_HOME", ".codex", "config.toml", ".codex/config.toml")
+_GEMINI = File("GEMINI_CLI_HOME", "", ".gemini/settings.json", ".gemini/settings.json")
+_CLAUDE_SETTINGS = File("CLAUDE_CONFIG_DIR", ".claude", "settings.json", ".claude/settings.json")
 CLIENTS: dict[str, Client] = {
     "claude": Client(
         title="Claude Code",
         format="json",
         servers="mcpServers",
-        user=_claude_json,
-        project=".mcp.json",
-        more={"type": "stdio"},
-        denial=Denial(
-            tool="Bash",
-            what="item",
-            path=("permissions", "deny"),
-            value="Bash",
-            user=_claude_settings,
-            project=".claude/settings.json",
-        ),
+        file=File("CLAUDE_CONFIG_DIR", "", ".claude.json", ".mcp.json"),
+        type="stdio",
+        denial=Denial("Bash", "item", ("permissions", "deny"), "Bash", _CLAUDE_SETTINGS),
         remark="Claude Code asks once whether it may use the servers of a project.",
     ),
     "codex": Client(
         title="Codex",
         format="toml",
         servers="mcp_servers",
-        user=_codex,
-        project=".codex/config.toml",
-        more={},
-        denial=Denial(
-            tool="shell",
-            what="value",
-            path=("features", "shell_tool"),
-            value=False,
-            user=_codex,
-            project=".codex/config.toml",
-        ),
+        file=_CODEX,
+        type="",
+        denial=Denial("shell", "value", ("features", "shell_tool"), False, _CODEX),
         remark="Codex reads this file only in a project that it was told to trust.",
     ),
     "gemini": Client(
         title="Gemini CLI",
         format="json",
         servers="mcpServers",
-        user=_gemini,
-        project=".gemini/settings.json",
-        more={},
-        denial=Denial(
-            tool="run_shell_command",
-            what="item",
-            path=("tools", "exclude"),
-            value="run_shell_command",
-            user=_gemini,
-            project=".gemini/settings.json",
-        ),
+        file=_GEMINI,
+        type="",
+        denial=Denial("run_shell_command", "item", ("tools", "exclude"), "run_shell_command", _GEMINI),
         remark="Gemini CLI reads this file only in a folder that it was told to trust.",
     ),
     "cursor": Client(
         title="Cursor",
         format="json",
         servers="mcpServers",
-        user=_cursor,
-        project=".cursor/mcp.json",
-        more={"type": "stdio"},
-        denial=None,
+        file=File("", "", ".cursor/mcp.json", ".cursor/mcp.json"),
+        type="stdio",
         no_denial="The Cursor editor has no setting for it in a file; tell its agent in a rule to use Outlast's tools.",
     ),
     "vscode": Client(
         title="VS Code",
         format="json",
         servers="servers",
-        user=_vscode,
-        project=".vscode/mcp.json",
-        more={"type": "stdio"},
-        denial=None,
+        file=File("XDG_CONFIG_HOME", ".config", "Code/User/mcp.json", ".vscode/mcp.json"),
+        type="stdio",
         no_denial="VS Code has no setting for it; untick the terminal tools under Configure Tools in the Chat view.",
     ),
 }
