@@ -12,8 +12,8 @@ import pytest
 
 import outlast
 from outlast import Approval, AsyncShell, OutlastError, Shell
+from outlast.cli.check import policy_in_force
 from outlast.errors import BadInput, NeedsApproval, Refused
-from outlast.faces.cli.check import policy_in_force
 from outlast.light import replaced
 from outlast.output.cleaner import is_invisible
 from outlast.permissions import YOLO, decide
@@ -512,7 +512,7 @@ FORGED = [
 
 def questions(approval: Approval) -> list[str]:
     """As a terminal shows it, and as a client of the MCP server does."""
-    from outlast.faces.cli.approve import shown
+    from outlast.cli.approve import shown
 
     found = [shown(approval, colour=False)]
     try:

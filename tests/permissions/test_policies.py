@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlast import Policy, Shell
+from outlast.cli.check import policy_in_force
 from outlast.errors import BadInput, NeedsApproval, Refused
-from outlast.faces.cli.check import policy_in_force
 from outlast.permissions import policies, policyfile, ruling
 from outlast.permissions.approval import Layer
 from outlast.permissions.judge import Rules

@@ -7,13 +7,12 @@ import os
 import stat
 
 from outlast.errors import Unsupported
-from outlast.faces.cli.setup_edits import is_blank
 from outlast.light import frozen
 from outlast.storage.layout import open_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.faces.cli.setup_edits import Record
+    from outlast.cli.setup_edits import Record
 
 RECORDS = "setup.json"
 _BOM = "\ufeff"
@@ -29,7 +28,7 @@ class Snapshot:
 
 
 def read(path: str) -> Snapshot:
-    """A file's text, with its line ends as they are."""
+    """Return a file's text, with its line ends as they are."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
             text = file.read()
@@ -42,41 +41,39 @@ def read(path: str) -> Snapshot:
 
 
 def replace(before: Snapshot, text: str | None, new_mode: int) -> None:
-    """Replace the file atomically, or remove it. Refuses if another program has changed it since it was read."""
-    # A client that runs rewrites its own file at any time; the check leaves only the time of one rename to it.
+    """Replace the file atomically, or remove it. Refuses if another program changed it since it was read."""
+    # A running client rewrites its own file at any time; this check leaves it only the time of one rename.
     if read(before.path) != before:
         raise Unsupported(f"{before.path} was changed by another program meanwhile; run `outlast setup` again.")
     path = os.path.realpath(before.path)
     if text is None:
         os.unlink(path)
         return
-    aside = f"{path}.{os.urandom(4).hex()}.outlast"
-    old = os.stat(path) if before.text is not None else None
-    mode = stat.S_IMODE(old.st_mode) if old else new_mode
-    fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    staged = f"{path}.{os.urandom(4).hex()}.outlast"
+    fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with open(fd, "w", encoding="utf-8", newline="") as file:
             file.write(before.bom + text)
-            if old and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
-                _give(fd, old)
-            os.fchmod(fd, mode)
+            _set_owner_and_mode(file.fileno(), os.stat(path) if before.text is not None else None, new_mode)
             file.flush()
-            os.fsync(fd)
-        os.rename(aside, path)
+            os.fsync(file.fileno())
+        os.rename(staged, path)
     except BaseException:
-        os.unlink(aside)
+        os.unlink(staged)
         raise
 
 
-def _give(fd: int, old: os.stat_result) -> None:
-    try:
-        os.fchown(fd, old.st_uid, old.st_gid)
-    except PermissionError:
-        pass  # only root can give a file away; then it is ours, as after any editor that replaces it
+def _set_owner_and_mode(fd: int, old: os.stat_result | None, new_mode: int) -> None:
+    if old and (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()):
+        try:
+            os.fchown(fd, old.st_uid, old.st_gid)
+        except PermissionError:
+            pass  # only root can give a file away; then it is ours, as after any editor that replaces it
+    os.fchmod(fd, stat.S_IMODE(old.st_mode) if old else new_mode)
 
 
 def make_directories(path: str) -> list[str]:
-    """Make the directory of a file; those that were made, innermost first."""
+    """Make the directory of a file; return those that were made, innermost first."""
     missing = []
     directory = os.path.dirname(os.path.realpath(path))
     while not os.path.isdir(directory):
@@ -96,53 +93,36 @@ def remove_directories(made: list[str]) -> None:
             return
 
 
-def original(record: Record, text: str) -> str | None:
-    """What a file has to hold when all edits are taken back: nothing is left of a file that we made."""
-    if record.get("origin") is None or not is_blank(record["format"], text):
-        return text
-    return None if record["origin"] == "absent" else ""
-
-
 # --- records -------------------------------------------------------------------------------
 
 
 class Records:
-    """What was changed where, in the state directory; each belongs to a client, a scope and a file."""
+    """What was changed where, in the state directory; each record belongs to a client, a scope and a file."""
 
     def __init__(self, home: str) -> None:
         self._home = home
         self._path = os.path.join(home, RECORDS)
-        self._all: list[Record] = []
         try:
-            with open(self._path, encoding="utf-8") as file:
-                self._all = json.load(file)
-        except FileNotFoundError:
-            pass
+            self._all: list[Record] = json.loads(read(self._path).text or "[]")
         except ValueError:
             raise Unsupported(f"{self._path} is damaged; remove it, and take changes back by hand.") from None
 
     def of(self, client: str, scope: str, files: set[str]) -> list[Record]:
-        """The records of a client in these files, oldest first."""
+        """Return the records of a client in these files, oldest first."""
         return [one for one in self._all if (one["client"], one["scope"]) == (client, scope) and one["file"] in files]
-
-    def find(self, client: str, scope: str, file: str, path: tuple[str, ...]) -> Record | None:
-        return next((one for one in self.of(client, scope, {file}) if one["path"] == list(path)), None)
 
     def add(self, record: Record) -> None:
         """Keep a record in the place of an older one of the same edit."""
         same = ("client", "scope", "file", "path")
-        self._all = [one for one in self._all if any(one[name] != record[name] for name in same)]
-        self._all.append(record)
-        self._write()
+        kept = [one for one in self._all if any(one[name] != record[name] for name in same)]
+        self._write([*kept, record])
 
     def remove(self, records: list[Record]) -> None:
-        self._all = [one for one in self._all if one not in records]
-        self._write()
+        self._write([one for one in self._all if one not in records])
 
-    def _write(self) -> None:
+    def _write(self, records: list[Record]) -> None:
+        self._all = records
         open_home(self._home)
         before = read(self._path)
-        if self._all:
-            replace(before, json.dumps(self._all, indent=1, ensure_ascii=False) + "\n", 0o600)
-        elif before.text is not None:
-            os.unlink(self._path)
+        if records or before.text is not None:
+            replace(before, json.dumps(records, indent=1) + "\n" if records else None, 0o600)

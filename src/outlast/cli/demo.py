@@ -14,8 +14,8 @@ import subprocess
 import sys
 import tempfile
 
+from outlast.cli.options import Parser, parse
 from outlast.errors import OutlastError
-from outlast.faces.cli.options import Parser, parse
 from outlast.shell.shell import Shell
 
 TYPE_CHECKING = False

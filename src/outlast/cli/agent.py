@@ -6,9 +6,9 @@ import json
 import sys
 
 from outlast.agents.types import Agent
+from outlast.cli.options import Parser, check_stdout, open_shell, parse, seconds, tell_id_on_stderr, write
+from outlast.display import render
 from outlast.errors import BadInput, named
-from outlast.faces import render
-from outlast.faces.cli.options import Parser, check_stdout, open_shell, parse, seconds, tell_id_on_stderr, write
 from outlast.light import fields
 from outlast.output.cleaner import inline
 

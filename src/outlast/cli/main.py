@@ -138,7 +138,7 @@ def _dispatch(words: list[str]) -> int:
         raise BadInput(f"There is no verb {named(verb)}{_near(verb)}; `outlast --help` lists them.")
     from importlib import import_module
 
-    module = import_module(f"outlast.faces.cli.{VERBS[verb][0]}")
+    module = import_module(f"outlast.cli.{VERBS[verb][0]}")
     gc.enable()
     code: int = getattr(module, verb)(words[1:])
     return code
@@ -167,7 +167,7 @@ def _complain(error: OutlastError, words: list[str]) -> int:
     running = words[:1] == ["run"]
     error.message = Mask().text(error.message)  # what was typed may hold a token
     if _wants_json(words, running):
-        from outlast.faces.render import error_json
+        from outlast.display.render import error_json
 
         print(error_json(error))
     else:
@@ -180,6 +180,6 @@ def _complain(error: OutlastError, words: list[str]) -> int:
 def _wants_json(words: list[str], running: bool) -> bool:
     if not running:
         return "--json" in words
-    from outlast.faces.cli.run import wants_json  # there it may be a word of the command
+    from outlast.cli.run import wants_json  # there it may be a word of the command
 
     return wants_json(words[1:])

@@ -7,26 +7,26 @@ written before the file: if the process dies between the two, `--undo` finds not
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 
+from outlast.cli import setup_edits as edits
+from outlast.cli import setup_files as files
+from outlast.cli.options import Parser, parse, write
+from outlast.cli.setup_clients import CLIENTS, SCOPES, Places
 from outlast.errors import BadInput, Unsupported, named
-from outlast.faces.cli import setup_edits as edits
-from outlast.faces.cli import setup_files as files
-from outlast.faces.cli.options import Parser, parse, write
-from outlast.faces.cli.setup_clients import CLIENTS, SCOPES, Places
-from outlast.faces.cli.setup_json import Unreadable
 from outlast.light import frozen
 from outlast.settings import default_home, load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from outlast.faces.cli.setup_clients import Client
-    from outlast.faces.cli.setup_edits import Edit, Record
-    from outlast.faces.cli.setup_files import Records, Snapshot
+    from outlast.cli.setup_clients import Client
+    from outlast.cli.setup_edits import Edit, Record
+    from outlast.cli.setup_files import Records, Snapshot
 
 NOT_APPLIED = 1
 _YES = ("y", "yes")
@@ -54,7 +54,7 @@ def setup_parser() -> Parser:
     add("--scope", default="user", metavar="|".join(SCOPES), help="for you (the default), or for this directory")
     add("--deny-shell", action="store_true", help="also switch the agent's own shell tool off")
     add("--policy", metavar="NAME|FILE", help="the policy of the server (default: that of the settings)")
-    add("--force", action="store_true", help="replace, or with --undo remove, an entry that somebody else made")
+    add("--force", action="store_true", help="replace, or with --undo remove, an entry that Outlast did not make")
     add("--dry-run", action="store_true", help="only show what would change")
     add("--yes", action="store_true", help="do not ask")
     return made
@@ -80,12 +80,6 @@ class Job:
     places: Places
     records: Records
 
-    def edit_of_entry(self, command: list[str], env: Mapping[str, str]) -> Edit:
-        return self.client.entry(self.places, self.asked.scope, command, env)
-
-    def edit_of_denial(self) -> Edit | None:
-        return self.client.deny(self.places, self.asked.scope)
-
 
 def setup(words: Sequence[str]) -> int:
     asked = parse(setup_parser(), words)
@@ -95,12 +89,11 @@ def setup(words: Sequence[str]) -> int:
         raise BadInput(f"There is no scope {named(asked.scope)}; use user or project.")
     if asked.undo and (asked.deny_shell or asked.policy is not None):
         raise BadInput("--undo takes everything back; leave out --deny-shell and --policy.")
-    records = files.Records(default_home(os.environ))
     home = os.path.expanduser("~")
     if not os.path.isabs(home):
         raise BadInput("Your home directory is unknown; set HOME to it.")
-    places = Places(home, os.getcwd(), os.environ)
-    job = Job(asked.client, CLIENTS[asked.client], asked, places, records)
+    places = Places(asked.scope, home, os.getcwd(), os.environ)
+    job = Job(asked.client, CLIENTS[asked.client], asked, places, files.Records(default_home(os.environ)))
     return _undo(job) if asked.undo else _apply(job)
 
 
@@ -110,8 +103,7 @@ def setup(words: Sequence[str]) -> int:
 def _apply(job: Job) -> int:
     env = _policy_variable(job)
     _require_sdk()
-    edit = job.edit_of_entry(program(), env)
-    denial = job.edit_of_denial()
+    edit, denial = job.client.entry(job.places, program(), env), job.client.deny(job.places)
     if job.asked.deny_shell and denial is None:
         sys.stderr.write(f"outlast: {job.client.no_denial}\n")
     step = _plan_entry(job, edit)
@@ -120,15 +112,13 @@ def _apply(job: Job) -> int:
     else:
         code = _carry_out(job, [step], f"Change {edit.file}?")
         if code is not None:
-            if job.asked.deny_shell and denial:
-                _show_only(_plan(job, denial))
+            if job.asked.deny_shell and denial and (other := _plan(job, denial)):
+                write(diff(other))
             return code
         write(f"{job.client.title} will start Outlast from its next session on.\n")
         if job.asked.scope == "project" and job.client.remark:
             write(f"{job.client.remark}\n")
-    if denial is None:
-        return 0
-    return _offer_denial(job, denial, is_new=step is not None)
+    return _offer_denial(job, denial, is_new=step is not None) if denial else 0
 
 
 def _offer_denial(job: Job, denial: Edit, is_new: bool) -> int:
@@ -141,7 +131,7 @@ def _offer_denial(job: Job, denial: Edit, is_new: bool) -> int:
             write(f"Nothing to change: {title}'s own tool {tool} is already off ({denial.file}).\n")
         return 0
     if not job.asked.deny_shell:
-        if not is_new or job.asked.yes or job.asked.dry_run or not _is_terminal():
+        if not is_new or not _can_ask(job):
             return 0
         write(f"\n{title} can still run commands with its own tool {tool}, which Outlast does not see.\n")
     code = _carry_out(job, [step], f"Switch {title}'s own tool {tool} off?")
@@ -151,15 +141,14 @@ def _offer_denial(job: Job, denial: Edit, is_new: bool) -> int:
 
 
 def _plan_entry(job: Job, edit: Edit) -> Step | None:
-    """The step that writes the server's entry; refuses to replace one that somebody else made."""
+    """The step that writes the server's entry; refuses to replace one that `outlast setup` did not make."""
     before = files.read(edit.file)
-    with _Naming(edit.file):
-        found = edit.current(before.text or "")
-        if found is None or edit.is_done(before.text or ""):
-            return _plan(job, edit)
-        record = job.records.find(job.name, job.asked.scope, edit.file, edit.path)
-        if record and edits.is_still_there(record, before.text or ""):
-            return Step(before, edits.update(edit, before.text or ""), {**record, "value": edit.value})
+    found = edit.current(before.text or "")
+    if found is None or edit.is_done(before.text or ""):
+        return _plan(job, edit)
+    for record in job.records.of(job.name, job.asked.scope, {edit.file}):
+        if record["path"] == list(edit.path) and edits.is_still_there(record, before.text or ""):
+            return Step(before, *edits.update(edit, record, before.text or ""))
     if not job.asked.force:
         import json
 
@@ -173,13 +162,10 @@ def _plan_entry(job: Job, edit: Edit) -> Step | None:
 
 def _plan(job: Job, edit: Edit) -> Step | None:
     before = files.read(edit.file)
-    with _Naming(edit.file):
-        if edit.is_done(before.text or ""):
-            return None
-        text, record = edits.apply(edit, before.text or "")
-    origin = "absent" if before.text is None else "empty" if not before.text.strip() else None
-    known = {"client": job.name, "scope": job.asked.scope, "file": edit.file, "origin": origin}
-    return Step(before, text, {**record, **known})
+    if edit.is_done(before.text or ""):
+        return None
+    text, record = edits.apply(edit, before.text or "")
+    return Step(before, text, {**record, "client": job.name, "scope": job.asked.scope, "is_new": before.text is None})
 
 
 def program() -> list[str]:
@@ -203,12 +189,11 @@ def _policy_variable(job: Job) -> dict[str, str]:
 
 def _offered_policy(job: Job) -> str | None:
     """The policy that a person is offered first; None if they do not want it, or it would change what they have."""
-    if job.asked.yes or job.asked.dry_run or not _is_terminal() or load(default_home(os.environ), os.environ).policy:
+    edit = job.client.entry(job.places, program(), {})
+    if not _can_ask(job) or load(default_home(os.environ), os.environ).policy:
         return None
-    edit = job.edit_of_entry(program(), {})
-    with _Naming(edit.file):
-        if edit.current(files.read(edit.file).text or "") is not None:
-            return None
+    if edit.current(files.read(edit.file).text or "") is not None:
+        return None
     from outlast.permissions import WORKSPACE
     from outlast.sandbox.choice import KINDS, able
 
@@ -229,12 +214,12 @@ def _require_sdk() -> None:
 
 
 def _undo(job: Job) -> int:
-    edit, denial = job.edit_of_entry(program(), {}), job.edit_of_denial()
+    edit, denial = job.client.entry(job.places, program(), {}), job.client.deny(job.places)
     known = job.records.of(job.name, job.asked.scope, {edit.file, denial.file if denial else edit.file})
     steps = [_plan_undo(job, path, known) for path in dict.fromkeys(one["file"] for one in known)]
     steps = [step for step in steps if step.text != step.before.text]
-    if all(step.before.path != edit.file for step in steps) and (stranger := _stranger(job, edit)):
-        steps.append(stranger)
+    if all(step.before.path != edit.file for step in steps) and (foreign := _foreign_entry(job, edit)):
+        steps.append(foreign)
     if not steps:
         write(f"Nothing to take back: {edit.file} has nothing from `outlast setup`.\n")
         return 0
@@ -247,25 +232,23 @@ def _undo(job: Job) -> int:
 def _plan_undo(job: Job, path: str, known: list[Record]) -> Step:
     """The step that takes all edits of one file back, newest first."""
     before = files.read(path)
-    mine = [one for one in known if one["file"] == path]
-    text: str | None = before.text
-    with _Naming(path):
-        for record in reversed(mine):
-            if text is None:
-                break
-            if edits.is_still_there(record, text) or (job.asked.force and edits.is_replaced(record, text)):
-                text = files.original(record, edits.revert(record, text))
-    return Step(before, text, remove=tuple(mine))
+    mine = tuple(one for one in known if one["file"] == path)
+    text = before.text
+    for record in reversed(mine if text is not None else ()):
+        if edits.is_still_there(record, text or "") or (job.asked.force and edits.is_replaced(record, text or "")):
+            text = edits.revert(record, text or "")
+    if text is not None and mine[0]["is_new"] and not re.sub(r"^\s*\{\s*\}\s*$", "", text).strip():
+        text = None  # nothing is left of a file that we made
+    return Step(before, text, remove=mine)
 
 
-def _stranger(job: Job, edit: Edit) -> Step | None:
+def _foreign_entry(job: Job, edit: Edit) -> Step | None:
     """With --force: the step that removes an entry without a record. Otherwise says that it stays."""
     before = files.read(edit.file)
-    with _Naming(edit.file):
-        if edit.current(before.text or "") is None:
-            return None
-        if job.asked.force:
-            return Step(before, edits.revert(edits.record_of_stranger(edit), before.text or ""))
+    if edit.current(before.text or "") is None:
+        return None
+    if job.asked.force:
+        return Step(before, edits.revert(edits.record_of_foreign_entry(edit), before.text or ""))
     sys.stderr.write(
         f"outlast: The server '{edit.path[-1]}' in {edit.file} is not the one that `outlast setup` made, so it stays; "
         "--force removes it.\n"
@@ -292,11 +275,6 @@ def _carry_out(job: Job, steps: Sequence[Step], question: str) -> int | None:
     for step in steps:
         _write(job, step)
     return None
-
-
-def _show_only(step: Step | None) -> None:
-    if step:
-        write(diff(step))
 
 
 def _write(job: Job, step: Step) -> None:
@@ -346,6 +324,11 @@ def _masked(text: str) -> str:
     return Mask().text(text)
 
 
+def _can_ask(job: Job) -> bool:
+    """Whether a person at a terminal may be asked about more than they called for."""
+    return not job.asked.yes and not job.asked.dry_run and _is_terminal()
+
+
 def _is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
@@ -358,17 +341,3 @@ def _agrees(question: str, otherwise: bool = False) -> bool:
         write("\n")
     answer = typed.strip().lower()
     return bool(typed) and (answer in _YES or (otherwise and not answer))
-
-
-class _Naming:
-    """Turns a text that cannot be edited into an error that names its file."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, Unreadable):
-            raise Unsupported(f"{self._path} cannot be edited ({error}); it was not changed.") from None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from outlast.cli.main import VERBS
+from outlast.cli.options import Parser, open_shell, parse, write
 from outlast.errors import BadInput, OutlastError
-from outlast.faces.cli.main import VERBS
-from outlast.faces.cli.options import Parser, open_shell, parse, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _ids() -> str:
 
 def options_of(verb: str) -> list[str]:
     """The long options of a verb, from its own parser."""
-    module = import_module(f"outlast.faces.cli.{VERBS[verb][0]}")
+    module = import_module(f"outlast.cli.{VERBS[verb][0]}")
     make = getattr(module, f"{verb}_parser", None) or getattr(module, "parser", None)
     if make is None:
         return []

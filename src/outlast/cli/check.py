@@ -6,9 +6,9 @@ import json
 import os
 import sys
 
+from outlast.cli.options import Parser, open_shell, parse, write
+from outlast.display.table import columns
 from outlast.errors import BadInput, OutlastError, named
-from outlast.faces.cli.options import Parser, open_shell, parse, write
-from outlast.faces.table import columns
 from outlast.output.cleaner import inline
 from outlast.permissions import YOLO
 
@@ -77,7 +77,7 @@ def _parsed(words: Sequence[str]) -> Namespace:
 
 
 def _command(words: Sequence[str]) -> str:
-    from outlast.faces.cli.run import command_of
+    from outlast.cli.run import command_of
 
     if not words:
         raise BadInput("No command was given; write it as one word, as in `outlast check 'rm -rf build'`.")

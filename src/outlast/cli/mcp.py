@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from outlast.cli.options import Parser, parse
 from outlast.errors import Unsupported
-from outlast.faces.cli.options import Parser, parse
 from outlast.settings import default_home
 
 TYPE_CHECKING = False

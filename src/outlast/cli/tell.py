@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 import time
 
+from outlast.cli.options import Parser, open_shell, parse, seconds, whole, write
 from outlast.errors import BadInput
-from outlast.faces.cli.options import Parser, open_shell, parse, seconds, whole, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

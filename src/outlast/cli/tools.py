@@ -6,8 +6,8 @@ import json
 import os
 import sys
 
+from outlast.cli.options import Parser, parse, write
 from outlast.errors import BadInput, named
-from outlast.faces.cli.options import Parser, parse, write
 from outlast.settings import default_home, load
 from outlast.validation import session_name
 

@@ -7,8 +7,8 @@ import sys
 import time
 
 from outlast import validation
-from outlast.faces import render
-from outlast.faces.cli.options import Parser, open_shell, parse, seconds, write
+from outlast.cli.options import Parser, open_shell, parse, seconds, write
+from outlast.display import render
 from outlast.storage.watch import Deadline
 
 TYPE_CHECKING = False
@@ -120,7 +120,7 @@ def wait(words: Sequence[str]) -> int:
 
 def waited_code(task: Waited, condition: bool) -> int:
     """The exit code of a wait. A script must be able to tell "ready" from "died" and from "not yet"."""
-    from outlast.faces.cli.run import AFTER_LIMIT, exit_code
+    from outlast.cli.run import AFTER_LIMIT, exit_code
 
     if condition and task.met:
         return 0

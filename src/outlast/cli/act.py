@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
+from outlast.cli.options import Parser, number, open_shell, parse, seconds, write
+from outlast.display import render
 from outlast.errors import AlreadyEnded, BadInput
-from outlast.faces import render
-from outlast.faces.cli.options import Parser, number, open_shell, parse, seconds, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from outlast.cli.options import Parser, open_shell, parse, write
 from outlast.errors import BadInput
-from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.light import fields
 from outlast.output.cleaner import inline
 

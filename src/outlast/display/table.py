@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.faces.render import saying
+from outlast.display.render import saying
 from outlast.light import frozen
 from outlast.output.cleaner import inline
 

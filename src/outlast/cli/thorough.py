@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
-    from outlast.faces.cli.options import Parser
+    from outlast.cli.options import Parser
 
 
 class Thorough(argparse.ArgumentParser):

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 
-from outlast.faces.cli.quick import REST, quickly
+from outlast.cli.quick import REST, quickly
 from outlast.validation import session_name
 
 TYPE_CHECKING = False
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from outlast.faces.cli.thorough import Thorough
+    from outlast.cli.thorough import Thorough
     from outlast.permissions.approval import Answer, Approval
     from outlast.shell.shell import Shell
     from outlast.types import Task
@@ -65,7 +65,7 @@ class Parser:
 
     def thorough(self) -> Thorough:
         """The same as argparse has it."""
-        from outlast.faces.cli.thorough import Thorough
+        from outlast.cli.thorough import Thorough
 
         return Thorough(self)
 
@@ -122,7 +122,7 @@ def open_shell(session: str | None = None, policy: str | None = None) -> Shell:
 
 
 def _ask(approval: Approval) -> Answer:
-    from outlast.faces.cli.approve import prompt  # hardly anybody is asked
+    from outlast.cli.approve import prompt  # hardly anybody is asked
 
     return prompt(approval)
 

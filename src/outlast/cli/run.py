@@ -7,11 +7,8 @@ import stat
 import sys
 
 from outlast import validation
-from outlast.conditions import choose_leave
-from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused, named
-from outlast.faces import render
-from outlast.faces.cli.look import waited_code
-from outlast.faces.cli.options import (
+from outlast.cli.look import waited_code
+from outlast.cli.options import (
     Parser,
     check_stdout,
     open_shell,
@@ -22,6 +19,9 @@ from outlast.faces.cli.options import (
     whole,
     write,
 )
+from outlast.conditions import choose_leave
+from outlast.display import render
+from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused, named
 from outlast.light import replaced, signal
 from outlast.output.cleaner import inline
 from outlast.storage.task_directory import Hold

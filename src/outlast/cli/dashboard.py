@@ -13,10 +13,10 @@ import signal
 import sys
 import time
 
+from outlast.cli.look import width
+from outlast.cli.options import Parser, open_shell, parse, write
+from outlast.display import render, table
 from outlast.errors import BadInput, OutlastError, named
-from outlast.faces import render, table
-from outlast.faces.cli.look import width
-from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.light import replaced
 from outlast.storage.task_directory import MOVED
 

@@ -9,9 +9,9 @@ import sys
 from fcntl import ioctl
 
 from outlast import __version__
+from outlast.cli.check import policy_in_force
+from outlast.cli.options import Parser, open_shell, parse, write
 from outlast.errors import OutlastError
-from outlast.faces.cli.check import policy_in_force
-from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.light import fields, frozen
 from outlast.settings import default_home
 from outlast.types import BUBBLEWRAP

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from outlast.faces.cli.options import Argument, Parser
+    from outlast.cli.options import Argument, Parser
 
 REST = "..."  # all words from the first one on that is no option, as argparse's REMAINDER
 
