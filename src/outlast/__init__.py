@@ -20,7 +20,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.async_shell import AsyncShell
     from outlast.errors import (
         AlreadyEnded,
         AmbiguousTask,
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from outlast.notices.board import Event, Notice
     from outlast.permissions import Policy
     from outlast.permissions.approval import Approval
+    from outlast.shell.async_shell import AsyncShell
     from outlast.shell.shell import Shell
     from outlast.types import (
         Cursor,
@@ -101,7 +101,7 @@ __all__ = [
 # Loaded when first used: a process that runs one part of the package does not pay for the others.
 _HOMES = {
     "Approval": "outlast.permissions.approval",
-    "AsyncShell": "outlast.async_shell",
+    "AsyncShell": "outlast.shell.async_shell",
     "Event": "outlast.notices.board",
     "Notice": "outlast.notices.board",
     "Policy": "outlast.permissions",

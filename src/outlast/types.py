@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     StatusName = Literal["pending", "running", "completed", "failed", "killed"]
+    Stream = Literal["stdout", "stderr"]
     Reason = Literal["exit", "signal", "timeout", "killed", "spawn-error", "lost"]
 
 STREAMS = ("stdout", "stderr")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from outlast import validation
 from outlast.launch_builder import TASK_ID, LaunchBuilder, SessionScope, compose_first_snapshot
 from outlast.permissions import YOLO, decide
 from outlast.settings import Settings
+from outlast.shell import validation
 from outlast.storage.sessions import Sessions
 from outlast.types import Launch
 

@@ -14,16 +14,16 @@ import os
 import stat
 from functools import partial
 
-from outlast import validation
 from outlast.agents import types
 from outlast.agents.types import Agent, Stopped
 from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, OutlastError, UnknownTask, named
 from outlast.light import fields
-from outlast.options import CommandOptions, check_names
 from outlast.output.cleaner import inline
 from outlast.output.reader import clean
+from outlast.shell import validation
 from outlast.shell.context import translate_errors
 from outlast.shell.control import describe_end
+from outlast.shell.options import CommandOptions, check_names
 from outlast.storage import agentfile
 from outlast.types import AGENT, BRIDGE, REGISTERED, Stdin
 

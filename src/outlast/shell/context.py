@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import threading
 
-from outlast import validation
 from outlast.errors import BadInput, OutlastError, SystemRefused
 from outlast.executors.local import LocalExecutor
 from outlast.light import sqlite3
-from outlast.options import TypedDict
 from outlast.output.redaction import Redactor
 from outlast.settings import Settings, load
+from outlast.shell import validation
+from outlast.shell.options import TypedDict
 from outlast.storage.sessions import Sessions
 from outlast.types import Task
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from outlast.executors.base import Executor
-    from outlast.gate import Ask
     from outlast.output.redaction import Mask
     from outlast.permissions import Mode
+    from outlast.shell.gate import Ask
     from outlast.types import Sandbox
 
     Method = TypeVar("Method", bound=Callable[..., Any])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from outlast import session_admin, validation
 from outlast.errors import AlreadyEnded, BadInput, StillRunning
 from outlast.output.redaction import split_variables
+from outlast.shell import session_admin, validation
 from outlast.shell.context import translate_errors
 from outlast.storage.queue import Queue
 from outlast.storage.watch import Deadline, until
@@ -15,9 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from outlast.gate import Gate
-    from outlast.options import TaskId
     from outlast.shell.context import Context
+    from outlast.shell.gate import Gate
+    from outlast.shell.options import TaskId
     from outlast.types import Receipt, SessionState, Task
 
 _CLOSE_WAIT_S = 1.0  # guards exit within milliseconds of the end, if nothing of the command is left

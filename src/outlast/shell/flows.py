@@ -10,9 +10,9 @@ from __future__ import annotations
 from contextvars import ContextVar
 from functools import partial
 
-from outlast import conditions, validation
 from outlast.errors import BadInput, Refused
 from outlast.light import extended, replaced
+from outlast.shell import conditions, validation
 from outlast.shell.context import SYSTEM_ERRORS
 from outlast.shell.reader import OUTSIDE
 from outlast.storage.task_directory import Hold
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any, TypeVar, Unpack
 
-    from outlast.conditions import Condition
     from outlast.executors.base import Phase
-    from outlast.options import FollowOptions, TaskId
+    from outlast.shell.conditions import Condition
     from outlast.shell.context import Context
     from outlast.shell.control import Control
+    from outlast.shell.options import FollowOptions, TaskId
     from outlast.shell.reader import Reader
     from outlast.shell.starter import Starter
     from outlast.types import Task

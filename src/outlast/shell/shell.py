@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
-from outlast import validation
 from outlast.errors import BadInput, Unsupported
 from outlast.light import replaced
-from outlast.options import (
+from outlast.settings import default_home
+from outlast.shell import validation
+from outlast.shell.context import Context, OpenOptions, translate_errors
+from outlast.shell.control import Control, SessionControl
+from outlast.shell.flows import Flows
+from outlast.shell.notices import Notices
+from outlast.shell.options import (
     ConditionOptions,
     FollowOptions,
     ListOptions,
@@ -17,11 +22,6 @@ from outlast.options import (
     StartOptions,
     check_names,
 )
-from outlast.settings import default_home
-from outlast.shell.context import Context, OpenOptions, translate_errors
-from outlast.shell.control import Control, SessionControl
-from outlast.shell.flows import Flows
-from outlast.shell.notices import Notices
 from outlast.shell.reader import Reader
 from outlast.shell.starter import Starter
 from outlast.storage.task_directory import Hold
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
     from outlast.notices.board import Event, Notice
     from outlast.notices.subscription import Calling, Subscription
-    from outlast.options import TaskId
     from outlast.permissions import Policy
     from outlast.permissions.judge import Judgement
     from outlast.shell.agents import Agents
+    from outlast.shell.options import TaskId
     from outlast.storage.task_directory import Hold
     from outlast.types import Receipt, Result, Slice, Task, Waited
 
@@ -102,7 +102,7 @@ class Shell:
         self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None, shell: str | None = None
     ) -> Judgement:
         """Return how the policy judges a command, with a reason for each part. Nothing runs, nothing is asked."""
-        from outlast.gate import unjudged
+        from outlast.shell.gate import unjudged
 
         how: dict[str, Any] = {"session": self.session, "cwd": cwd, "env": env, "shell": shell}
         try:

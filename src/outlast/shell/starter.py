@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 
-from outlast import validation
 from outlast.errors import (
     AmbiguousTask,
     BadInput,
@@ -19,6 +18,7 @@ from outlast.errors import (
 from outlast.launch_builder import LaunchBuilder, SessionScope
 from outlast.light import replaced
 from outlast.permissions import MODES, YOLO, Policy, decide, has_a_say
+from outlast.shell import validation
 from outlast.types import BRIDGE
 
 TYPE_CHECKING = False
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, Unpack
 
-    from outlast.gate import Gate
-    from outlast.options import CommandOptions, TaskId
     from outlast.permissions import Mode
     from outlast.shell.context import Context, OpenOptions
+    from outlast.shell.gate import Gate
+    from outlast.shell.options import CommandOptions, TaskId
     from outlast.storage.task_directory import Hold
     from outlast.types import Grant, Launch, Request, Sandbox, Task
 
@@ -71,7 +71,7 @@ class Starter:
             context.home, context.settings.policy, asked or context.cwd or validation.here()
         ):
             return None
-        from outlast.gate import Around, Gate  # loads the whole policy engine
+        from outlast.shell.gate import Around, Gate  # loads the whole policy engine
 
         around = Around(lambda: context.sessions, lambda: context.state)
         return Gate(context.home, context.settings, self._policy, self._mode, self._ask, around, context.cwd)

@@ -6,8 +6,6 @@ import os
 import stat
 import sys
 
-from outlast import validation
-from outlast.conditions import choose_leave
 from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused, named
 from outlast.faces import render
 from outlast.faces.cli.look import waited_code
@@ -24,10 +22,12 @@ from outlast.faces.cli.options import (
 )
 from outlast.light import replaced, signal
 from outlast.output.cleaner import inline
+from outlast.shell import validation
+from outlast.shell.conditions import choose_leave
+from outlast.shell.validation import SKIP
 from outlast.storage.task_directory import Hold
 from outlast.storage.watch import Deadline
 from outlast.types import STREAMS, Cursor, Stdin, Waited
-from outlast.validation import SKIP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from outlast.conditions import UnderWay
     from outlast.settings import Settings
+    from outlast.shell.conditions import UnderWay
     from outlast.shell.shell import Shell
     from outlast.types import Slice, Task
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import os
 
-from outlast.async_driver import Driver, Questions, track
-from outlast.options import (
+from outlast.shell.async_driver import Driver, Questions, track
+from outlast.shell.context import OpenOptions
+from outlast.shell.options import (
     ConditionOptions,
     FollowOptions,
     ListOptions,
@@ -19,7 +20,6 @@ from outlast.options import (
     StartOptions,
     check_names,
 )
-from outlast.shell.context import OpenOptions
 from outlast.shell.shell import Shell
 
 TYPE_CHECKING = False
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Unpack
 
-    from outlast.async_agents import AsyncAgents
     from outlast.notices.board import Event, Notice
     from outlast.notices.subscription import Calling
-    from outlast.options import TaskId
     from outlast.permissions import Policy
     from outlast.permissions.judge import Judgement
+    from outlast.shell.async_agents import AsyncAgents
+    from outlast.shell.options import TaskId
     from outlast.storage.task_directory import Hold
     from outlast.types import Receipt, Result, Slice, Task, Waited
 
@@ -85,7 +85,7 @@ class AsyncShell:
     @property
     def agent(self) -> AsyncAgents:
         """As `Shell.agent`."""
-        from outlast.async_agents import AsyncAgents  # most shells run none
+        from outlast.shell.async_agents import AsyncAgents  # most shells run none
 
         return AsyncAgents(self.plain.agent, self._driver.call, track)
 

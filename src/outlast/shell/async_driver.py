@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from typing import Any, TypeVar
 
-    from outlast.gate import Ask
     from outlast.permissions.approval import Approval
     from outlast.shell.flows import Flow
+    from outlast.shell.gate import Ask
     from outlast.shell.shell import Shell
     from outlast.storage.watch import Watch
 

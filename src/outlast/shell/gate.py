@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 
-from outlast import validation
 from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, named
 from outlast.light import replaced
 from outlast.permissions import OWN_RULES, Policy, decide, policies, policyfile, project_files, ruling
 from outlast.permissions.approval import Approval
 from outlast.permissions.judge import Judgement, Known
+from outlast.shell import validation
 from outlast.storage import snapshot
 from outlast.storage.dump import find_changed_variables
 from outlast.storage.snapshot import ALIAS, FUNCTION, OPTION, SHOPT, TRAP, VARIABLE, flags_of, unquote_words, value_of

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import time
 
-from outlast import validation
-from outlast.activity import BUSY, DISK, INPUT, SLEEPING
 from outlast.errors import BadInput, BadPattern, named
+from outlast.linux.activity import BUSY, DISK, INPUT, SLEEPING
 from outlast.output.cleaner import Cleaner
 from outlast.output.line_filter import LineFilter
 from outlast.settings import development_commands
+from outlast.shell import validation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

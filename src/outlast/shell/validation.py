@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import TypeGuard, Unpack
 
-    from outlast.options import CommandOptions, TaskId
+    from outlast.shell.options import CommandOptions, TaskId
     from outlast.types import Sandbox
 
 LONGEST_COMMAND_BYTES = 1 << 20

@@ -9,10 +9,9 @@ if TYPE_CHECKING:
     from typing import Literal
     from typing import TypedDict as TypedDict  # noqa: PLC0414 # exported
 
-    from outlast.types import Cursor, Sandbox, Slice, StatusName, Stdin, Task
+    from outlast.types import Cursor, Sandbox, Slice, StatusName, Stdin, Stream, Task
 
     TaskId = str | Task  # a task, its id, or a part of its id that no other task has
-    Stream = Literal["stdout", "stderr"]
 else:
 
     class TypedDict:
