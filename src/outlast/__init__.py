@@ -12,7 +12,8 @@
         shell.kill(server)
 
 Shells: `Shell`, and `AsyncShell` with the same methods for asyncio. What they return and take: `Task`, `Result`,
-`Waited`, `Receipt`, `Slice`, `Cursor`, `Stdin`, `Sandbox`, `Policy`, `Approval`, `Notice`, `Event`, `SessionState`.
+`Waited`, `Receipt`, `Slice`, `Cursor`, `Stdin`, `Sandbox`, `Limits`, `Notify`, `Policy`, `Approval`, `Notice`, `Event`,
+`SessionState`, `Usual`.
 What they raise: `OutlastError` and, below it, one class for each `code`, such as `BadInput` and `UnknownTask`.
 """
 
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from outlast.shell.shell import Shell
     from outlast.types import (
         Cursor,
+        Limits,
+        Notify,
         Receipt,
         Result,
         Sandbox,
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
         Slice,
         Stdin,
         Task,
+        Usual,
         Waited,
     )
 
@@ -71,9 +75,11 @@ __all__ = [
     "DamagedTask",
     "Event",
     "InputRefused",
+    "Limits",
     "NeedsApproval",
     "NewerTask",
     "Notice",
+    "Notify",
     "OutOfReach",
     "OutlastError",
     "Policy",
@@ -95,6 +101,7 @@ __all__ = [
     "UnknownSession",
     "UnknownTask",
     "Unsupported",
+    "Usual",
     "Waited",
 ]
 
@@ -107,7 +114,8 @@ _HOMES = {
     "Policy": "outlast.permissions",
     "Shell": "outlast.shell.shell",
 }
-_TYPES = frozenset(("Cursor", "Receipt", "Result", "Sandbox", "SessionState", "Slice", "Stdin", "Task", "Waited"))
+_TYPES = frozenset(("Cursor", "Limits", "Notify", "Receipt", "Result", "Sandbox", "SessionState", "Slice", "Stdin"))
+_TYPES |= {"Task", "Usual", "Waited"}
 
 
 def __getattr__(name: str) -> object:

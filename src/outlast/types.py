@@ -42,6 +42,24 @@ class Stdin:
 
 
 @frozen
+class Limits:
+    """What a command may use: the memory and the processes of the whole task, the rest for each process by itself."""
+
+    memory: float | None = None  # bytes
+    processes: float | None = None
+    cpu_time: float | None = None  # seconds
+    file_size: float | None = None  # bytes
+
+
+@frozen
+class Notify:
+    """What becomes a notice while a command runs."""
+
+    lines: tuple[str, ...] = ()  # patterns
+    silent_after: float | None = None  # seconds without output
+
+
+@frozen
 class Sandbox:
     """What a command is kept from: it writes to the caller's directory and to `writable` only, and reaches no network.
 

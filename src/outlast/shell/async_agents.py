@@ -1,73 +1,41 @@
-"""`AsyncShell.agent`: `Shell.agent` for asyncio, thin."""
+"""`AsyncShell.agent`: `Shell.agent` for asyncio."""
 
 from __future__ import annotations
 
 import asyncio
 
+from outlast.shell.agents import Agents
+from outlast.shell.async_driver import in_thread, track
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Awaitable, Callable
-    from typing import Any
+    from typing import Unpack
 
-    from outlast.agents.host import Run
-    from outlast.agents.types import Agent, Stopped
-    from outlast.shell.agents import Agents
+    from outlast.shell.async_driver import LoopDriver
+    from outlast.shell.options import AgentOptions
     from outlast.types import Task
-
-    Asking = Callable[..., Awaitable[Any]]
 
 
 class AsyncAgents:
-    """The agents of one shell."""
+    """The agents of one shell. Each method does what the method of the same name of `Agents` does."""
 
-    def __init__(self, agents: Agents, asking: Asking, note: Callable[..., None]) -> None:
-        """`asking` does a verb that may have to ask in a thread; `note` is told which task was launched."""
-        self._agents, self._asking, self._note = agents, asking, note
+    def __init__(self, agents: Agents, driver: LoopDriver) -> None:
+        self.plain, self.driver = agents, driver
+        self.types = agents.types
 
-    async def register(
-        self,
-        name: str,
-        what: Run | str,
-        output_file: str | os.PathLike[str] | None = None,
-        *,
-        format: str | None = None,
-    ) -> Agent | None:
-        """As `Agents.register`."""
-        return await asyncio.to_thread(self._agents.register, name, what, output_file, format=format)
-
-    def types(self) -> dict[str, str]:
-        """As `Agents.types`."""
-        return self._agents.types()
-
-    async def start(self, type: str, prompt: str, description: str = "", *, here: bool = True, **how: Any) -> Task:
+    async def start(
+        self, type: str, prompt: str, description: str = "", *, here: bool = True, **options: Unpack[AgentOptions]
+    ) -> Task:
         """As `Agents.start`. An agent that is a coroutine runs `here`, in this event loop, or in one of its own."""
         loop = asyncio.get_running_loop() if here else None
-        task: Task = await self._asking(self._agents.start, type, prompt, description, loop=loop, **how)
-        self._note(launched=task.task_id)
+        task = await self.driver.call(self.plain.start, type, prompt, description, loop=loop, **options)
+        track(launched=task.task_id)
         return task
 
-    async def status(self, id: str) -> Agent | None:
-        """As `Agents.status`."""
-        return await asyncio.to_thread(self._agents.status, id)
-
-    async def list(self, *, status: str | None = None) -> list[Agent]:
-        """As `Agents.list`."""
-        return await asyncio.to_thread(self._agents.list, status=status)
-
-    async def read(self, id: str) -> str | None:
-        """As `Agents.read`."""
-        return await asyncio.to_thread(self._agents.read, id)
-
-    async def result(self, id: str) -> str | None:
-        """As `Agents.result`."""
-        return await asyncio.to_thread(self._agents.result, id)
-
-    async def done(self, id: str, *, failed: bool = False) -> Agent | None:
-        """As `Agents.done`."""
-        return await asyncio.to_thread(self._agents.done, id, failed=failed)
-
-    async def stop(self, id: str, grace: float | None = None) -> Stopped:
-        """As `Agents.stop`."""
-        stopped: Stopped = await self._asking(self._agents.stop, id, grace)
-        return stopped
+    register = in_thread(Agents.register)
+    status = in_thread(Agents.status)
+    list = in_thread(Agents.list)
+    read = in_thread(Agents.read)
+    result = in_thread(Agents.result)
+    done = in_thread(Agents.done)
+    stop = in_thread(Agents.stop)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import wraps
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from typing import Literal
-    from typing import TypedDict as TypedDict  # noqa: PLC0414 # exported
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, Literal, TypedDict, TypeVar
 
-    from outlast.types import Cursor, Sandbox, Slice, StatusName, Stdin, Stream, Task
+    from outlast.permissions import Mode
+    from outlast.shell.gate import Ask
+    from outlast.types import Cursor, Limits, Notify, Sandbox, Slice, StatusName, Stdin, Stream, Task
 
+    Method = TypeVar("Method", bound=Callable[..., Any])
     TaskId = str | Task  # a task, its id, or a part of its id that no other task has
 else:
 
@@ -21,8 +25,19 @@ else:
             pass
 
 
-class CommandOptions(TypedDict, total=False):
-    """How a command runs. `validation.request` checks the values."""
+class OpenOptions(TypedDict, total=False):
+    """How a shell is opened: see `Shell.open`."""
+
+    mode: Mode
+    ask: Ask | None
+    operator: bool
+    sandbox: Sandbox | bool | None
+    defaults: Mapping[str, object] | None
+    cwd: str | os.PathLike[str] | None
+
+
+class SharedOptions(TypedDict, total=False):
+    """How a command or an agent runs. `validation.build_request` checks the values."""
 
     cwd: str | os.PathLike[str] | None
     env: Mapping[str, str] | None
@@ -30,18 +45,25 @@ class CommandOptions(TypedDict, total=False):
     shell: str | None
     split: bool  # stdout and stderr as two streams
     limit: float | None  # seconds until the command is ended
-    description: str
     name: str | None  # a second start of the same command with this name finds the first task
     after: Sequence[TaskId]  # tasks that have to complete first
     after_failed: Literal["skip", "run"]  # what happens if one of them fails
     pass_secrets: Sequence[str]  # names of secret variables that the command gets
-    memory: int | None  # bytes
-    processes: int | None
-    cpu_time: float | None  # seconds
-    file_size: int | None  # bytes
-    notify: str | Sequence[str]  # patterns of lines that become notices
-    silent_after: float | None  # seconds without output that become a notice
+    limits: Limits | None  # of memory, processes, CPU time, file sizes
+    notify: str | Sequence[str] | Notify | None  # patterns of lines that become notices, or also its silence
     fresh: bool  # neither sees the session's state nor changes it
+
+
+class AgentOptions(SharedOptions, total=False):
+    """How an agent runs."""
+
+    sandbox: Sandbox | bool | None
+
+
+class CommandOptions(SharedOptions, total=False):
+    """How a command runs."""
+
+    description: str
 
 
 class StartOptions(CommandOptions, total=False):
@@ -108,24 +130,43 @@ class ListOptions(TypedDict, total=False):
     ended_after: float | None
 
 
-_names: dict[type, frozenset[str]] = {}
+def list_options(kind: type) -> frozenset[str]:
+    """Return the names in one of these lists."""
+    return frozenset(name for one in kind.__mro__[:-2] for name in one.__annotations__)
 
 
-def check_names(method: str, given: Iterable[str], known: type, *others: str) -> None:
-    """Raise TypeError for an option that `method` does not have, with the nearest one that it has.
+class OptionCheck:
+    """Checks the keywords of one method: `method(self, task, *, new=False, **options: Unpack[ConditionOptions])`."""
 
-    `known` is the class that lists its options, `others` are its other keywords.
-    """
-    if known not in _names:
-        _names[known] = frozenset(name for kind in known.__mro__[:-2] for name in kind.__annotations__)
-    if _names[known].issuperset(given):
-        return
-    names = _names[known].union(others)
-    unknown = sorted(set(given) - names)
-    if not unknown:
-        return
-    from difflib import get_close_matches
+    def __init__(self, method: Callable[..., Any], name: str = "") -> None:
+        """`name` is how an error calls the method."""
+        while hasattr(method, "__wrapped__"):
+            method = method.__wrapped__
+        code, listed = method.__code__, method.__annotations__.get("options", "").removeprefix("Unpack[")[:-1]
+        self._name = name or method.__qualname__
+        self._names = frozenset(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
+        self._names |= list_options(globals()[listed]) if listed else frozenset()
 
-    near = get_close_matches(unknown[0], names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(names))}."
-    raise TypeError(f"{method}() has no option {unknown[0]!r}; {hint}")
+    def __call__(self, given: Mapping[str, Any]) -> None:
+        """Raise TypeError for a keyword that the method does not have, with the nearest one that it has."""
+        unknown = sorted(given.keys() - self._names)
+        if not unknown:
+            return
+        from difflib import get_close_matches
+
+        near = get_close_matches(unknown[0], self._names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(sorted(self._names))}."
+        raise TypeError(f"{self._name}() has no option {unknown[0]!r}; {hint}")
+
+
+def check_options(method: Method) -> Method:
+    """Let a method check its keywords before anything else."""
+    check = OptionCheck(method)
+
+    @wraps(method)
+    def checked(*args: Any, **options: Any) -> Any:
+        if options:
+            check(options)
+        return method(*args, **options)
+
+    return checked  # type: ignore[return-value]

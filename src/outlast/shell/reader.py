@@ -122,7 +122,6 @@ class Reader:
         """Give a condition the streams that it looks at."""
         self.context.check_reachable(task_id)
         condition.begin(self._sources(self._executor.status(task_id)))
-        condition.has_begun = True
 
     @translate_errors
     def reaction(self, task_id: str, until: str | None) -> Condition:
