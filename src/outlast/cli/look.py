@@ -6,9 +6,9 @@ import os
 import sys
 import time
 
-from outlast import validation
 from outlast.cli.options import Parser, open_shell, parse, seconds, write
 from outlast.display import render
+from outlast.shell import validation
 from outlast.storage.watch import Deadline
 
 TYPE_CHECKING = False

@@ -7,7 +7,7 @@ import os
 import sys
 
 from outlast.cli.quick import REST, quickly
-from outlast.validation import session_name
+from outlast.shell.validation import session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

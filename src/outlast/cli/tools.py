@@ -9,7 +9,7 @@ import sys
 from outlast.cli.options import Parser, parse, write
 from outlast.errors import BadInput, named
 from outlast.settings import default_home, load
-from outlast.validation import session_name
+from outlast.shell.validation import session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

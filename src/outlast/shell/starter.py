@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 
-from outlast import validation
 from outlast.errors import (
     AmbiguousTask,
     BadInput,
@@ -17,8 +16,10 @@ from outlast.errors import (
 )
 from outlast.launch_builder import LaunchBuilder, SessionScope
 from outlast.light import replaced
+from outlast.linux.files import get_cwd
 from outlast.permissions import MODES, YOLO, Policy, decide, has_a_say
 from outlast.shell.preparer import Preparer
+from outlast.shell.validation import build_request
 from outlast.types import BRIDGE
 
 TYPE_CHECKING = False
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, Unpack
 
-    from outlast.gate import Gate
-    from outlast.options import CommandOptions, TaskId
     from outlast.permissions import Mode
-    from outlast.shell.context import Context, OpenOptions
+    from outlast.shell.context import Context
+    from outlast.shell.gate import Gate
+    from outlast.shell.options import CommandOptions, OpenOptions, TaskId
     from outlast.storage.task_directory import Hold
     from outlast.types import Grant, Launch, Request, Sandbox, Task
 
@@ -67,11 +68,9 @@ class Starter:
             return usual
         asked = os.path.abspath(os.path.join(context.cwd, os.path.expanduser(cwd))) if cwd else ""
         allows_all = self._policy in (None, YOLO, YOLO.name)
-        if allows_all and not has_a_say(
-            context.home, context.settings.policy, asked or context.cwd or validation.here()
-        ):
+        if allows_all and not has_a_say(context.home, context.settings.policy, asked or context.cwd or get_cwd()):
             return None
-        from outlast.gate import Around, Gate  # loads the whole policy engine
+        from outlast.shell.gate import Around, Gate  # loads the whole policy engine
 
         around = Around(lambda: context.sessions, lambda: context.state)
         return Gate(context.home, context.settings, self._policy, self._mode, self._ask, around, context.cwd)
@@ -117,7 +116,7 @@ class Starter:
         if confined is None and sandbox is False and self.is_confined(cwd):
             options |= {"fresh": True, "cwd": cwd or self._session_directory()}
         how: dict[str, Any] = {"background": background, "agent": agent, "sandbox": confined}
-        request = validation.request(command, session=context.session, **how, **options)
+        request = build_request(command, session=context.session, **how, **options)
         return self.launch_request(replaced(request, evidence=evidence) if evidence else request, keeps, hold)
 
     def _sandbox(self, asked: Sandbox | bool | None, cwd: str) -> Sandbox | None:
