@@ -21,8 +21,8 @@ from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
 from outlast import Shell
-from outlast.faces.cli.mcp import mcp_parser
-from outlast.faces.cli.options import parse
+from outlast.cli.mcp import mcp_parser
+from outlast.cli.options import parse
 from outlast.linux import process
 from outlast.mcp.options import Options, chosen_session
 from outlast.mcp.server import build

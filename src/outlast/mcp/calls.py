@@ -11,12 +11,12 @@ from contextvars import copy_context
 import mcp_types as wire
 from mcp.shared.exceptions import MCPError
 
-from outlast.async_driver import CallTracker, tracker
 from outlast.errors import OutlastError
 from outlast.mcp.approval import Approver, Question, current
 from outlast.mcp.clients import client_name
 from outlast.mcp.held_calls import task_in
 from outlast.mcp.replies import result_of, takes_both
+from outlast.shell.async_driver import CallTracker, tracker
 from outlast.shell.flows import go_outside
 from outlast.tools.arguments import IDS
 from outlast.tools.model import Reply

@@ -15,15 +15,15 @@ import re
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
-from outlast.async_shell import AsyncShell
 from outlast.errors import BadInput, OutlastError
 from outlast.settings import load
+from outlast.shell.async_shell import AsyncShell
+from outlast.shell.validation import session_name
 from outlast.storage.lease import Lease
 from outlast.tools import policy
 from outlast.tools.profiles import profile_named
 from outlast.tools.toolbox import Toolbox
 from outlast.tools.untrusted import show_invisible
-from outlast.validation import session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

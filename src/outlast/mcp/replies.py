@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mcp_types as wire
 
-from outlast.faces.render import duration, ending
+from outlast.display.render import duration, ending
 from outlast.notices.words import quoted
 
 TYPE_CHECKING = False

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from outlast.options import ReadOptions
+    from outlast.shell.options import ReadOptions
     from outlast.tools.toolbox import Toolbox
     from outlast.types import Receipt, Result, Task, Waited
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from outlast.faces.render import duration, ending, signal_name, waits
+from outlast.display.render import duration, ending, signal_name, waits
 from outlast.light import fields, frozen
 from outlast.tools.model import Reply
 from outlast.tools.untrusted import fence, fence_marked, plain, show_invisible

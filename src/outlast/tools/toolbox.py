@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar
 
-    from outlast.async_shell import AsyncShell
     from outlast.notices.board import Event
+    from outlast.shell.async_shell import AsyncShell
     from outlast.tools.model import Tool
 
     T = TypeVar("T")
@@ -193,7 +193,7 @@ class Toolbox:
         """The shell for waiting in this event loop: each thread that calls has a loop of its own."""
         import asyncio
 
-        from outlast.async_shell import AsyncShell
+        from outlast.shell.async_shell import AsyncShell
 
         if self._given is not None:
             return self._given

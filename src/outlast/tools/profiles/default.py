@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from outlast.display.render import duration, ending
+from outlast.display.table import in_order
 from outlast.errors import AlreadyEnded
-from outlast.faces.render import duration, ending
-from outlast.faces.table import in_order
 from outlast.light import fields
 from outlast.output.cleaner import inline
 from outlast.tools import operations, reply, synonyms
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from outlast.options import ReadOptions
+    from outlast.shell.options import ReadOptions
     from outlast.tools.model import Arguments
     from outlast.tools.toolbox import Toolbox
     from outlast.types import Result, Task, Waited

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.faces import render
+from outlast.display import render
 from outlast.light import fields
 from outlast.tools import operations
 from outlast.tools.arguments import flag, schema, text
