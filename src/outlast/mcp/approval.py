@@ -1,4 +1,4 @@
-"""Asking the client's user, by elicitation, for what the policy does not allow outright.
+"""Asks the client's user, by elicitation, for what the policy does not allow outright.
 
 A client of the handshake era is asked while its call waits. Since 2026-07-28 a server may
 not ask by itself: the call is answered with the question, and comes again with the answer.
@@ -27,7 +27,7 @@ _ANSWERS = ("yes", "no", "always")
 
 
 class CannotAsk(Refused):
-    """The policy wants a yes, and nobody can be asked, or nobody answered. Nothing ran."""
+    """The policy wants a yes, and the user cannot be asked or did not answer. Nothing ran."""
 
     code = "needs-approval"
 
@@ -49,11 +49,11 @@ class Approver:
 
     def __init__(self, ctx: Context, params: wire.CallToolRequestParams, patience: float) -> None:
         self._ctx, self._params, self._patience = ctx, params, patience
-        self.is_answered = False  # with a task: then nobody waits for a question any more
+        self.is_answered = False  # with a task: then the client shows no question any more
 
     @property
     def goes_outside(self) -> bool:
-        """Whether it brings the answer to whether it may run outside: it has failed in its sandbox before."""
+        """Whether the call answers a question to run outside the sandbox, in which the command failed before."""
         return bool(json.loads(self._params.request_state or "{}").get("outside"))
 
     async def ask(self, approval: Any) -> str:
@@ -73,7 +73,7 @@ class Approver:
         try:
             return _answer(await asyncio.wait_for(self._elicited(form), self._patience))
         except TimeoutError:
-            raise CannotAsk(f"Nobody said yes within {self._patience:g} s; nothing was done.") from None
+            raise CannotAsk(f"The user did not answer within {self._patience:g} s; nothing was done.") from None
 
     async def _elicited(self, form: wire.ElicitRequestFormParams) -> wire.ElicitResult:
         return await self._ctx.session.elicit_form(
@@ -81,7 +81,7 @@ class Approver:
         )
 
     def _answered(self, form: wire.ElicitRequestFormParams, approval: Any) -> str:
-        """The answer that came with this call, if it is to this very question."""
+        """Return the answer that came with this call, if it is to this very question; else ask."""
         key = f"approve-{_digest(form, approval)}"
         state = json.loads(self._params.request_state or "{}")  # sealed by the server: it is what we wrote
         answered: dict[str, str] = dict(state.get("answered", {}))
@@ -100,7 +100,7 @@ async def ask(approval: Any) -> str:
     """Ask the user of the client whose call this is."""
     approver = current.get()
     if approver is None:
-        raise CannotAsk(f"The policy {approval.policy} wants a yes for this, and nobody can be asked here.")
+        raise CannotAsk(f"The policy {approval.policy} wants a yes for this, and there is no user to ask here.")
     return await approver.ask(approval)
 
 
@@ -128,7 +128,7 @@ def _digest(form: wire.ElicitRequestFormParams, approval: Any) -> str:
 
 
 def question(approval: Any) -> wire.ElicitRequestFormParams:
-    """An approval as a form."""
+    """Return an approval as a form."""
     answers = ["yes", "no", *(["always"] if approval.always else [])]
     chosen = {"type": "string", "title": "Answer", "enum": answers, "description": _explained(approval)}
     schema = {"type": "object", "properties": {"answer": chosen}, "required": ["answer"]}
@@ -136,7 +136,7 @@ def question(approval: Any) -> wire.ElicitRequestFormParams:
 
 
 def _message(approval: Any) -> str:
-    """The command first, whole or with both ends, and only then what the model and its output say."""
+    """Return the command, whole or with both ends, and only then what the model and its output say."""
     command = "".join(f"\n    {line}" for line in show_lines(approval.command))
     if approval.category == "kill":
         return f"End {', '.join(approval.task_ids)}?\n{command}"

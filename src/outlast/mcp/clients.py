@@ -1,4 +1,4 @@
-"""Whose request it is: each client has a client, which is one session's shell and tools.
+"""Which client a request is from, and the shell and the tools of its session.
 
 A session is named by the host (`--session`, `$OUTLAST_SESSION`), by the client (the header
 `Outlast-Session` over HTTP), or after the client and the directory that the server was
@@ -46,7 +46,7 @@ _LINE = 200
 
 
 class ConnectedClient:
-    """What one client works at: the shell of its session, and tools over it."""
+    """One client: the shell of its session, and tools over it."""
 
     def __init__(
         self, shell: AsyncShell, profile: Profile, policy: object, options: Options, lease: Lease | None
@@ -79,7 +79,7 @@ class ConnectedClient:
         return self._boxes[key]
 
     async def last_line(self, task_id: str) -> str:
-        """The last line that a task printed."""
+        """Return the last line that a task printed."""
         read = await self.shell.read(task_id, tail=1, max_chars=_LINE)
         return show_invisible(read.output).strip()
 
@@ -109,7 +109,7 @@ class Clients:
         self._opening = asyncio.Lock()
 
     async def find(self, ctx: Context) -> ConnectedClient:
-        """The client that a request belongs to."""
+        """Return the client that a request is from."""
         try:
             return await self._found(ctx)
         except OutlastError as error:
@@ -125,7 +125,7 @@ class Clients:
         return self._by_name[name]
 
     def _named_by(self, ctx: Context) -> str:
-        """The session's name, as far as it is known; over stdio there is one client and one client."""
+        """Return the session's name, as far as it is known; over stdio there is one client."""
         if self.options.session or not self._shared:
             return self.options.session
         asked = ctx.request.headers.get(HEADER) if ctx.request is not None else None
@@ -152,7 +152,7 @@ def client_name(ctx: Context) -> str:
 
 
 def derived(client: str) -> str:
-    """The name of a client's session: the same one each time it works in this directory."""
+    """Return the name of a client's session: the same one each time it works in this directory."""
     here = os.path.realpath(".")
     place = hashlib.sha256(os.fsencode(here)).hexdigest()[:8]
     return f"mcp-{_plain(client)}-{_plain(os.path.basename(here))}-{place}"

@@ -1,7 +1,7 @@
-"""`outlast mcp --http`: Streamable HTTP for whoever has the token, on one address.
+"""`outlast mcp --http`: Streamable HTTP on one address, for clients that have the token.
 
-A page in a browser can reach a loopback port, and a name that an attacker owns can be made
-to point there: so besides the token, Host and Origin have to be ours.
+A page in a browser can reach a loopback port, and a name that an attacker owns can be made to point there: so besides
+the token, Host and Origin have to be ours.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _EVERYWHERE = ("0.0.0.0", "::", "*")
 _SHORTEST_TOKEN = 16
 _LEAVE_S = 1  # for streams that are still open
 _SHOW_TOKEN_S = 10.0  # from the connection to the end of the headers: a slow network takes a second
-_MOST_STRANGERS = 256  # connections that have not shown the token: far more than clients that connect at once
+_MOST_UNAUTHENTICATED = 256  # connections that have not shown the token: far more than clients that connect at once
 _CONNECTION = "outlast.connection"  # in the state of a request
 
 
 def address(text: str) -> tuple[str, int]:
-    """HOST:PORT, :PORT or PORT; without a host the loopback one."""
+    """Parse HOST:PORT, :PORT or PORT; without a host it is the loopback one."""
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or _LOOPBACK[0]
     if not port.isdigit() or int(port) > 65535:
@@ -49,7 +49,7 @@ def address(text: str) -> tuple[str, int]:
 
 
 def token(home: str) -> tuple[str, str]:
-    """What a client has to know, and where it is from."""
+    """Return the token and where it comes from: the variable, or a file that is created the first time."""
     if given := os.environ.get(VARIABLE):
         if len(given) < _SHORTEST_TOKEN or not given.isascii() or not given.isprintable() or " " in given:
             raise BadInput(f"${VARIABLE} must have {_SHORTEST_TOKEN} or more letters and digits, and no blanks.")
@@ -59,12 +59,12 @@ def token(home: str) -> tuple[str, str]:
 
 
 def serve(options: Options, host: str, port: int) -> int:
-    """Serve until we are told to leave. Tasks go on."""
+    """Serve until a signal ends us. Tasks go on."""
     known, where = token(options.home)
     listening = _listen(host, port)
     port = listening.getsockname()[1]
     shown = f"[{host}]" if ":" in host else host
-    # On a terminal somebody reads it; anything else may be a log.
+    # A person reads a terminal; anything else may be a log.
     how = f"token: {known}" if sys.stdout.isatty() else f"the token is in {where}"
     print(f"http://{shown}:{port}{PATH} ({how})", flush=True)
 
@@ -97,15 +97,15 @@ def serve(options: Options, host: str, port: int) -> int:
 
 
 def _bounded_protocol() -> type[asyncio.Protocol]:
-    """The protocol of a connection that is closed unless it shows the token in time.
+    """Return the protocol of a connection that is closed unless it shows the token in time.
 
-    Only so many connections may wait to do so: a new one takes the place of the oldest. So no number of them keeps a
+    Only so many connections may be without it: a new one takes the place of the oldest. So no number of them keeps a
     client with the token out, or takes the descriptors that its commands need.
     """
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
-    most = min(_MOST_STRANGERS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
-    strangers: dict[Bounded, None] = {}  # oldest first
+    most = min(_MOST_UNAUTHENTICATED, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+    unauthenticated: dict[Bounded, None] = {}  # oldest first
 
     class Bounded(H11Protocol):
         def __init__(self, config: Any, server_state: Any, app_state: dict[str, Any], *more: Any, **how: Any) -> None:
@@ -115,15 +115,15 @@ def _bounded_protocol() -> type[asyncio.Protocol]:
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
             self._deadline = self.loop.call_later(_SHOW_TOKEN_S, transport.abort)
-            strangers[self] = None
-            if len(strangers) > most:
-                oldest = next(iter(strangers))
+            unauthenticated[self] = None
+            if len(unauthenticated) > most:
+                oldest = next(iter(unauthenticated))
                 oldest.admit()  # which frees its place at once; the loss of the connection comes later
                 oldest.transport.abort()
 
         def admit(self) -> None:
-            """It is no stranger any more."""
-            strangers.pop(self, None)
+            """The connection has shown the token, or is closed."""
+            unauthenticated.pop(self, None)
             if self._deadline is not None:
                 self._deadline.cancel()
 
@@ -134,7 +134,7 @@ def _bounded_protocol() -> type[asyncio.Protocol]:
         def data_received(self, data: bytes) -> None:
             try:
                 super().data_received(data)
-            except Exception:  # what a stranger sends must not fill the log
+            except Exception:  # what such a client sends must not fill the log
                 self.transport.abort()
 
     return Bounded
@@ -146,17 +146,17 @@ def _listen(host: str, port: int) -> socket.socket:
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, reuse_port=False
         )
     except OSError as error:
-        raise SystemRefused(f"Nobody can listen on {host}:{port}: {error.strerror}; give another address.") from None
+        raise SystemRefused(f"Cannot listen on {host}:{port}: {error.strerror}; give another address.") from None
 
 
 def hosts(host: str, port: int) -> frozenset[str]:
-    """What a client may call us."""
+    """Return the values of Host that name this server."""
     names = _LOOPBACK if host in _LOOPBACK else (host,)
     return frozenset(f"[{name}]:{port}" if ":" in name else f"{name}:{port}" for name in names)
 
 
 class Guard:
-    """Lets through only who knows the token, calls us by our name, and is no page of somebody else's."""
+    """Lets through only requests with the token, under our own name, and not from a page of another origin."""
 
     def __init__(self, app: ASGIApp, known: str, hosts: frozenset[str]) -> None:
         self._app, self._known, self._hosts = app, f"Bearer {known}".encode(), hosts
@@ -165,14 +165,14 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        status, said = self._judged(scope["headers"])
+        status, said = self._check(scope["headers"])
         connection = scope.get("state", {}).get(_CONNECTION)
         if status == 200:
             if connection is not None:
                 connection.admit()
             await self._app(scope, receive, send)
             return
-        # Closed: who has not shown the token does not keep a connection, nor send a body.
+        # Closed: a client without the token does not keep a connection, nor send a body.
         headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
         if status == 401:
             headers.append((b"www-authenticate", b'Bearer realm="outlast"'))
@@ -186,8 +186,8 @@ class Guard:
             while (await receive())["type"] != "http.disconnect":
                 pass
 
-    def _judged(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str]:
-        # Whatever a header is given twice for, it counts as wrong: others may choose differently than we would.
+    def _check(self, headers: Iterable[tuple[bytes, bytes]]) -> tuple[int, str]:
+        # A header that is given twice counts as wrong: another reader may take the other one.
         said: dict[bytes, list[bytes]] = {}
         for name, value in headers:
             said.setdefault(name.lower(), []).append(value)

@@ -1,4 +1,4 @@
-"""What somebody who starts a server decides. Knows nothing of the SDK, which may not be there."""
+"""How a server is started. Does not import the SDK, which may not be installed."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from outlast.shell.validation import session_name
 
 @frozen
 class Options:
-    """What somebody who starts a server decides."""
+    """How a server is started."""
 
     home: str
     profile: str = "default"
     session: str = ""
     read_only: bool = False
     yolo: bool = False
-    """Whether nothing is asked; what is denied stays so."""
+    """Ask nothing; what is denied stays denied."""
     policy: str = ""
-    """Instead of the profile's own: a name or a file. What the user has set holds besides."""
+    """A name or a file instead of the profile's own policy. The user's policy applies as well."""
 
 
 def chosen_session(asked: str | None, home: str) -> str:
-    """The session that the host names; empty if it leaves that to us."""
+    """Return the session that the host names; empty if it leaves that to us."""
     if asked is not None:
         return session_name(asked)
     setting = load(home, os.environ).session

@@ -1,4 +1,4 @@
-"""The server itself: which of our functions answers which method."""
+"""Builds the server: which of our functions answers which method."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _INSTRUCTIONS = (
 
 
 def build(options: Options, shared: bool) -> Server[None]:
-    """A server for one client over stdio, or for several (`shared`) over HTTP."""
+    """Return a server for one client over stdio, or for several (`shared`) over HTTP."""
     own = os.path.join(open_home(options.home).path, "mcp")
     clients = Clients(options, approval.ask, shared)
     tasks = Tasks(clients, HeldCalls(os.path.join(own, "tasks")))
@@ -97,7 +97,7 @@ def _add_tasks(server: Server[None], tasks: Tasks) -> None:
 
 
 def _modern(method: Callable[[Context, Any], Awaitable[Any]]) -> Callable[[Context, Any], Awaitable[Any]]:
-    """The extension is for the protocol that it was made for; there was another one of this name before."""
+    """Refuse a method of the extension under older protocols, which had another one of the same name."""
 
     async def checked(ctx: Context, params: Any) -> Any:
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 EXTENSION = "io.modelcontextprotocol/tasks"
 _SOONEST_MS, _LATEST_MS = 250, 1000  # how often a client is to ask
 _OF_ITS_AGE = 20  # and in between: it hears of the end late by a twentieth of the time that it took
-_ROUTED_BY = "mcp-name"  # over HTTP, the task's token for whoever stands between
+_ROUTED_BY = "mcp-name"  # over HTTP, the header with the task's token, for proxies
 
 
 class TaskParams(wire.RequestParams):

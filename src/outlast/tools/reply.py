@@ -1,8 +1,8 @@
 """Replies of the default profile: as few words as a model cannot misunderstand, then what the command printed, fenced.
 
-`facts` asks the shell for what only some replies say; the rest is pure: a result in, text out. A task's id stands in
-a reply where the model needs it for its next call: the task goes on, left a process running, or printed more than is
-shown.
+`find_facts` asks the shell for what only some replies say; the rest is pure: a result in, text out. The id of a task
+stands in a reply where the model needs it for its next call: the task goes on, left a process running, or printed more
+than is shown.
 """
 
 from __future__ import annotations
@@ -42,23 +42,23 @@ class Facts:
     """The end of a long output of a failed command, marked."""
 
 
-async def facts(box: Toolbox, result: Result, whole: bool) -> Facts:
-    """What is worth saying about a task that runs, or has failed. `whole`: no part of its output was selected."""
+async def find_facts(box: Toolbox, result: Result, whole: bool) -> Facts:
+    """Find what to say about a task that runs, or has failed. `whole`: no part of its output was selected."""
     if result.status in ("running", "pending"):
-        return await box.do(_of_running, box.shell, result)
+        return await box.do(_facts_of_running, box.shell, result)
     if not whole or not _is_long(result):
         return Facts()
-    return await box.do(_of_long_output, box.shell, result)
+    return await box.do(_facts_of_long_output, box.shell, result)
 
 
 def _is_long(result: Result) -> bool:
-    """Whether a reply leads to the first error: in the output of what failed if it is long, else if it was cut."""
+    """Return whether a reply begins with the first error: in long output of a failed command, or if it was cut."""
     if result.status == "completed":
         return result.truncated
     return result.truncated or len(result.output) > FEW_CHARS or result.output.count("\n") > FEW_LINES
 
 
-def _of_running(shell: Shell, result: Result) -> Facts:
+def _facts_of_running(shell: Shell, result: Result) -> Facts:
     last = "" if result.output.strip() else shell.read(result.task_id, tail=1, max_chars=_LONGEST_LINE).output
     return Facts(
         activity=shell.activity(result.task_id),
@@ -68,7 +68,7 @@ def _of_running(shell: Shell, result: Result) -> Facts:
     )
 
 
-def _of_long_output(shell: Shell, result: Result) -> Facts:
+def _facts_of_long_output(shell: Shell, result: Result) -> Facts:
     found = shell.reader.first_error(result.task_id)
     if found is None:
         return Facts()
@@ -82,13 +82,13 @@ def _of_long_output(shell: Shell, result: Result) -> Facts:
 
 
 def data(result: Result) -> dict[str, Any]:
-    """A result for programs, with why it failed."""
+    """Return a result for programs, with why it failed."""
     texts = {name: value if value is None else plain(value) for name, value in _texts(result).items()}
     return {**fields(result), **texts, "error": why(result)}
 
 
 def why(task: Task) -> str | None:
-    """Why a task did not go well, in a few words."""
+    """Return why a task did not go well, in a few words."""
     if task.status in ("running", "pending", "completed"):
         return None
     return f"timed out: {ending(task)}" if task.reason == "timeout" else ending(task)
@@ -98,8 +98,8 @@ def _texts(result: Result) -> dict[str, str | None]:
     return {"output": result.output, "stdout": result.stdout, "stderr": result.stderr}
 
 
-def tell(result: Result, known: Facts, *remarks: str) -> Reply:
-    """A task and what was read of its output."""
+def task_reply(result: Result, known: Facts, *remarks: str) -> Reply:
+    """Return the reply about a task and what was read of its output."""
     lines = [headline(result, known, time.time()), *remarks, *_remarks(result)]
     head = "".join(f"{line}\n" for line in lines if line)
     failed = result.status in ("failed", "killed")
@@ -108,7 +108,7 @@ def tell(result: Result, known: Facts, *remarks: str) -> Reply:
 
 
 def headline(task: Result, known: Facts, now: float) -> str:
-    """How it stands, in one line."""
+    """Return how a task stands, in one line."""
     if task.status == "pending":
         return f"{task.task_id} is queued: it {waits(task)}."
     if task.status == "running":
@@ -119,7 +119,7 @@ def headline(task: Result, known: Facts, now: float) -> str:
 
 
 def how_it_ended(task: Task) -> str:
-    """How a task ended, for the model that started it."""
+    """Return how a task ended, for the model that started it."""
     match task.reason:
         case "timeout" if task.limit:
             return f"Timed out: ended after {task.limit:g} s"

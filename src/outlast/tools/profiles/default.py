@@ -38,7 +38,7 @@ async def _bash(box: Toolbox, given: Arguments) -> Reply:
     result = await operations.run(
         box, given["command"], limit=given.get("timeout") or None, wait=given.get("wait"), show=show, **how
     )
-    return await _tell(box, result, "" if result.finished else _HINT)
+    return await _task_reply(box, result, "" if result.finished else _HINT)
 
 
 async def _background(box: Toolbox, given: Arguments, how: dict[str, str | None]) -> Reply:
@@ -57,7 +57,7 @@ async def _background(box: Toolbox, given: Arguments, how: dict[str, str | None]
         waited = await operations.wait(box, task.task_id, patience, until=ready)
         remarks.append(_unmet(waited, ready))
     result = await operations.read(box, task.task_id, new=True, max_chars=given.get("max_chars"))
-    return await _tell(box, result, *remarks, "" if result.finished else _HINT)
+    return await _task_reply(box, result, *remarks, "" if result.finished else _HINT)
 
 
 async def _output(box: Toolbox, given: Arguments) -> Reply:
@@ -78,15 +78,15 @@ async def _output(box: Toolbox, given: Arguments) -> Reply:
         box, task_id, new=not where, filter=given.get("filter"), max_chars=given.get("max_chars"), **where
     )
     more = f"More follows: cursor {result.cursor}." if cursor is not None and result.truncated else ""
-    return await _tell(box, result, remark, more, whole=not selects)
+    return await _task_reply(box, result, remark, more, whole=not selects)
 
 
 def _unmet(waited: Waited, pattern: str | None) -> str:
     return "" if pattern is None or waited.met else "No line matched."
 
 
-async def _tell(box: Toolbox, result: Result, *remarks: str, whole: bool = True) -> Reply:
-    return reply.tell(result, await reply.facts(box, result, whole), *remarks)
+async def _task_reply(box: Toolbox, result: Result, *remarks: str, whole: bool = True) -> Reply:
+    return reply.task_reply(result, await reply.find_facts(box, result, whole), *remarks)
 
 
 async def _input(box: Toolbox, given: Arguments) -> Reply:
@@ -99,7 +99,7 @@ async def _input(box: Toolbox, given: Arguments) -> Reply:
     else:
         waited = await operations.wait(box, task_id, patience, until=until, **({} if until is None else {"new": True}))
     result = await operations.read(box, task_id, new=True, max_chars=given.get("max_chars"))
-    return await _tell(box, result, _unmet(waited, until))
+    return await _task_reply(box, result, _unmet(waited, until))
 
 
 async def _kill(box: Toolbox, given: Arguments) -> Reply:
