@@ -72,24 +72,16 @@ if TYPE_CHECKING:
 
 else:
 
-    def _complete(cls, args, given):
-        names = cls.__match_args__
-        if not given.keys().isdisjoint(names[: len(args)]):
-            raise TypeError(f"{cls.__name__}() was given a value twice")
-        values = {**cls._defaults, **dict(zip(names, args, strict=False)), **given}
-        if values.keys() != set(names) or len(args) > len(names):
-            wrong = sorted(set(names) ^ values.keys())
-            raise TypeError(f"{cls.__name__}() takes {', '.join(names)}; missing or unknown: {', '.join(wrong)}")
-        return values
-
     def _init(self, *args, **given):
-        # Mostly there is nothing to complete: all are given by position, or all by name.
         names = self.__match_args__
-        if not given and len(args) == len(names):
-            given = zip(names, args, strict=True)
-        elif args or given.keys() != self._names:
-            given = _complete(self.__class__, args, given)
-        self.__dict__.update(given)
+        count = len(args) + len(given)
+        given.update(zip(names, args, strict=False))
+        complete = given if given.keys() == self._names else self._defaults | given
+        if len(given) < count or complete.keys() != self._names:
+            wrong = ", ".join(sorted(complete.keys() ^ self._names))
+            kind = self.__class__.__name__
+            raise TypeError(f"{kind}() takes {', '.join(names)}, none of them twice; missing or unknown: {wrong}")
+        self.__dict__.update(complete)
 
     def _eq(self, other):
         return self.__dict__ == other.__dict__ if other.__class__ is self.__class__ else NotImplemented
