@@ -73,15 +73,16 @@ if TYPE_CHECKING:
 else:
 
     def _init(self, *args, **given):
-        names = self.__match_args__
-        count = len(args) + len(given)
+        names, count = self.__match_args__, len(args) + len(given)
         given.update(zip(names, args, strict=False))
-        complete = given if given.keys() == self._names else self._defaults | given
-        if len(given) < count or complete.keys() != self._names:
-            wrong = ", ".join(sorted(complete.keys() ^ self._names))
-            kind = self.__class__.__name__
+        is_wrong = len(given) < count
+        if given.keys() != self._names:
+            given = self._defaults | given
+            is_wrong |= given.keys() != self._names
+        if is_wrong:
+            kind, wrong = self.__class__.__name__, ", ".join(sorted(given.keys() ^ self._names))
             raise TypeError(f"{kind}() takes {', '.join(names)}, none of them twice; missing or unknown: {wrong}")
-        self.__dict__.update(complete)
+        self.__dict__.update(given)
 
     def _eq(self, other):
         return self.__dict__ == other.__dict__ if other.__class__ is self.__class__ else NotImplemented
