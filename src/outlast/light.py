@@ -110,6 +110,11 @@ def fields(record: object) -> dict[str, Any]:
     return {name: record.__dict__[name] for name in names}
 
 
+def from_json(kind: type[T], values: dict[str, Any]) -> T:
+    """Return a record from JSON, where its tuples are lists; TypeError if a value is missing or unknown."""
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
 def replaced(record: T, /, **changes: Any) -> T:
     """Return the same record with some values changed."""
     return extended(type(record), record, **changes)
@@ -125,4 +130,4 @@ def extended(kind: type[T], record: object, /, **more: Any) -> T:
     return made
 
 
-__all__ = ("extended", "fields", "frozen", "json", "replaced", "signal", "socket", "sqlite3")
+__all__ = ("extended", "fields", "from_json", "frozen", "json", "replaced", "signal", "socket", "sqlite3")

@@ -57,15 +57,6 @@ class Sandbox:
     protected: tuple[str, ...] = ()
 
 
-def as_sandbox(values: Mapping[str, Any] | None) -> Sandbox | None:
-    """A sandbox as it comes out of JSON."""
-    if values is None:
-        return None
-    return Sandbox(
-        **{**values, **{name: tuple(values.get(name, ())) for name in ("writable", "readable", "protected")}}
-    )
-
-
 @frozen
 class Request:
     """What a caller asks for, as it said it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from outlast.linux.files import open_regular, try_lock, unlock_and_close
+from outlast.linux.files import open_locked, unlock_and_close
 
 _MOST = 100  # living holders of one name; a later one shares the last
 _LOOK_AGAIN_S = 0.02
@@ -17,7 +17,6 @@ class Lease:
     def __init__(self, directory: str, base: str, patience: float) -> None:
         """`patience`: how long to wait for `base` itself, whose last holder may be about to leave."""
         os.makedirs(directory, 0o700, exist_ok=True)
-        self._fd: int | None = None
         deadline = time.monotonic() + patience
         while not self._take(directory, base):
             if time.monotonic() > deadline:
@@ -26,13 +25,8 @@ class Lease:
             time.sleep(_LOOK_AGAIN_S)
 
     def _take(self, directory: str, name: str) -> bool:
-        self.name = name
-        fd = open_regular(f"{directory}/{name}", os.O_RDWR | os.O_CREAT)
-        if try_lock(fd):
-            self._fd = fd
-            return True
-        os.close(fd)
-        return False
+        self.name, self._fd = name, open_locked(f"{directory}/{name}", flags=os.O_RDWR | os.O_CREAT)
+        return self._fd is not None
 
     def close(self) -> None:
         """Let another process have the name."""

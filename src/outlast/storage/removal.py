@@ -9,7 +9,7 @@ import os
 import time
 
 from outlast.errors import OutlastError, SessionBusy
-from outlast.linux.files import open_regular, try_lock, unlock_and_close
+from outlast.linux.files import open_locked, unlock_and_close
 from outlast.storage import sessions, task_directory
 from outlast.storage.layout import FORMAT, LAUNCH, random_token
 from outlast.storage.queue import Queue
@@ -101,19 +101,19 @@ def _is_newer(directory: str) -> bool:
 def rename_unless_held(directory: str, moved: str) -> bool:
     """Rename a task before it is removed, so that no reader sees half of it; return False if it is held."""
     try:
-        fd = open_regular(f"{directory}/{LAUNCH}", os.O_RDWR)
+        fd = open_locked(f"{directory}/{LAUNCH}", flags=os.O_RDWR)
     except OSError as error:
         if not is_damage(error):
             raise explain_error(directory, error) from None
         os.rename(directory, moved)  # without a launch.json there is no hold
         return True
-    is_held = not try_lock(fd)
+    if fd is None:
+        return False
     try:
-        if not is_held:
-            os.rename(directory, moved)
+        os.rename(directory, moved)
     finally:
         unlock_and_close(fd)
-    return not is_held
+    return True
 
 
 def sweep_staging(staging: str) -> None:
