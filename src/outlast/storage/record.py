@@ -252,13 +252,12 @@ def parse_outcome(code: dict[str, object]) -> Outcome:
 def _parse_guards(directory: str, found: dict[str, Any]) -> Guards:
     slot = found["guards"]
     boot = f"{slot['boot']}:{slot['pidns']}" if "pidns" in slot else slot["boot"]
-    return Guards(
-        task_id=os.path.basename(os.path.abspath(directory)),
-        supervisor=Identity(*slot["supervisor"], boot),
-        keeper=Identity(*slot["keeper"], boot) if "keeper" in slot else None,
-        command=Identity(*slot["command"], boot),
-        **{name: slot[name] for name in ("started", "monotonic", "recoveries")},
-    )
+    names = ("supervisor", "keeper", "command")
+    known: dict[str, Any] = {
+        name: Identity(slot[name][0], slot[name][1], boot) if name in slot else None for name in names
+    }
+    known |= {name: slot[name] for name in ("started", "monotonic", "recoveries")}
+    return Guards(task_id=os.path.basename(os.path.abspath(directory)), **known)
 
 
 def _pipe_status(directory: str, code: int | None, outcome: dict[str, Any]) -> tuple[int, ...] | None:
