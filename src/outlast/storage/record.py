@@ -252,10 +252,8 @@ def parse_outcome(code: dict[str, object]) -> Outcome:
 def _parse_guards(directory: str, found: dict[str, Any]) -> Guards:
     slot = found["guards"]
     boot = f"{slot['boot']}:{slot['pidns']}" if "pidns" in slot else slot["boot"]
-    names = ("supervisor", "keeper", "command")
-    known: dict[str, Any] = {
-        name: Identity(slot[name][0], slot[name][1], boot) if name in slot else None for name in names
-    }
+    names = [name for name in ("supervisor", "keeper", "command") if name in slot]
+    known: dict[str, Any] = {"keeper": None, **{name: Identity(slot[name][0], slot[name][1], boot) for name in names}}
     known |= {name: slot[name] for name in ("started", "monotonic", "recoveries")}
     return Guards(task_id=os.path.basename(os.path.abspath(directory)), **known)
 

@@ -15,7 +15,7 @@ from outlast.light import frozen, json
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     Key = tuple[str, bytes]
     State = dict[Key, bytes]
@@ -119,10 +119,10 @@ def split_parts(text: bytes, mark: str) -> list[tuple[bytes, bytes]]:
 
 def add_declarations(state: State, title: bytes, body: bytes) -> None:
     """Add the variables, aliases or the function of one part."""
-    if title == b"variables":
-        _add_variables(state, body.split(b"\n"))
-    elif title == b"variable":  # a bash before 5.2 prints a value with a newline on two lines
-        _add_variables(state, [body.removesuffix(b"\n")])
+    if title in (b"variables", b"variable"):
+        # One by one, because a bash before 5.2 prints a value with a newline on two lines.
+        for line in [body.removesuffix(b"\n")] if title == b"variable" else body.split(b"\n"):
+            _add_variable(state, line.removeprefix(b"\\"))
     elif title == b"aliases":
         for line in filter(None, body.split(b"\n")):
             name = line.removeprefix(b"builtin alias -- ").removeprefix(b"$'").partition(b"=")[0]
@@ -132,13 +132,11 @@ def add_declarations(state: State, title: bytes, body: bytes) -> None:
         add_function(state, flags, name, body)
 
 
-def _add_variables(state: State, lines: Iterable[bytes]) -> None:
-    for text in lines:
-        line = text.removeprefix(b"\\")
-        if line.startswith(b"declare -"):
-            name = line.split(b" ", 2)[2].partition(b"=")[0]
-            if name not in _SKIPPED_VARIABLES and not name.startswith(b"__outlast"):
-                state[VARIABLE, name] = line
+def _add_variable(state: State, line: bytes) -> None:
+    if line.startswith(b"declare -"):
+        name = line.split(b" ", 2)[2].partition(b"=")[0]
+        if name not in _SKIPPED_VARIABLES and not name.startswith(b"__outlast"):
+            state[VARIABLE, name] = line
 
 
 def add_function(state: State, flags: bytes, name: bytes, body: bytes) -> None:
