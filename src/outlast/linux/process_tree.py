@@ -89,7 +89,8 @@ def _watchers(guards: Guards) -> list[Identity]:
 def _strays(guards: Guards, table: Table) -> set[int]:
     """Return the processes in the command's own session, or with the task's id in their environment."""
     # Once the command is reaped and its session empty, its number can be a stranger's, and that one's session too.
-    session = guards.command.pid if table.holds(guards.command) else None
+    leader = table.by_pid.get(guards.command.pid)
+    session = leader.pid if leader is not None and leader.tick == guards.command.tick else None
     found = {stat.pid for stat in table.by_pid.values() if stat.session == session}
     return found | table.marked(b"OUTLAST_TASK_ID=" + guards.task_id.encode())
 

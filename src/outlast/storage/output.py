@@ -230,10 +230,9 @@ def count_lines(directory: str, limit: int, split: bool, known: dict[str, list[i
     return counted
 
 
-def sum_lines(counted: dict[str, list[int]]) -> tuple[int, int]:
-    """Return the lines of stdout and of stderr in what `count_lines` counted."""
-    stderr = sum(lines for file, (_, lines) in counted.items() if file.partition(".")[0] == FILES["stderr"])
-    return sum(lines for _, lines in counted.values()) - stderr, stderr
+def sum_lines(counted: dict[str, list[int]], stream: str) -> int:
+    """Return how many lines of a stream `count_lines` counted."""
+    return sum(lines for file, (_, lines) in counted.items() if file.partition(".")[0] == FILES[stream])
 
 
 def _count_newlines(path: str, start: int, end: int) -> int:

@@ -262,7 +262,7 @@ class Registry:
             return 0, 0  # removed since it was listed
         if counted != known:
             self.index.set_lines(task.task_id, counted)
-        return output.sum_lines(counted)
+        return output.sum_lines(counted, "stdout"), output.sum_lines(counted, "stderr")
 
     # --- read many -----------------------------------------------------------------------
 

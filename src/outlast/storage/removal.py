@@ -84,7 +84,7 @@ def make_room(registry: Registry, wanted: int, least: int, most: int, total: int
 
 def is_removable(directory: str) -> bool:
     """Return whether a task has no guard, is not pending, and may be removed by this version."""
-    for is_in_use in (_is_newer, is_pending, has_guard):
+    for is_in_use in (lambda task: task_directory.read_values(task)["format"] > FORMAT, is_pending, has_guard):
         try:
             if is_in_use(directory):
                 return False
@@ -92,10 +92,6 @@ def is_removable(directory: str) -> bool:
             if not is_damage(error):
                 raise explain_error(directory, error) from None
     return True
-
-
-def _is_newer(directory: str) -> bool:
-    return bool(task_directory.read_values(directory)["format"] > FORMAT)
 
 
 def rename_unless_held(directory: str, moved: str) -> bool:

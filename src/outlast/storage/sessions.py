@@ -288,13 +288,11 @@ def _find_end(directory: str) -> float | None:
         if not record.is_damage(error):
             raise
         return 0.0  # removed, never published, or damaged
-    if isinstance(found, Pending):
-        return None  # also if its caller stopped waiting: it still needs the snapshot that it begins with
-    if task_directory.is_moved(directory):
-        return 0.0
-    if isinstance(found, Running):
+    is_moved = task_directory.is_moved(directory)
+    # A pending task counts also if its caller stopped waiting: it still needs the snapshot that it begins with.
+    if isinstance(found, Pending) or (isinstance(found, Running) and not is_moved):
         return None
-    return found.until if isinstance(found, Ended) else 0.0
+    return found.until if isinstance(found, Ended) and not is_moved else 0.0
 
 
 def _merge_tasks(current: Snapshot, due: list[str]) -> bytes | None:

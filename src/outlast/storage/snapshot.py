@@ -126,7 +126,8 @@ def add_declarations(state: State, title: bytes, body: bytes) -> None:
     elif title == b"aliases":
         for line in filter(None, body.split(b"\n")):
             name = line.removeprefix(b"builtin alias -- ").removeprefix(b"$'").partition(b"=")[0]
-            state[ALIAS, name.replace(b"\\", b"")] = line
+            if (name := name.replace(b"\\", b"")) not in (b"{", b"}"):  # session.bash could not be parsed with them
+                state[ALIAS, name] = line
     elif title.startswith(b"declare -f"):
         _, flags, name = title.split(b" ", 2)
         add_function(state, flags, name, body)
