@@ -161,8 +161,8 @@ class Index:
     def _query(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         return self._execute(query, *values)[0]
 
-    def _query_ids(self, query: str, *values: object) -> list[str]:
-        return [str(row[0]) for row in self._query(query, *values)]
+    def _ids(self, where: str, *values: object) -> list[str]:
+        return [str(row[0]) for row in self._query(f"SELECT id FROM tasks WHERE {where}", *values)]
 
     def _write(self, statement: str, *values: object) -> None:
         """Write what can be found out again: a full disk must not make looking at tasks fail."""
@@ -236,24 +236,17 @@ class Index:
 
     def ids(self, part: str = "", session: str | None = None, most: int = -1) -> list[str]:
         """Return up to `most` ids (of a session) that contain `part`, newest first."""
-        query = (
-            "SELECT id FROM tasks WHERE instr(id, ?) AND session = coalesce(?, session) "
-            "ORDER BY created DESC, id LIMIT ?"
-        )
-        return self._query_ids(query, part, session, most)
+        where = "instr(id, ?) AND session = coalesce(?, session) ORDER BY created DESC, id LIMIT ?"
+        return self._ids(where, part, session, most)
 
     def unfinished(self, before: float, most: int) -> list[str]:
         """Return up to `most` random tasks, created before that moment, that are not known to be closed."""
-        query = "SELECT id FROM tasks WHERE created < ? AND ended IS NULL ORDER BY random() LIMIT ?"
-        return self._query_ids(query, before, most)
+        return self._ids("created < ? AND ended IS NULL ORDER BY random() LIMIT ?", before, most)
 
     def ended_before(self, moment: float, most: int, session: str | None = None) -> list[str]:
         """Return closed tasks (of a session), those first that ended first."""
-        query = (
-            "SELECT id FROM tasks WHERE ended IS NOT NULL AND ended <= ? AND session = coalesce(?, session) "
-            "ORDER BY ended LIMIT ?"
-        )
-        return self._query_ids(query, moment, session, most)
+        where = "ended IS NOT NULL AND ended <= ? AND session = coalesce(?, session) ORDER BY ended LIMIT ?"
+        return self._ids(where, moment, session, most)
 
     def views_of(self, ids: list[str]) -> dict[str, str]:
         """Return the final states of those of these tasks that have one."""
@@ -273,11 +266,8 @@ class Index:
 
     def with_notice_due(self, session: str | None, kinds: tuple[int, ...]) -> list[str]:
         """Return tasks (of a session) for which a notice may be due, oldest first."""
-        query = (
-            f"SELECT id FROM tasks WHERE untold AND untold IN ({', '.join('?' * len(kinds))}) "
-            "AND session = coalesce(?, session) ORDER BY created"
-        )
-        return self._query_ids(query, *kinds, session)
+        wanted = f"untold IN ({', '.join('?' * len(kinds))})"
+        return self._ids(f"untold AND {wanted} AND session = coalesce(?, session) ORDER BY created", *kinds, session)
 
     def set_notice_due(self, task_ids: Iterable[str], notice: int) -> None:
         """Store whether a notice may be due: 0, NOTICE_DUE or NOTICE_IF_CALLER_DIED."""
@@ -291,8 +281,8 @@ class Index:
 
     def lines(self, task_id: str) -> dict[str, list[int]]:
         """Return how many bytes of each output file were counted, and how many lines they have."""
-        found = self._query_ids("SELECT lines FROM tasks WHERE id = ? AND lines IS NOT NULL", task_id)
-        return dict(json.loads(found[0])) if found else {}
+        found = self._query("SELECT lines FROM tasks WHERE id = ? AND lines IS NOT NULL", task_id)
+        return dict(json.loads(found[0][0])) if found else {}
 
     def set_lines(self, task_id: str, counts: dict[str, list[int]]) -> None:
         self._write("UPDATE tasks SET lines = ? WHERE id = ?", json.dumps(counts), task_id)

@@ -158,6 +158,9 @@ def compose(
         for (kind, name), value in state.items()
         if kind not in _IN_SCRIPT or _is_converted(kind, value)
     )
+    # Names that bash passes on but cannot declare. Functions are items once a first bash has run.
+    skipped = () if first else ("BASH_FUNC_",)
+    undeclarable = {name: value for name, value in environ.items() if not (is_name(name) or name.startswith(skipped))}
     # Only what the caller gave: a library that a command names must not be loaded into the next bash.
     loader = exported_variables({key: state[key] for key in _LOADER_VARIABLES if key in state})
     loader = {name: value for name, value in loader.items() if environ.get(name) == value}
@@ -169,17 +172,11 @@ def compose(
         "mark": mark,
         "first": first,
         "made": made,
-        "environ": {**_select_undeclarable(environ, first), **loader},
+        "environ": {**undeclarable, **loader},
         "small": small,
         "crc": crc32(script),
     }
     return _HEAD + json.dumps(header).encode() + b"\n" + script
-
-
-def _select_undeclarable(environ: Mapping[str, str], first: bool) -> dict[str, str]:
-    """Select names that bash passes on but cannot declare. Functions are items once a first bash has run."""
-    found = {name: value for name, value in environ.items() if not is_name(name)}
-    return found if first else {name: value for name, value in found.items() if not name.startswith("BASH_FUNC_")}
 
 
 def _compose_script(state: State, mark: bytes, first: bool) -> bytes:

@@ -217,20 +217,17 @@ def view_task(directory: str, launch: Launch, table: Callable[[], Table] | None)
     if table is not None and isinstance(status, Pending):
         waits_for = tuple(one for one in launch.after if _is_unfinished(f"{os.path.dirname(directory)}/{one}"))
     values = {"children": children, "closed": closed, "waits_for": waits_for, **_describe_status(status, guards)}
-    if launch.agent:
-        values |= _describe_agent(directory, launch, values)
     return _create_task(directory, launch, guards.command.pid if guards else None, status.since, values), status
 
 
 def view_started(directory: str, launch: Launch, pid: int | None, started: float, status: str = "running") -> Task:
     """Return a task that was started a moment ago, without reading its files."""
     values = {"children": (), "waits_for": (), "closed": False, **_BLANK, "status": status}
-    if launch.agent:
-        values |= _describe_agent(directory, launch, values)
     return _create_task(directory, launch, pid, started, values)
 
 
 def _create_task(directory: str, launch: Launch, pid: int | None, started: float, values: dict[str, Any]) -> Task:
+    about_agent = _describe_agent(directory, launch, values) if launch.agent else {"metadata": None}
     return Task(
         task_id=os.path.basename(directory),
         category=launch.kind if launch.agent else category(launch.command),
@@ -244,7 +241,7 @@ def _create_task(directory: str, launch: Launch, pid: int | None, started: float
         background=launch.background or is_moved(directory),
         held_back=launch.held_back,
         **{name: getattr(launch, name) for name in _FROM_LAUNCH},
-        **{"metadata": None, **values},
+        **{**values, **about_agent},
     )
 
 
