@@ -163,7 +163,7 @@ def _from_file(path: str) -> dict[str, object]:
         return {}
     except OSError as error:
         if not os.access(os.path.dirname(path), os.X_OK):
-            return {}  # whoever opens the state directory says what is wrong with it
+            return {}  # `open_home` says what is wrong with it
         raise BadInput(f"The settings file {path} cannot be read: {error.strerror}; put one there that can.") from None
     import tomllib  # only here: most machines have no such file
 

@@ -264,7 +264,7 @@ class Task:
     background: bool
     """Started in the background, or moved there because its caller stopped waiting."""
     metadata: Mapping[str, Any] | None
-    """Of an agent: its type and prompt, and what it told: result, tokens, cost."""
+    """Of an agent: its type and prompt, and what it reported: result, tokens, cost."""
 
     @property
     def finished(self) -> bool:
@@ -356,7 +356,7 @@ class Usual:
 
 @frozen
 class Receipt(Task):
-    """A task that was told to end: every pid that ended, and any that survived."""
+    """A task that was to end: every pid that ended, and any that survived."""
 
     ended: tuple[int, ...]
     survivors: tuple[int, ...]

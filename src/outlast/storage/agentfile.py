@@ -29,9 +29,9 @@ def make_room(directory: str = ".") -> None:
     os.close(open_regular(os.path.join(directory, NAME), os.O_WRONLY | os.O_CREAT))
 
 
-def write(told: Mapping[str, Any], directory: str = ".") -> None:
+def write(report: Mapping[str, Any], directory: str = ".") -> None:
     """Store what was reported so far. An error, such as a full disk, is no reason to end an agent."""
-    kept = {**told, "result": str(told["result"])[:LONGEST_RESULT]} if told.get("result") else told
+    kept = {**report, "result": str(report["result"])[:LONGEST_RESULT]} if report.get("result") else report
     data = json.dumps(kept).encode()
     try:
         fd = open_regular(os.path.join(directory, NAME), os.O_WRONLY | os.O_CREAT)
@@ -55,9 +55,9 @@ def read(directory: str) -> dict[str, Any]:
     return {}
 
 
-def metadata(agent: Mapping[str, str], told: Mapping[str, Any]) -> dict[str, Any]:
+def metadata(agent: Mapping[str, str], report: Mapping[str, Any]) -> dict[str, Any]:
     """Return what of an agent is shown with its task."""
-    return {name: _cut(name, value) for name, value in {**agent, **told}.items() if name not in _HIDDEN}
+    return {name: _cut(name, value) for name, value in {**agent, **report}.items() if name not in _HIDDEN}
 
 
 def _cut(name: str, value: Any) -> Any:

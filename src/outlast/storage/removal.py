@@ -114,14 +114,13 @@ def rename_unless_held(directory: str, moved: str) -> bool:
 
 def sweep_staging(staging: str) -> None:
     """Remove the staging directories of processes that died."""
-    with os.scandir(staging) as entries:
-        for entry in entries:
-            try:
-                is_old = entry.stat(follow_symlinks=False).st_mtime < time.time() - _STALE_S
-                if is_old and not _is_prepared_shell(entry.path):
-                    remove_tree(entry.path)
-            except FileNotFoundError:
-                continue
+    for name in os.listdir(staging):
+        path = f"{staging}/{name}"
+        try:
+            if os.lstat(path).st_mtime < time.time() - _STALE_S and not _is_prepared_shell(path):
+                remove_tree(path)
+        except FileNotFoundError:
+            continue
 
 
 def _is_prepared_shell(staged: str) -> bool:
