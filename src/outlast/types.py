@@ -76,15 +76,6 @@ class Sandbox:
     protected: tuple[str, ...] = ()
 
 
-def as_sandbox(values: Mapping[str, Any] | None) -> Sandbox | None:
-    """A sandbox as it comes out of JSON."""
-    if values is None:
-        return None
-    return Sandbox(
-        **{**values, **{name: tuple(values.get(name, ())) for name in ("writable", "readable", "protected")}}
-    )
-
-
 @frozen
 class Request:
     """What a caller asks for, as it said it."""
@@ -292,7 +283,7 @@ class Task:
     background: bool
     """Started in the background, or moved there because its caller stopped waiting."""
     metadata: Mapping[str, Any] | None
-    """Of an agent: its type and prompt, and what it told: result, tokens, cost."""
+    """Of an agent: its type and prompt, and what it reported: result, tokens, cost."""
 
     @property
     def finished(self) -> bool:
@@ -384,7 +375,7 @@ class Usual:
 
 @frozen
 class Receipt(Task):
-    """A task that was told to end: every pid that ended, and any that survived."""
+    """A task that was to end: every pid that ended, and any that survived."""
 
     ended: tuple[int, ...]
     survivors: tuple[int, ...]

@@ -117,6 +117,15 @@ def try_lock(fd: int, how: int = fcntl.LOCK_EX) -> bool:
         return False
 
 
+def open_locked(path: str, how: int = fcntl.LOCK_EX, flags: int = os.O_RDONLY) -> int | None:
+    """Open and lock a regular file without waiting; None if another process holds a lock that excludes this one."""
+    fd = open_regular(path, flags)
+    if try_lock(fd, how):
+        return fd
+    os.close(fd)
+    return None
+
+
 def unlock_and_close(fd: int) -> None:
     """Unlock before closing: a child that the host forked may have the descriptor open."""
     fcntl.flock(fd, fcntl.LOCK_UN)

@@ -182,13 +182,11 @@ class LocalExecutor:
         It is registered before it is published: the next user of its session, the process that ends its parent, a
         second start with its name and a cleaner must not see the task without that.
         """
-        entered = True
         try:
             reserved = self.registry.reserve(task.staged, task.published, launch, self._settings.state_limit_bytes)
             if reserved is None:
-                entered = False
                 raise Refused(errno.EEXIST, "its id is taken")
-            file, launch = reserved
+            launch = reserved
             create_pipes_file(launch.command, task.staged)
             if launch.keeps:
                 self._sessions.register(launch.state, task.staged)
@@ -198,13 +196,11 @@ class LocalExecutor:
                 hold.take(task.staged)
             if name is not None:
                 name.assign(task.task_id)
-            found = publish(task, launch)
+            return publish(task, launch)
         except BaseException:
             task.close()
-            self.registry.discard(task.staged, task.published, entered)
+            self.registry.discard(task.staged, task.published)
             raise
-        self.registry.confirm(task.task_id, file)
-        return found
 
     def _try_ids(self, create: Create, launch: Launch, publish: Publish) -> Task:
         for _ in range(_ID_TRIES):
@@ -293,7 +289,7 @@ class LocalExecutor:
                 shell.connection = start_guard(description.encode(), description.inherited)
         except BaseException:
             shell.close()
-            self.registry.discard(shell.staged, shell.published, entered=False)
+            self.registry.discard(shell.staged, shell.published)
             raise
         return shell
 
