@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from outlast.gate import Ask
-    from outlast.permissions.approval import Approval
+    from outlast.policy.approval import Approval
     from outlast.shell.flows import Flow
     from outlast.shell.shell import Shell
     from outlast.storage.watch import Watch

@@ -12,9 +12,9 @@ import os
 from outlast import validation
 from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, named
 from outlast.light import replaced
-from outlast.permissions import OWN_RULES, Policy, decide, policies, policyfile, project_files, ruling
-from outlast.permissions.approval import Approval
-from outlast.permissions.judge import Judgement, Known
+from outlast.policy import OWN_RULES, Policy, decide, layers, loading, policy_file, project_files
+from outlast.policy.approval import Approval
+from outlast.policy.rules import Judgement, Known
 from outlast.storage import snapshot
 from outlast.storage.dump import find_changed_variables
 from outlast.storage.snapshot import ALIAS, FUNCTION, OPTION, SHOPT, TRAP, VARIABLE, flags_of, unquote_words, value_of
@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from outlast.permissions import Mode
+    from outlast.policy import Mode
     from outlast.settings import Settings
     from outlast.storage.sessions import Sessions
     from outlast.storage.snapshot import Snapshot, State
@@ -66,8 +66,8 @@ class Gate:
             there = os.path.abspath(os.path.join(self._opened_in, os.path.expanduser(cwd)))
             places = dict.fromkeys((self._opened_in, there)) if self._opened_in or cwd else {}
             files = dict.fromkeys(path for one in places if one for path in project_files(one, self._home))
-            self._policies[cwd] = policies.in_force(self._home, self._settings, self._call, tuple(files))
-        return ruling.allowing(self._policies[cwd], self._added) if self._added else self._policies[cwd]
+            self._policies[cwd] = loading.in_force(self._home, self._settings, self._call, tuple(files))
+        return layers.allowing(self._policies[cwd], self._added) if self._added else self._policies[cwd]
 
     # --- run -----------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Gate:
 
     def _handed_on(self, request: Request) -> Request:
         """The request with our policy among its variables: an `outlast run` in the command is under it, too."""
-        name = policies.handed_on(self._call)
+        name = loading.handed_on(self._call)
         if not name or _POLICY in request.env or os.environ.get(_POLICY):
             return request
         return replaced(request, env={**request.env, _POLICY: name})
@@ -115,7 +115,7 @@ class Gate:
         snapshot = self._around.snapshot()
         where = request.cwd or (snapshot.directory if snapshot else self._opened_in)
         known = self._around.known(snapshot, request.env, where)
-        found = ruling.rule_all(request, policy, known, self._shell_of(request)).judgement
+        found = layers.rule_all(request, policy, known, self._shell_of(request)).judgement
         if found.verdict == "allow" and "run" in policy.asks and self._mode == "default":
             return replaced(found, verdict="ask")
         return found
@@ -181,7 +181,7 @@ class Gate:
         import time
 
         said = f"always, {time.strftime('%Y-%m-%d')}"
-        policyfile.remember(os.path.join(self._home, OWN_RULES), patterns, said)
+        policy_file.remember(os.path.join(self._home, OWN_RULES), patterns, said)
         self._added = (*self._added, *patterns)
 
 

@@ -208,11 +208,8 @@ def test_yolo_loads_nothing_that_judges(cli: Cli) -> None:
     from tests.cli.test_imports import called
 
     loaded = called(cli, "run", "true")
-    assert "outlast.permissions" in loaded
-    assert (
-        not {"outlast.gate", "outlast.permissions.judge", "outlast.permissions.policies", "tomllib", "tree_sitter"}
-        & loaded
-    )
+    assert "outlast.policy" in loaded
+    assert not {"outlast.gate", "outlast.policy.rules", "outlast.policy.loading", "tomllib", "tree_sitter"} & loaded
 
 
 # --- a person at a terminal ----------------------------------------------------------------

@@ -11,8 +11,8 @@ import pytest
 
 from outlast import Approval, AsyncShell, Sandbox, Shell
 from outlast.errors import BadInput, NeedsApproval, Refused
-from outlast.permissions import workspace
-from outlast.permissions.refusals import find_refusal
+from outlast.policy import workspace
+from outlast.policy.refusals import find_refusal
 from outlast.sandbox.choice import available
 from tests.cli.test_check import needs_tmux
 from tests.cli.test_terminal import Terminal

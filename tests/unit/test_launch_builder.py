@@ -11,7 +11,7 @@ import pytest
 
 from outlast import validation
 from outlast.launch_builder import TASK_ID, LaunchBuilder, SessionScope, compose_first_snapshot
-from outlast.permissions import YOLO, decide
+from outlast.policy import YOLO, decide
 from outlast.settings import Settings
 from outlast.storage.sessions import Sessions
 from outlast.types import Launch

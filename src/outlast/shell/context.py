@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from outlast.executors.base import Executor
     from outlast.gate import Ask
     from outlast.output.redaction import Mask
-    from outlast.permissions import Mode
+    from outlast.policy import Mode
     from outlast.types import Sandbox
 
     Method = TypeVar("Method", bound=Callable[..., Any])

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from outlast.notices.board import Event, Notice
     from outlast.notices.subscription import Calling, Subscription
     from outlast.options import TaskId
-    from outlast.permissions import Policy
-    from outlast.permissions.judge import Judgement
+    from outlast.policy import Policy
+    from outlast.policy.rules import Judgement
     from outlast.shell.agents import Agents
     from outlast.storage.task_directory import Hold
     from outlast.types import Receipt, Result, Slice, Task, Waited

@@ -18,7 +18,7 @@ from outlast.errors import (
 )
 from outlast.launch_builder import LaunchBuilder, SessionScope
 from outlast.light import replaced
-from outlast.permissions import MODES, YOLO, Policy, decide, has_a_say
+from outlast.policy import MODES, YOLO, Policy, decide, has_a_say
 from outlast.types import BRIDGE
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from outlast.gate import Gate
     from outlast.options import CommandOptions, TaskId
-    from outlast.permissions import Mode
+    from outlast.policy import Mode
     from outlast.shell.context import Context, OpenOptions
     from outlast.storage.task_directory import Hold
     from outlast.types import Grant, Launch, Request, Sandbox, Task
@@ -125,7 +125,7 @@ class Starter:
         context = self.context
         imposed = context.sandbox or context.settings.sandbox
         if not imposed and self.is_confined(cwd):
-            from outlast.permissions.workspace import sandbox_for
+            from outlast.policy.workspace import sandbox_for
 
             return sandbox_for(asked, context.settings, context.cwd)
         if not asked and not imposed:

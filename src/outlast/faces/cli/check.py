@@ -10,14 +10,14 @@ from outlast.errors import BadInput, OutlastError, named
 from outlast.faces.cli.options import Parser, open_shell, parse, write
 from outlast.faces.table import columns
 from outlast.output.cleaner import inline
-from outlast.permissions import YOLO
+from outlast.policy import YOLO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Iterator, Sequence
 
-    from outlast.permissions.judge import Judgement, Part
+    from outlast.policy.rules import Judgement, Part
     from outlast.shell.shell import Shell
 
 CODES = {"allow": 0, "deny": 1, "ask": 3}

@@ -1,0 +1,300 @@
+"""What the rules say of one simple command, and what speaks against letting it run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from outlast.policy.bash.crosscheck import Asked, disagreement
+from outlast.policy.bash.parser import Text
+from outlast.policy.bash.quoting import quoted
+from outlast.policy.bash.simple_commands import Assignment, Redirection
+from outlast.policy.bash.variables import is_harmless, is_run, keeps_note, steers, steers_shell
+from outlast.policy.bash.words import Word, names
+from outlast.policy.canonical import (
+    ORDINARY_NAME,
+    canonical,
+    deny_candidates,
+    expected,
+    is_plain_name,
+    open_ended,
+)
+from outlast.policy.commands import builtins
+from outlast.policy.commands.interpreters import may_read_program, reads_program
+from outlast.policy.commands.nested import Code, Wrapped, base, is_static
+from outlast.policy.commands.risky import is_known, offences, spelled
+from outlast.policy.commands.sensitive_files import may_write
+from outlast.policy.commands.wrappers import is_wrapper
+from outlast.policy.dataflow import Flow
+from outlast.policy.patterns import UNKNOWN, Index
+from outlast.policy.rules import Doubtful, Known, Part, Rules, Verdict
+
+_PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@%^= -]*")
+_NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
+_NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
+READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
+_WRITES = frozenset([">", ">>", ">|", "&>", "&>>"])
+_MOST_TEXTS = 32  # bash is started for each
+_MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
+CONTAINERS = names("docker podman nerdctl kubectl oc lxc docker-compose")
+_READ_COMMANDS = names("at batch newgrp sg make gmake")
+
+
+class Verdicts:
+    """Judges single commands, and keeps what is said in the order in which the parts are written."""
+
+    suspect: Callable[[Code, str], None]  # judges a text that may be run; `court` supplies it
+
+    def __init__(self, rules: Rules, known: Known) -> None:
+        self.rules, self.known = rules, known
+        self.allow, self.deny = Index(rules.allow), Index(rules.deny)
+        self.lenient = rules.otherwise == "allow"
+        self.steering = sorted(one for one in known.variables if steers(one))
+        self.flow = Flow(known)
+        self.elsewhere = ""
+        self.expanding: set[str] = set()  # aliases and functions
+        self.called: set[object] = set()
+        self.parts: list[Part] = []
+        self.texts: list[Text] = []
+        self.depth, self.inside = 0, ""
+        self.budget = _MOST_WORK
+        self.moves = False  # whether the line may change its directory
+        # What was said of a command or a text, by how it is written and where it stands.
+        self.seen: dict[object, list[Part]] = {}
+        self.suspected: dict[object, list[Part]] = {}
+        self.ordinary: dict[str, bool] = {}
+        self.deniable: dict[str, bool] = {}
+
+    # --- what is said about a part -------------------------------------------------------------
+
+    def say(self, verdict: Verdict, command: str, why: str, rule: str = "") -> None:
+        self.parts.append(Part(command, verdict, rule, why, self.depth, self.inside))
+
+    def ask(self, command: str, why: str) -> None:
+        self.say("ask", command, why)
+
+    def doubt(self, command: str, why: str, *, hides: bool) -> None:
+        """Something is not known. Where all is allowed by default it counts only if it can hide something."""
+        if hides or not self.lenient:
+            self.ask(command, why)
+
+    def _spend(self, amount: int) -> bool:
+        """Whether there is still time to look at so much more; asks if not."""
+        self.budget -= amount
+        if self.budget < 0:
+            self.ask("", "it is too much to analyse")
+        return self.budget >= 0
+
+    def last_word(self) -> None:
+        """Nothing stands against it: the other readers are heard."""
+        texts = [text for text in self.texts if not (text.plain or _PLAIN_WORDS.fullmatch(text.source))]
+        if len({text.source for text in texts}) > _MOST_TEXTS:
+            self.ask("", f"it has more than {_MOST_TEXTS} texts for a shell in it")
+            return
+        asked = Asked(text.source for text in texts)
+        try:
+            for text in texts:
+                why = disagreement(text, strict=not self.lenient)
+                if not why and not asked.accepted(text.source):
+                    why = "bash cannot read it"
+                if why:
+                    self.ask("", why)
+                    return
+        finally:
+            asked.close()
+
+    def assignment(self, assignment: Assignment, text: str) -> None:
+        name, values = assignment.name, assignment.values
+        attributes = self.known.attributes.get(name, "")
+        fine = not attributes and ((is_harmless(name) and assignment.static) or (not text and keeps_note(name)))
+        if not self.lenient and not fine:
+            self.ask(text or f"{name}=…", f"it sets {name}")
+        self.flow.evaluates = self.flow.evaluates or bool(attributes)
+        target = self.known.values.get(name, "") if "n" in attributes else name
+        for word in values if len(values) == 1 else [None, *values]:
+            self.steered(target, word, text)
+        if self.lenient:
+            self.flow.assign(name, values, assignment.adds)
+
+    def steered(self, name: str, value: Word | None, text: str) -> None:
+        """Something sets a variable: what its value runs is judged, and asked about if it is not known."""
+        if name.startswith("OUTLAST_"):
+            self.ask(text, "it changes which policy judges a nested command")
+        if not steers(name):
+            return
+        known = value.value if value is not None else None
+        if known is None:
+            if is_run(name):
+                self.doubt(text, f"it sets {name}, whose value is run", hides=True)
+            return
+        if known and (name.startswith("BASH_") or (name == "ENV" and re.search("[/$`]", known))):
+            self.doubt(text, f"it sets {name}, which names a file that is run", hides=is_run(name) or name == "ENV")
+        for code in dict.fromkeys((known.lstrip("|!- "), known.replace("'", "").partition("=")[2])):
+            if code:
+                self.suspect(Code(code, "bash", True), name)  # it may name a command: PROMPT_COMMAND, PAGER
+
+    def redirection(self, redirection: Redirection, text: str) -> None:
+        target, operator = redirection.target, redirection.operator
+        writes = operator not in READS and not (operator == ">&" and target.text.isdigit())
+        if redirection.descriptor.startswith("{") and is_run(redirection.descriptor[1:-1]):
+            self.doubt(text, "a redirection sets a variable", hides=True)
+        if writes and self.rules.hazard:
+            for path in self.flow.texts(target):
+                self._hazard((">", expected(target) if path is None else path), text or f"> {target.source}")
+        allowed = operator in _WRITES and may_write(target.value, self._write())
+        if not (self.lenient or allowed) and (why := _redirection_doubt(redirection)):
+            self.ask(text, why)
+
+    def _write(self) -> tuple[str, ...]:
+        """The files that may be written. They are seen from here, so a line that goes elsewhere may write none."""
+        return () if self.moves else self.rules.write
+
+    def _is_ordinary(self, name: str) -> bool:
+        """Whether only the rules have anything to say about a program, whatever its arguments are."""
+        known = self.ordinary.get(name)
+        if known is None:
+            special = is_wrapper(base(name)) or builtins.is_known(name) or may_read_program(base(name))
+            special = special or base(name) in _READ_COMMANDS
+            changed = not self.lenient and self._redefined(name)
+            known = self.ordinary[name] = is_plain_name(name) and not (special or changed)
+        return known
+
+    def _tail_is_known(self, name: Word) -> bool:
+        """ "$VENV/bin/python" can be no other program than python."""
+        return self.lenient and not name.splits and "/" in name.text and UNKNOWN not in base(name.text)
+
+    def _is_deniable(self, name: str) -> bool:
+        """Whether there is a rule that may deny a program of this name."""
+        known = self.deniable.get(name)
+        if known is None:
+            plain = ORDINARY_NAME.fullmatch(name) is not None
+            known = self.deniable[name] = not plain or self.deny.knows(name) or self.deny.knows(base(name))
+        return known
+
+    def denied(self, words: list[Word], text: str) -> bool:
+        for candidate in deny_candidates(words) if self._is_deniable(words[0].text) else ():
+            for pattern in self.deny.matching(candidate):
+                self.say("deny", text, f"denied by {pattern.text}", pattern.text)
+                return True
+        hazard = self.rules.hazard is not None
+        return hazard and self._hazard(tuple([expected(word) if word.unknown else word.text for word in words]), text)
+
+    def _hazard(self, words: tuple[str | None, ...], text: str) -> bool:
+        if self.rules.hazard is None or self.elsewhere in CONTAINERS:
+            return False
+        why = self.rules.hazard(words, self.flow.where, bool(self.elsewhere))
+        if why:
+            self.say("ask" if isinstance(why, Doubtful) else "deny", text, why)
+        return bool(why)
+
+    # --- whether a command itself is allowed --------------------------------------------------------
+
+    def _own(self, words: list[Word], text: str, wrapped: Wrapped | None, fed: bool) -> None:
+        if self.rules.any_arguments and not self._redefined(words[0].text) and self.allow.matching(canonical(words)):
+            self._by_rule(words, text)
+            return
+        if found := self._unanalysable(words, wrapped, fed):
+            why, hides = found
+            if hides or not self.lenient:
+                self.ask(text, why)
+                return
+        redefined = "" if self.lenient else self._redefined(words[0].text)
+        if self._may_be_denied(words):
+            self.ask(text, "it could turn out to be denied")
+        elif redefined:
+            self.ask(text, redefined)
+        elif wrapped and wrapped.transparent and not wrapped.doubt:
+            self.say("allow", text, "what it runs is judged by itself")
+        elif words[0].text in builtins.NEUTRAL or _exports(words):
+            self.say("allow", text, "it needs no rule")
+        else:
+            self._by_rule(words, text)
+
+    def _unanalysable(self, words: list[Word], wrapped: Wrapped | None, fed: bool) -> tuple[str, bool] | None:
+        if wrapped and wrapped.doubt:
+            # A shell that is fed, or words that are not known, may be anything.
+            open_ended = (fed and not wrapped.inners) or any(word.unknown for word in words)
+            return wrapped.doubt, wrapped.hides or open_ended
+        name = base(words[0].text)
+        if doubt := builtins.doubt(words):
+            why, evaluated, kind = doubt
+            if evaluated:
+                self.suspect(Code(evaluated.replace(UNKNOWN, "$_"), "bash", True), name)
+            self.flow.evaluates = self.flow.evaluates or kind in (builtins.EVALUATES, builtins.NAMES)
+            self.flow.sets_unknown = self.flow.sets_unknown or kind == builtins.NAMES
+            return why, kind == builtins.HIDES or "$(" in evaluated or "`" in evaluated
+        declared = self.known.attributes and words[0].text in builtins.BUILTINS
+        if declared and not self.known.attributes.keys().isdisjoint(word.text.partition("=")[0] for word in words):
+            return "the session has declared what it sets", False
+        if reads_program(words, name, fed):
+            return "its program comes from its input", False
+        if fed and name in _READ_COMMANDS and (name[-4:] != "make" or any(one.text == "-" for one in words)):
+            return "its program comes from its input", True
+        return None
+
+    def _may_be_denied(self, words: list[Word]) -> bool:
+        if not self.deny.patterns or is_static(words):
+            return False
+        name = words[0]
+        if not (self.deny.beginning_as(name.canonical) or self.deny.beginning_as(quoted(base(name.text)))):
+            return False
+        return any(map(self.deny.could_match, deny_candidates([name, *map(open_ended, words[1:])])))
+
+    def _redefined(self, name: str) -> str:
+        known = self.known
+        if name in known.functions:
+            return f"the session has a function {name}"
+        if name in known.aliases:
+            return f"the session has an alias {name}"
+        if name in builtins.BUILTINS:
+            shells = [one for one in self.steering if steers_shell(one)]
+            return f"the session has set {shells[0]}" if shells else ""
+        if "command_not_found_handle" in known.functions:
+            return "the session has a function command_not_found_handle"
+        if known.path_changed:
+            return "the session has changed PATH"
+        return f"the session has set {self.steering[0]}" if self.steering else ""
+
+    def _by_rule(self, words: list[Word], text: str) -> None:
+        if self._may_be_denied(words):
+            self.ask(text, "it could turn out to be denied")
+            return
+        fitting = self.allow.matching(canonical(words))
+        if not fitting and text == "nproc":
+            self.say("allow", text, "it needs no rule")
+        elif not fitting:
+            listed = "it is not on the list of programs" if self.rules.any_arguments else "no rule allows it"
+            why = "no rule forbids it" if self.lenient else listed
+            self.say(self.rules.otherwise, text, why)
+        if not fitting:
+            return
+        against = [] if self.lenient or self.rules.any_arguments else offences(words, self._write())
+        for pattern in fitting:
+            if not against or all(spelled(pattern, one, words) for one in against):
+                trusts = not (self.lenient or self.rules.any_arguments or pattern.exact or is_known(words[0].text))
+                why = f", which trusts {words[0].text} with any arguments: nothing is known about it" if trusts else ""
+                self.say("allow", text, f"allowed by {pattern.text}{why}", pattern.text)
+                return
+        self.ask(text, against[0][2])
+
+
+def _exports(words: list[Word]) -> bool:
+    """Whether it only sets variables that any line may set: `export NODE_ENV=test`."""
+    return words[0].text == "export" and len(words) > 1 and all("=" in word.lead for word in words[1:])
+
+
+def _redirection_doubt(redirection: Redirection) -> str:
+    """Why a redirection asks; "" if it is neutral."""
+    operator, target = redirection.operator, redirection.target
+    if redirection.descriptor.startswith("{"):
+        return "a redirection sets a variable"
+    if operator in ("<<", "<<-", "<<<"):
+        return ""
+    if not target.static and not (target.lead == "~" and not target.unknown and not target.splits):
+        process = target.lead == "/dev/fd/" and target.text == UNKNOWN
+        return "" if process and operator in ("<", ">", ">>") else "the target of a redirection is not static"
+    if _NETWORK.match(target.text):
+        return "it opens a network connection"
+    if operator == "<" or (operator in ("<&", ">&") and re.fullmatch(r"[0-9]+-?|-", target.text)):
+        return ""
+    return "" if target.text in _NEUTRAL_TARGETS and operator != "<>" else f"it writes {target.text}"

@@ -1,0 +1,105 @@
+"""What the shell itself can hide, what a session can prepare, and where `guarded` is: lines of an attacker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast import Policy, Shell
+from outlast.policy.approval import Layer
+from outlast.policy.commands.destructive import hazard
+from outlast.policy.layers import rule
+from outlast.policy.loading import load
+from outlast.policy.rules import Known, Rules
+from outlast.settings import Settings
+from tests.policy.fuzz import RULES, Cage, cage_works
+from tests.policy.lines import judged
+
+LINES = judged("bypass_shell.jsonl")
+EVERYDAY = [line["line"] for line in judged("everyday.jsonl")]
+HOME, PROJECT = "/home/me", "/home/me/project"
+POLICIES = {
+    "strict": Policy("strict", (Layer("strict", RULES),)),
+    "banned": load("banned", Settings()),
+    "guarded": Policy("guarded", (Layer("guarded", Rules(otherwise="allow", hazard=hazard(HOME))),)),
+}
+
+
+def known(line: dict[str, Any]) -> Known:
+    values = dict(setting.split("=", 1) for setting in line.get("setup", []))
+    return Known(directory=line.get("directory", PROJECT), values={"HOME": HOME, **values})
+
+
+def as_words(line: dict[str, Any]) -> str:
+    return f"{line['class']}: {line['line']}"
+
+
+@pytest.mark.parametrize(
+    "line", [line for line in LINES if "setup" not in line or "guarded" in line["policies"]], ids=as_words
+)
+def test_each_line(line: dict[str, Any]) -> None:
+    for name in line["policies"]:
+        judgement = rule(line["line"], POLICIES[name], known(line)).judgement
+        assert (judgement.verdict == "allow") == (line["expected"] == "allow"), (name, judgement.parts)
+
+
+@pytest.mark.parametrize(
+    "line", [line for line in LINES if "setup" in line and "guarded" not in line["policies"]], ids=as_words
+)
+def test_a_session_does_not_prepare_a_later_line(line: dict[str, Any], home: str) -> None:
+    """The lines before are run without a policy, as a file that a session sources would do it."""
+    with Shell.open(home=home, session="s") as shell:
+        for setup in line["setup"]:
+            shell.run(setup)
+    for name in line["policies"]:
+        with Shell.open(home=home, session="s", policy=POLICIES[name]) as shell:
+            assert shell.check(line["line"]).verdict != "allow", name
+
+
+def test_the_directory_and_the_values_of_a_session_count(home: str) -> None:
+    with Shell.open(home=home, session="s", policy="guarded") as shell:
+        assert shell.check("rm -rf *").verdict == "allow"
+        shell.run("cd /; TARGET=/usr PLACE=/tmp/x")
+        assert shell.check("rm -rf *").verdict == "deny"
+        assert shell.check("rm -rf $TARGET").verdict == "deny"
+        assert shell.check('rm -rf "$PLACE/"').verdict == "allow"
+        assert shell.check('rm -rf "$NOTHING/"').verdict == "ask"
+        assert shell.check("rm -rf *", cwd="/tmp").verdict == "allow"
+
+
+def test_what_the_session_does_for_every_line_is_judged_with_it(home: str) -> None:
+    with Shell.open(home=home, session="s") as shell:
+        shell.run("trap 'echo $BASH_COMMAND' DEBUG; declare -u LANG; alias if='echo '")
+    rules = Rules(allow=("ls *", "echo *"))
+    with Shell.open(home=home, session="s", policy=Policy("p", (Layer("p", rules),))) as shell:
+        judgement = shell.check("ls")
+        first = judgement.parts[0]
+        assert (first.command, first.inside) == ("echo $BASH_COMMAND", "trap DEBUG")
+        assert judgement.verdict == "allow"
+        assert shell.check("LANG=C ls").verdict == "ask"
+        assert shell.check("if ls; then ls; fi").verdict == "ask"
+
+
+def test_with_set_k_a_word_is_an_assignment_wherever_it_stands() -> None:
+    strict = POLICIES["strict"]
+    assert rule("ls LD_PRELOAD=./x.so", strict).judgement.verdict == "allow"
+    assert rule("ls LD_PRELOAD=./x.so", strict, Known(options=frozenset(["keyword"]))).judgement.verdict == "ask"
+
+
+def test_everyday_lines_are_hardly_ever_asked_about() -> None:
+    """At most 3 of 150."""
+    for place in (Known(), Known(directory=PROJECT, values={"HOME": HOME, "PWD": PROJECT})):
+        asked = [line for line in EVERYDAY if rule(line, POLICIES["guarded"], place).judgement.verdict != "allow"]
+        assert len(asked) * 150 <= 3 * len(EVERYDAY), asked
+
+
+def test_nothing_that_the_judge_allows_runs_a_canary(tmp_path: Path) -> None:
+    """The attacks for which the broad policy would have to stop something are run if it lets them through."""
+    cage = Cage(tmp_path)
+    if not cage_works(cage):
+        pytest.skip("bubblewrap is needed")
+    lines = [line["line"] for line in LINES if line["policies"] != ["guarded"] and "setup" not in line]
+    allowed = [line for line in lines if rule(line, POLICIES["strict"]).judgement.verdict == "allow"]
+    assert cage.hits(allowed) == []

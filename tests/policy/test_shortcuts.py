@@ -1,0 +1,212 @@
+"""Shortcuts of the judge: they save work, and nothing is judged in another way because of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from outlast.policy import evaluator
+from outlast.policy.bash import crosscheck, simple_commands
+from outlast.policy.bash.parser import read
+from outlast.policy.bash.simple_commands import SimpleReader
+from outlast.policy.evaluator import Court
+from outlast.policy.rules import Known, Part, Rules, judge
+from tests.policy.fuzz import RULES as MANY
+from tests.policy.lines import judged
+from tests.policy.mutations import SEPARATORS
+
+RULES = Rules(allow=("ls *", "echo *", "cat *", "eval *", "bash *"), deny=("rm *",))
+LENIENT = Rules(deny=("rm *", "git push *"), otherwise="allow")
+LINES = [line["command"] for name in ("corpus.jsonl", "own.jsonl") for line in judged(name)]
+SHORT = [line for line in LINES if len(line) < 200]
+AROUND = [
+    "{}",
+    "$({})",
+    "({})",
+    "{{ {}\n}}",
+    "`{}`",
+    "eval '{}'",
+    'bash -c "{}"',
+    "cat <<E\n{}\nE",
+    "if {}\nthen {}\nfi",
+]
+slow = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.fixture
+def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The commands that are read word by word."""
+    seen: list[str] = []
+    whole = SimpleReader._simple
+
+    def counted(reader: SimpleReader, fed: bool) -> Any:
+        start = reader.at
+        command = whole(reader, fed)
+        seen.append(reader.text[start : reader.at])
+        return command
+
+    monkeypatch.setattr(SimpleReader, "_simple", counted)
+    return seen
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The texts that bash is asked to read."""
+    seen: list[bytes] = []
+    ask = crosscheck._ask_bash
+
+    def counted(source: bytes) -> int:
+        seen.append(source)
+        return ask(source)
+
+    monkeypatch.setattr(crosscheck, "_ask_bash", counted)
+    monkeypatch.setattr(crosscheck, "_read", {})
+    return seen
+
+
+# --- what they save ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command", ["ls $a", "ls <a", "'ls' a", 'echo "$a" b', "ls 2>&1", "LANG=C ls", "ls *", "cat <<<a", "echo a#b"]
+)
+@pytest.mark.parametrize("separator", [";", "\n", " && ", " | ", "||"])
+def test_the_same_command_of_a_list_is_read_once(readings: list[str], command: str, separator: str) -> None:
+    text = read(separator.join([command] * 100 + ["ls"]))
+    assert not text.problems
+    assert len(text.commands) == 101
+    assert len(readings) == (2 if separator == " | " else 1)  # in a pipeline the first one is not fed
+
+
+def test_where_it_stands_and_whether_it_is_fed_is_told_for_each() -> None:
+    commands = read("ls $a; ls $a | ls $a; (ls $a; ls $a)").commands
+    assert [(one.at, one.fed, one.depth, one.inside) for one in commands] == [
+        (0, False, 0, ""),
+        (7, False, 0, ""),
+        (15, True, 0, ""),
+        (23, False, 1, "( )"),
+        (30, False, 1, "( )"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "commands"),
+    [
+        ("ls #a\nls #a;b\nls", 3),  # a comment ends with its line and not before
+        ("ls #a;b\nls #a\nls", 3),
+        ("ls 'a;ls 'a;ls", 2),
+        ("ls a\\;ls a\\;ls", 1),
+        ("ls <<E;ls <<E;\nls $a;\nE\nls\nE\nls", 3),  # pieces of a here-document are no commands
+        ("ls <a;ls <a\\\n;ls", 3),
+        ("echo >|a;echo >|a;", 2),
+        ("ls $a&&ls $a&ls $a&&ls", 4),
+    ],
+)
+def test_a_piece_that_looks_like_another_is_read_by_itself(line: str, commands: int) -> None:
+    text = read(line)
+    assert not text.problems
+    assert len(text.commands) == commands
+
+
+def test_a_bashism_is_one_every_time() -> None:
+    assert read("cat <<<a;cat <<<a;").bashisms
+    assert read("`cat <<<a;`;cat <<<a;").bashisms
+    assert not read("ls <a;ls <a;").bashisms
+
+
+def test_a_list_of_plain_commands_needs_no_other_reader(asked: list[bytes]) -> None:
+    assert judge("ls -l; cat a/b && echo c | ls &\n\n cat d || ls\n", RULES).verdict == "allow"
+    assert judge("bash -c 'ls; ls a'; eval 'ls && ls'", RULES).verdict == "allow"
+    assert asked == [b"bash -c 'ls; ls a'; eval 'ls && ls'"]
+
+
+@pytest.mark.parametrize(
+    "line", ["ls 'a'; ls", "ls $a", "(ls)", "ls &&", "ls |", "ls; # a", "ls\\\n; ls", "! ls", "ls ||\n"]
+)
+def test_all_others_do(line: str) -> None:
+    assert not read(line).plain
+
+
+def test_bash_is_started_for_a_few_texts_only(asked: list[bytes]) -> None:
+    few, many = (";".join(f"eval 'ls \"{number}\"'" for number in range(count)) for count in (31, 33))
+    assert judge(few, RULES).verdict == "allow"
+    assert len(asked) == 32
+    asked.clear()
+    assert [part.why for part in judge(many, RULES).parts if part.verdict == "ask"] == [
+        "it has more than 32 texts for a shell in it"
+    ]
+    assert not asked
+    assert judge(f"{many};eval 'rm \"x\"'", RULES).verdict == "deny"
+
+
+# --- what they do not change -------------------------------------------------------------------------------
+
+
+def parts_of(line: str, rules: Rules, known: Known) -> list[Part]:
+    """What is said before other readers are asked."""
+    heard = Court(rules, known)
+    heard.text(line.replace("\0", ""), "bash")
+    return heard.parts
+
+
+def parts_the_long_way(line: str, rules: Rules, known: Known) -> list[Part]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(simple_commands, "_PIECE", re.compile(r"(?!)"))
+        patch.setattr(SimpleReader, "plain_enclosed", lambda reader, inside: False)
+        patch.setattr(SimpleReader, "plain_inside", lambda reader, text, inside, at: False)
+        patch.setattr(SimpleReader, "plain", lambda reader, fed: False)
+        patch.setattr(SimpleReader, "listed", lambda reader: 0)
+        patch.setattr(evaluator, "plain_words", lambda text: None)
+        patch.setattr(Court, "_is_ordinary", lambda court, name: False)
+        patch.setattr(Court, "_is_deniable", lambda court, name: True)
+        return parts_of(line, rules, known)
+
+
+def alike(line: str) -> None:
+    known = Known(functions=frozenset(["ls"]), variables=frozenset(["PAGER"]))
+    for rules, session in ((MANY, Known()), (LENIENT, Known()), (MANY, known)):
+        assert parts_of(line, rules, session) == parts_the_long_way(line, rules, session), line
+
+
+@pytest.mark.parametrize("line", SHORT[::7])
+def test_a_judged_line_is_judged_alike_the_long_way(line: str) -> None:
+    alike(f"{line}\n{line}")
+
+
+@slow
+@given(
+    st.lists(st.sampled_from(SHORT), min_size=1, max_size=3),
+    st.lists(st.sampled_from([*SEPARATORS, ""]), min_size=4, max_size=4),
+    st.sampled_from(AROUND),
+    st.integers(0, 150),
+    st.integers(0, 3),
+)
+def test_lines_that_are_joined_and_cut_too(
+    lines: list[str], separators: list[str], around: str, start: int, less: int
+) -> None:
+    whole = "".join(line + separator for line, separator in zip([*lines, *lines], separators, strict=False))
+    alike(around.format(*[whole[:start] + whole[start + less :]] * 2))
+
+
+_WORDS = """
+    ls a -l --x=y 1 if then fi in esac do done time a=b export declare x/y %1 ^a @ + - : . .. , a:b function coproc case
+    for while let eval == a+=b = 0 a-b _ // a@b %% E else elif exec
+"""
+_BETWEEN = [" ", "  ", "\t", ";", "; ", "\n", "&", "&&", "||", "|", " | ", "\n\n", "& ", ";\n", "&&\n", "|\n", " ;", ""]
+PLAIN = st.lists(st.tuples(st.sampled_from(_WORDS.split()), st.sampled_from(_BETWEEN)), min_size=1, max_size=8)
+
+
+@slow
+@example([("ls", "|")] * 2999 + [("ls", ";\n")])
+@example([("ls", "&&")] * 16_000 + [("ls", "\n")])
+@given(PLAIN)
+def test_bash_reads_every_list_of_plain_commands(pairs: list[tuple[str, str]]) -> None:
+    line = "".join(word + between for word, between in pairs)
+    text = read(line)
+    if text.plain and not text.problems:
+        subprocess.run(["bash", "--norc", "-n"], input=line, text=True, check=True, capture_output=True)
