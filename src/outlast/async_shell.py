@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from outlast.notices.subscription import Calling
     from outlast.options import TaskId
     from outlast.policy import Policy
-    from outlast.policy.rules import Judgement
+    from outlast.policy.rules import Decision
     from outlast.storage.task_directory import Hold
     from outlast.types import Receipt, Result, Slice, Task, Waited
 
@@ -78,7 +78,7 @@ class AsyncShell:
 
     async def check(
         self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None, shell: str | None = None
-    ) -> Judgement:
+    ) -> Decision:
         """As `Shell.check`."""
         return await asyncio.to_thread(self.plain.check, command, cwd=cwd, env=env, shell=shell)
 

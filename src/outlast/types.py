@@ -98,7 +98,7 @@ class Grant:
 
     request: Request
     policy: str
-    judgement: object = None  # a `policy.rules.Decision`; none if the policy has nothing to judge by
+    decision: object = None  # a `policy.rules.Decision`; none if the policy has nothing to judge by
     approved: bool = False  # a person was asked and said yes
 
 

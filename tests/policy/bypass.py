@@ -1,4 +1,4 @@
-"""Lines that try to get past a policy: each is judged, and run in a cage if it is allowed. No canary may sing.
+"""Lines that try to get past a policy: each is checked, and run in a cage if it is allowed. No canary may sing.
 
 A line is an object in a file of JSON lines: `line`, the `policy` that it is for (a ready one, or one of `POLICIES`),
 and its `class`. The canaries are a program P that leaves a mark, and files that must stay as they are.
@@ -18,9 +18,9 @@ from pathlib import Path
 
 from outlast.policy import Policy
 from outlast.policy.approval import Layer
-from outlast.policy.layers import rule
-from outlast.policy.loading import in_force
-from outlast.policy.rules import Judgement, Rules
+from outlast.policy.layers import evaluate_layers
+from outlast.policy.loading import combine_policies
+from outlast.policy.rules import Decision, Rules
 from outlast.settings import Settings
 
 HERE = Path(__file__).parent
@@ -95,11 +95,11 @@ def read(files: Iterable[Path] = FILES) -> list[dict[str, str]]:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-def judge_by(policy: str, line: str) -> Judgement:
+def evaluate_by(policy: str, line: str) -> Decision:
     """What a policy, with all that is in force beside it, says of a line."""
     known = POLICIES.get(policy)
     call = Policy(policy, (Layer(policy, known),)) if known else policy
-    return rule(line, in_force(STATE, Settings(), call)).judgement
+    return evaluate_layers(line, combine_policies(STATE, Settings(), call)).decision
 
 
 class Cage:
@@ -188,7 +188,7 @@ def cage_works(cage: Cage) -> bool:
 
 def bypasses(cage: Cage, lines: Sequence[dict[str, str]]) -> tuple[int, list[str]]:
     """How many lines were allowed and run, and what each bypass among them did."""
-    allowed = [line for line in lines if judge_by(line["policy"], line["line"]).verdict == "allow"]
+    allowed = [line for line in lines if evaluate_by(line["policy"], line["line"]).verdict == "allow"]
     found = cage.hits([line["line"] for line in allowed]) if allowed else {}
     return len(allowed), [
         f"{allowed[n]['policy']}: {allowed[n]['line']!r}: {', '.join(what)}" for n, what in found.items()

@@ -3,9 +3,9 @@
 python -m tests.policy.compare OLD_SRC [--new SRC] [--mutated COUNT] [--seed SEED] [--reasons]
 
 OLD_SRC is the `src` directory of another checkout. Each version runs in a process of its own and is asked by
-`Shell.check`, so both may be structured as they like. Every list of lines beside this file is judged under every ready
+`Shell.check`, so both may be structured as they like. Every list of lines beside this file is checked under every ready
 policy, the lines of a corpus also under the rules that stand with them, and the everyday lines under their own policy.
-Mutated lines are judged under two ready policies each and under the rules of the fuzzer, without asking bash itself:
+Mutated lines are checked under two ready policies each and under the rules of the fuzzer, without asking bash itself:
 one process for each line would take most of the time, and a text that is the same is the same for bash.
 """
 
@@ -91,9 +91,9 @@ def answer(cases: str) -> None:
                 os.posix_spawn, os.waitpid = spawn, wait
             else:
                 os.posix_spawn, os.waitpid = (lambda *_, **__: 1), (lambda pid, _: (pid, 0))
-            judgement = shells[policy].check(line)
-            parts = [[part.verdict, part.command, part.why] for part in judgement.parts]
-            print(json.dumps([judgement.verdict, parts]))
+            decision = shells[policy].check(line)
+            parts = [[part.verdict, part.command, part.why] for part in decision.parts]
+            print(json.dumps([decision.verdict, parts]))
 
 
 def _started(src: str, cases: Path, out: Path) -> subprocess.Popen[bytes]:
@@ -123,7 +123,7 @@ def main() -> int:
     parser.add_argument("--new", default=str(HERE.parents[1] / "src"))
     parser.add_argument("--mutated", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--reasons", action="store_true", help="list also what is judged alike for another reason")
+    parser.add_argument("--reasons", action="store_true", help="list also what is checked alike for another reason")
     parser.add_argument("--answer", default="", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.answer:

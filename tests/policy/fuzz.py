@@ -1,4 +1,4 @@
-"""A fuzzer: what the judge allows is run in a sandbox where every denied program is a canary. None may sing.
+"""A fuzzer: what the evaluator allows is run in a sandbox where every denied program is a canary. None may sing.
 
 python -m tests.policy.fuzz [LINES] [SEED]
 """
@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from outlast.policy.rules import Rules, judge
+from outlast.policy.rules import Rules, evaluate
 from tests.policy.mutations import Mutator
 
 BATCH = 400
@@ -139,7 +139,7 @@ def fuzz(cage: Cage, count: int, seed: int) -> tuple[int, list[str]]:
     mutator, allowed, found, ran = Mutator(seed), [], [], 0
     for _ in range(count):
         line = mutator.line()
-        if judge(line, RULES).verdict == "allow":
+        if evaluate(line, RULES).verdict == "allow":
             allowed.append(line)
         if len(allowed) >= BATCH:
             found += cage.hits(allowed)

@@ -11,7 +11,7 @@ from outlast.policy.rules import Rules
 HERE = Path(__file__).parent
 
 
-def judged(name: str) -> list[dict[str, Any]]:
+def read_lines(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (HERE / name).read_text().splitlines()]
 
 

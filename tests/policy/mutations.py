@@ -1,4 +1,4 @@
-"""Lines that try to get a denied command past the judge."""
+"""Lines that try to get a denied command past the evaluator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import random
 import shlex
 
-from tests.policy.lines import HERE, judged
+from tests.policy.lines import HERE, read_lines
 
 _MATERIAL: dict[str, list[str]] = json.loads((HERE / "mutations.json").read_text())
 DENIED = _MATERIAL["denied"]  # programs that the rules deny, and one in the working directory that nothing allows
@@ -28,11 +28,11 @@ def _spelled_otherwise(word: str, dice: random.Random) -> str:
 
 
 class Mutator:
-    """Makes new lines out of judged ones. The same seed makes the same lines."""
+    """Makes new lines out of checked ones. The same seed makes the same lines."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
-        lines = [line for name in ("corpus.jsonl", "own.jsonl") for line in judged(name)]
+        lines = [line for name in ("corpus.jsonl", "own.jsonl") for line in read_lines(name)]
         lines = [line for line in lines if len(line["command"]) < 400 and "while true" not in line["command"]]
         self.lines: list[str] = [line["command"] for line in lines if "\0" not in line["command"]]
         self.harmless: list[str] = [line["command"] for line in lines if line["expected"] == "allow"]

@@ -18,7 +18,7 @@ from outlast.light import replaced
 from outlast.output.cleaner import is_invisible
 from outlast.policy import YOLO, decide
 from outlast.policy.loading import load
-from outlast.policy.rules import Known
+from outlast.policy.rules import Overrides
 from outlast.settings import Settings
 from tests.conftest import end_all
 
@@ -227,7 +227,7 @@ def test_a_limit_needs_no_yes(home: str, tmp_path: Path) -> None:
         assert shell.run("sleep 100", limit=0.1).reason == "timeout"
 
 
-# --- what is judged is what runs -----------------------------------------------------------
+# --- what is checked is what runs -----------------------------------------------------------
 
 
 def test_a_function_of_the_session_is_not_the_program_of_its_name(home: str) -> None:
@@ -287,7 +287,7 @@ def test_another_shell_than_bash_asks(home: str, tmp_path: Path) -> None:
 
 
 def test_a_state_that_changes_while_somebody_thinks_is_judged_again(home: str) -> None:
-    """Asked about one thing, and meanwhile the session gets a function with the name of another."""
+    """BashSyntaxCheck about one thing, and meanwhile the session gets a function with the name of another."""
     first = Shell.open(home=home, session="s")
     asked: list[Approval] = []
 
@@ -335,9 +335,9 @@ def test_a_yes_is_for_one_line_under_one_judgement() -> None:
     assert isinstance(approval, Approval)
     assert decide(request("make", session="s"), policy, approved=approval).approved
     for command, known, other in (
-        ("make install", Known(), policy),
-        ("make", Known(functions=frozenset(["make"])), policy),
-        ("make", Known(), replaced(policy, name="another")),
+        ("make install", Overrides(), policy),
+        ("make", Overrides(functions=frozenset(["make"])), policy),
+        ("make", Overrides(), replaced(policy, name="another")),
     ):
         with pytest.raises(NeedsApproval):
             decide(request(command, session="s"), other, known, approved=approval)
@@ -351,9 +351,9 @@ def test_a_grant_says_by_which_policy_and_why() -> None:
     from outlast.validation import request
 
     grant = decide(request("ls", session="s"), load("guarded", Settings()))
-    assert (grant.policy, grant.judgement.verdict, grant.approved) == ("guarded", "allow", False)  # type: ignore[attr-defined]
+    assert (grant.policy, grant.decision.verdict, grant.approved) == ("guarded", "allow", False)  # type: ignore[attr-defined]
     grant = decide(request("rm -rf /", session="s"), YOLO)
-    assert (grant.policy, grant.judgement) == ("yolo", None)
+    assert (grant.policy, grant.decision) == ("yolo", None)
 
 
 def test_what_was_prepared_in_advance_runs_only_what_was_judged(home: str) -> None:

@@ -9,27 +9,27 @@ import pytest
 
 from outlast import Policy, Shell
 from outlast.policy.approval import Layer
-from outlast.policy.commands.destructive import hazard
-from outlast.policy.layers import rule
+from outlast.policy.commands.destructive import make_destructive_check
+from outlast.policy.layers import evaluate_layers
 from outlast.policy.loading import load
-from outlast.policy.rules import Known, Rules
+from outlast.policy.rules import Overrides, Rules
 from outlast.settings import Settings
 from tests.policy.fuzz import RULES, Cage, cage_works
-from tests.policy.lines import judged
+from tests.policy.lines import read_lines
 
-LINES = judged("bypass_shell.jsonl")
-EVERYDAY = [line["line"] for line in judged("everyday.jsonl")]
+LINES = read_lines("bypass_shell.jsonl")
+EVERYDAY = [line["line"] for line in read_lines("everyday.jsonl")]
 HOME, PROJECT = "/home/me", "/home/me/project"
 POLICIES = {
     "strict": Policy("strict", (Layer("strict", RULES),)),
     "banned": load("banned", Settings()),
-    "guarded": Policy("guarded", (Layer("guarded", Rules(otherwise="allow", hazard=hazard(HOME))),)),
+    "guarded": Policy("guarded", (Layer("guarded", Rules(otherwise="allow", hazard=make_destructive_check(HOME))),)),
 }
 
 
-def known(line: dict[str, Any]) -> Known:
+def known(line: dict[str, Any]) -> Overrides:
     values = dict(setting.split("=", 1) for setting in line.get("setup", []))
-    return Known(directory=line.get("directory", PROJECT), values={"HOME": HOME, **values})
+    return Overrides(directory=line.get("directory", PROJECT), values={"HOME": HOME, **values})
 
 
 def as_words(line: dict[str, Any]) -> str:
@@ -41,8 +41,8 @@ def as_words(line: dict[str, Any]) -> str:
 )
 def test_each_line(line: dict[str, Any]) -> None:
     for name in line["policies"]:
-        judgement = rule(line["line"], POLICIES[name], known(line)).judgement
-        assert (judgement.verdict == "allow") == (line["expected"] == "allow"), (name, judgement.parts)
+        decision = evaluate_layers(line["line"], POLICIES[name], known(line)).decision
+        assert (decision.verdict == "allow") == (line["expected"] == "allow"), (name, decision.parts)
 
 
 @pytest.mark.parametrize(
@@ -74,24 +74,29 @@ def test_what_the_session_does_for_every_line_is_judged_with_it(home: str) -> No
         shell.run("trap 'echo $BASH_COMMAND' DEBUG; declare -u LANG; alias if='echo '")
     rules = Rules(allow=("ls *", "echo *"))
     with Shell.open(home=home, session="s", policy=Policy("p", (Layer("p", rules),))) as shell:
-        judgement = shell.check("ls")
-        first = judgement.parts[0]
+        decision = shell.check("ls")
+        first = decision.parts[0]
         assert (first.command, first.inside) == ("echo $BASH_COMMAND", "trap DEBUG")
-        assert judgement.verdict == "allow"
+        assert decision.verdict == "allow"
         assert shell.check("LANG=C ls").verdict == "ask"
         assert shell.check("if ls; then ls; fi").verdict == "ask"
 
 
 def test_with_set_k_a_word_is_an_assignment_wherever_it_stands() -> None:
     strict = POLICIES["strict"]
-    assert rule("ls LD_PRELOAD=./x.so", strict).judgement.verdict == "allow"
-    assert rule("ls LD_PRELOAD=./x.so", strict, Known(options=frozenset(["keyword"]))).judgement.verdict == "ask"
+    assert evaluate_layers("ls LD_PRELOAD=./x.so", strict).decision.verdict == "allow"
+    assert (
+        evaluate_layers("ls LD_PRELOAD=./x.so", strict, Overrides(options=frozenset(["keyword"]))).decision.verdict
+        == "ask"
+    )
 
 
 def test_everyday_lines_are_hardly_ever_asked_about() -> None:
     """At most 3 of 150."""
-    for place in (Known(), Known(directory=PROJECT, values={"HOME": HOME, "PWD": PROJECT})):
-        asked = [line for line in EVERYDAY if rule(line, POLICIES["guarded"], place).judgement.verdict != "allow"]
+    for place in (Overrides(), Overrides(directory=PROJECT, values={"HOME": HOME, "PWD": PROJECT})):
+        asked = [
+            line for line in EVERYDAY if evaluate_layers(line, POLICIES["guarded"], place).decision.verdict != "allow"
+        ]
         assert len(asked) * 150 <= 3 * len(EVERYDAY), asked
 
 
@@ -101,5 +106,5 @@ def test_nothing_that_the_judge_allows_runs_a_canary(tmp_path: Path) -> None:
     if not cage_works(cage):
         pytest.skip("bubblewrap is needed")
     lines = [line["line"] for line in LINES if line["policies"] != ["guarded"] and "setup" not in line]
-    allowed = [line for line in lines if rule(line, POLICIES["strict"]).judgement.verdict == "allow"]
+    allowed = [line for line in lines if evaluate_layers(line, POLICIES["strict"]).decision.verdict == "allow"]
     assert cage.hits(allowed) == []

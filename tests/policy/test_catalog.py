@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from outlast.policy.commands import catalog, sensitive_files
-from outlast.policy.layers import rule
-from outlast.policy.loading import in_force, load
-from outlast.policy.rules import Rules, judge
+from outlast.policy.layers import evaluate_layers
+from outlast.policy.loading import combine_policies, load
+from outlast.policy.rules import Rules, evaluate
 from outlast.settings import Settings
 
 HERE = Path(__file__).parent
@@ -53,7 +53,7 @@ def test_no_name_has_two_entries() -> None:
 
 
 def asked(policy: str) -> list[str]:
-    return [line for line in EVERYDAY if rule(line, load(policy, Settings())).judgement.verdict == "ask"]
+    return [line for line in EVERYDAY if evaluate_layers(line, load(policy, Settings())).decision.verdict == "ask"]
 
 
 def test_everyday_work_is_hardly_asked_about() -> None:
@@ -69,22 +69,22 @@ def test_everyday_work_is_hardly_asked_about() -> None:
 )
 def test_what_only_looks_unknown_is_understood(line: str) -> None:
     rules = Rules(allow=("make *", "npm *", "git *"))
-    assert judge(line, rules).verdict == "allow", judge(line, rules).parts
+    assert evaluate(line, rules).verdict == "allow", evaluate(line, rules).parts
 
 
 @pytest.mark.parametrize("line", ["docker logs nc", "uv add httpie", "conda install curl", "docker compose logs nc"])
 def test_a_name_that_is_no_program_is_not_banned(line: str) -> None:
-    assert rule(line, load("banned", Settings())).judgement.verdict == "allow"
+    assert evaluate_layers(line, load("banned", Settings())).decision.verdict == "allow"
     for runs in ("docker exec c curl x", "uv run curl x", "conda run curl x", "docker compose exec web nc x"):
-        assert rule(runs, load("banned", Settings())).judgement.verdict == "deny"
+        assert evaluate_layers(runs, load("banned", Settings())).decision.verdict == "deny"
 
 
 def test_a_rule_for_an_unknown_program_says_that_it_trusts_it() -> None:
     rules = Rules(allow=("frobnicate *", "ls *", "git status"))
-    (part,) = judge("frobnicate --exec x", rules).parts
+    (part,) = evaluate("frobnicate --exec x", rules).parts
     assert part.verdict == "allow"
     assert "trusts frobnicate with any arguments" in part.why
-    assert [part.why for part in judge("ls -l; git status", rules).parts] == [
+    assert [part.why for part in evaluate("ls -l; git status", rules).parts] == [
         "allowed by ls *",
         "allowed by git status",
     ]
@@ -130,7 +130,7 @@ WRITE = Rules(
     ],
 )
 def test_a_write_rule_allows_files_below_the_project(line: str, verdict: str) -> None:
-    assert judge(line, WRITE).verdict == verdict, judge(line, WRITE).parts
+    assert evaluate(line, WRITE).verdict == verdict, evaluate(line, WRITE).parts
 
 
 @pytest.mark.parametrize(
@@ -143,23 +143,23 @@ def test_a_write_rule_allows_files_below_the_project(line: str, verdict: str) ->
 )
 def test_what_is_run_later_is_asked_about(path: str) -> None:
     assert sensitive_files.runs_later(path)
-    assert judge(f"tee {path} < x", Rules(allow=("tee *",))).verdict == "ask"
+    assert evaluate(f"tee {path} < x", Rules(allow=("tee *",))).verdict == "ask"
 
 
 def test_ordinary_files_may_be_written_by_programs_that_are_for_that() -> None:
     rules = Rules(allow=("cp *", "mv *", "tee *"))
     for line in ("cp a b", "mv a.txt docs/a.txt", "cp src/a.py src/b.py", "echo x | tee log", "tee /dev/null"):
-        assert judge(line, Rules(allow=(*rules.allow, "echo *"))).verdict == "allow", line
+        assert evaluate(line, Rules(allow=(*rules.allow, "echo *"))).verdict == "allow", line
 
 
 @pytest.mark.parametrize("policy", ["guarded", "banned", "programs", "allowlist", "ask"])
 def test_no_policy_lets_its_own_rules_be_written(policy: str, tmp_path: Path) -> None:
-    whole = in_force(str(tmp_path / "state"), Settings(), policy)
+    whole = combine_policies(str(tmp_path / "state"), Settings(), policy)
     for line in (
         f"echo x > {tmp_path}/state/policy.toml",
         "echo x >> $OUTLAST_HOME/config.toml",
         f"cp x {tmp_path}/state//policy.toml",
         f"cd {tmp_path}/state",
     ):
-        assert rule(line, whole).judgement.verdict == "deny", line
-    assert rule(f"cat {tmp_path}/state/policy.toml", whole).judgement.verdict != "deny"
+        assert evaluate_layers(line, whole).decision.verdict == "deny", line
+    assert evaluate_layers(f"cat {tmp_path}/state/policy.toml", whole).decision.verdict != "deny"

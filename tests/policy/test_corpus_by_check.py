@@ -1,4 +1,4 @@
-"""The judged lines through the command line: `outlast check` says of each what the judge says."""
+"""The checked lines through the command line: `outlast check` says of each what the evaluator says."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from outlast.faces.cli import main
-from tests.policy.lines import judged
+from tests.policy.lines import read_lines
 
-CORPUS = judged("corpus.jsonl")
+CORPUS = read_lines("corpus.jsonl")
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from outlast.policy.commands.destructive import hazard
-from outlast.policy.layers import rule
+from outlast.policy.commands.destructive import make_destructive_check
+from outlast.policy.layers import evaluate_layers
 from outlast.policy.loading import load
 from outlast.settings import Settings
 
@@ -256,7 +256,7 @@ HARMLESS = [
 
 
 def verdict(line: str) -> str:
-    return rule(line, load("guarded", Settings())).judgement.verdict
+    return evaluate_layers(line, load("guarded", Settings())).decision.verdict
 
 
 @pytest.mark.parametrize("line", DENIED)
@@ -270,7 +270,7 @@ def test_harmless_neighbours_run_unasked(line: str) -> None:
 
 
 def test_the_home_directory_is_known_by_its_path() -> None:
-    look = hazard("/data/people/me")
+    look = make_destructive_check("/data/people/me")
     assert look(("rm", "-r", "/data/people/me"))
     assert look(("rm", "-r", "/data/people/me/*"))
     assert not look(("rm", "-r", "/data/people/me/x"))
@@ -278,7 +278,7 @@ def test_the_home_directory_is_known_by_its_path() -> None:
 
 
 def test_a_word_that_is_known_only_when_it_runs_is_no_hazard_by_itself() -> None:
-    look = hazard("/home/me")
+    look = make_destructive_check("/home/me")
     assert not look(("rm", "-rf", None))
     assert look(("rm", "-rf", None, "/"))
     assert not look((None, "-rf", "/"))

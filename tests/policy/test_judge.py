@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 
-from outlast.policy.rules import Known, Rules, judge
-from tests.policy.lines import judged, rules_of
+from outlast.policy.rules import Overrides, Rules, evaluate
+from tests.policy.lines import read_lines, rules_of
 
-CORPUS = judged("corpus.jsonl")
-OWN = judged("own.jsonl")
+CORPUS = read_lines("corpus.jsonl")
+OWN = read_lines("own.jsonl")
 RULES = Rules(allow=("ls *", "echo *", "cat *", "git log *"), deny=("rm *", "git push *"))
 GUARDED = Rules(deny=("rm *",), otherwise="allow")
 
 
 @pytest.mark.parametrize("line", [*CORPUS, *OWN], ids=lambda line: line["id"])
 def test_each_judged_line(line: dict[str, Any]) -> None:
-    judgement = judge(line["command"], rules_of(line))
-    assert judgement.verdict in [line["expected"], *line.get("also_ok", [])], judgement.parts
+    decision = evaluate(line["command"], rules_of(line))
+    assert decision.verdict in [line["expected"], *line.get("also_ok", [])], decision.parts
 
 
 def test_nothing_is_wrongly_allowed_and_the_harmless_pass() -> None:
     for lines in (CORPUS, OWN):
-        verdicts = [(line, judge(line["command"], rules_of(line)).verdict) for line in lines]
+        verdicts = [(line, evaluate(line["command"], rules_of(line)).verdict) for line in lines]
         wrong = [line["id"] for line, verdict in verdicts if verdict == "allow" != line["expected"]]
         assert set(wrong) <= {line["id"] for line in lines if "allow" in line.get("also_ok", [])}
         missed = [line["id"] for line, verdict in verdicts if line["expected"] == "deny" != verdict]
@@ -33,20 +33,20 @@ def test_nothing_is_wrongly_allowed_and_the_harmless_pass() -> None:
         assert harmless.count("allow") >= 0.95 * len(harmless)
 
 
-# --- what a judgement says ---------------------------------------------------------------------------
+# --- what a decision says ---------------------------------------------------------------------------
 
 
 def test_each_part_says_which_rule_and_where() -> None:
-    judgement = judge("ls -l && echo $(rm x)", RULES)
-    assert judgement.verdict == "deny"
-    first, second, third = judgement.parts
+    decision = evaluate("ls -l && echo $(rm x)", RULES)
+    assert decision.verdict == "deny"
+    first, second, third = decision.parts
     assert (first.command, first.verdict, first.rule, first.depth, first.inside) == ("ls -l", "allow", "ls *", 0, "")
     assert (second.command, second.verdict) == ("echo $(rm x)", "allow")
     assert (third.command, third.verdict, third.rule, third.depth, third.inside) == ("rm x", "deny", "rm *", 1, "$( )")
 
 
 def test_a_problem_that_is_no_command_is_a_part_too() -> None:
-    parts = judge('echo "open', RULES).parts
+    parts = evaluate('echo "open', RULES).parts
     assert [(part.verdict, part.why) for part in parts if part.verdict == "ask"] == [
         ("ask", "a double quote is not closed")
     ]
@@ -54,22 +54,22 @@ def test_a_problem_that_is_no_command_is_a_part_too() -> None:
 
 def test_a_word_with_blanks_cannot_pass_for_two() -> None:
     rules = Rules(allow=("git log",), deny=())
-    assert judge("git log", rules).verdict == "allow"
-    assert judge("'git log'", rules).verdict == "ask"
-    assert judge("echo 'a b'", Rules(allow=("echo a b",))).verdict == "ask"
-    assert judge("echo ''", Rules(allow=("echo",))).verdict == "ask"
+    assert evaluate("git log", rules).verdict == "allow"
+    assert evaluate("'git log'", rules).verdict == "ask"
+    assert evaluate("echo 'a b'", Rules(allow=("echo a b",))).verdict == "ask"
+    assert evaluate("echo ''", Rules(allow=("echo",))).verdict == "ask"
 
 
 def test_only_a_star_covers_what_is_not_known() -> None:
-    assert judge('echo "$X"', Rules(allow=("echo *",))).verdict == "allow"
-    assert judge('echo "$X"', Rules(allow=("echo $X",))).verdict == "ask"
-    assert judge("echo '$X'", Rules(allow=("echo $X",))).verdict == "allow"
+    assert evaluate('echo "$X"', Rules(allow=("echo *",))).verdict == "allow"
+    assert evaluate('echo "$X"', Rules(allow=("echo $X",))).verdict == "ask"
+    assert evaluate("echo '$X'", Rules(allow=("echo $X",))).verdict == "allow"
 
 
 def test_what_could_turn_out_to_be_denied_is_asked() -> None:
     rules = Rules(allow=("echo *",), deny=("echo secret *",))
-    assert judge('echo "$X"', rules).verdict == "ask"
-    assert judge('echo plain "$X"', rules).verdict == "allow"
+    assert evaluate('echo "$X"', rules).verdict == "ask"
+    assert evaluate('echo plain "$X"', rules).verdict == "allow"
 
 
 def test_a_rule_covers_an_option_that_it_spells() -> None:
@@ -82,20 +82,20 @@ def test_a_rule_covers_an_option_that_it_spells() -> None:
         ("find * -delete", "find src -delete"),
         ("npm exec *", "npm exec tsc"),
     ]:
-        assert judge(line, Rules(allow=(rule,))).verdict == "allow", line
-        assert judge(line, Rules(allow=(line.split()[0] + " *",))).verdict == "ask", line
+        assert evaluate(line, Rules(allow=(rule,))).verdict == "allow", line
+        assert evaluate(line, Rules(allow=(line.split()[0] + " *",))).verdict == "ask", line
 
 
 def test_a_command_that_looks_like_an_earlier_one_is_judged_by_itself() -> None:
     rules = Rules(allow=("git *",), deny=())
-    assert judge("git log '$X'", rules).verdict == "allow"
-    assert judge("git log '$X'; git log $X", rules).verdict == "ask"
-    assert judge("git log '*'; git log *", rules).verdict == "ask"
+    assert evaluate("git log '$X'", rules).verdict == "allow"
+    assert evaluate("git log '$X'; git log $X", rules).verdict == "ask"
+    assert evaluate("git log '*'; git log *", rules).verdict == "ask"
 
 
 def test_an_empty_policy_asks() -> None:
-    assert judge("ls", Rules()).verdict == "ask"
-    assert judge("true", Rules()).verdict == "ask"
+    assert evaluate("ls", Rules()).verdict == "ask"
+    assert evaluate("true", Rules()).verdict == "ask"
 
 
 # --- policies that allow by default ------------------------------------------------------------------
@@ -121,7 +121,7 @@ def test_an_empty_policy_asks() -> None:
     ],
 )
 def test_they_let_ordinary_lines_run(line: str) -> None:
-    assert judge(line, GUARDED).verdict == "allow", judge(line, GUARDED).parts
+    assert evaluate(line, GUARDED).verdict == "allow", evaluate(line, GUARDED).parts
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_they_let_ordinary_lines_run(line: str) -> None:
     ],
 )
 def test_they_still_see_what_is_denied_and_what_could_hide_it(line: str, verdict: str) -> None:
-    assert judge(line, GUARDED).verdict == verdict
+    assert evaluate(line, GUARDED).verdict == verdict
 
 
 def test_a_hazard_is_asked_about_words_and_about_files_that_are_written() -> None:
@@ -162,11 +162,11 @@ def test_a_hazard_is_asked_about_words_and_about_files_that_are_written() -> Non
         return "it destroys" if words in (("mkfs", "/dev/sda"), (">", "/dev/sda")) else None
 
     rules = Rules(otherwise="allow", hazard=hazard)
-    assert judge('sudo mkfs /dev/sda; ls "$X"', rules).verdict == "deny"
+    assert evaluate('sudo mkfs /dev/sda; ls "$X"', rules).verdict == "deny"
     assert ("mkfs", "/dev/sda") in seen
     assert ("ls", None) in seen
-    assert judge("cat x > /dev/sda", rules).verdict == "deny"
-    assert judge("cat x > /dev/null 2>&1", rules).verdict == "allow"
+    assert evaluate("cat x > /dev/sda", rules).verdict == "deny"
+    assert evaluate("cat x > /dev/null 2>&1", rules).verdict == "allow"
 
 
 # --- what the session has changed ----------------------------------------------------------------------
@@ -175,40 +175,40 @@ def test_a_hazard_is_asked_about_words_and_about_files_that_are_written() -> Non
 @pytest.mark.parametrize(
     "known",
     [
-        Known(functions=frozenset(["ls"])),
-        Known(aliases=frozenset(["ls"])),
-        Known(path_changed=True),
-        Known(variables=frozenset(["LD_PRELOAD"])),
-        Known(variables=frozenset(["BASH_ENV"])),
+        Overrides(functions=frozenset(["ls"])),
+        Overrides(aliases=frozenset(["ls"])),
+        Overrides(path_changed=True),
+        Overrides(variables=frozenset(["LD_PRELOAD"])),
+        Overrides(variables=frozenset(["BASH_ENV"])),
     ],
 )
-def test_a_name_that_may_mean_something_else_is_asked(known: Known) -> None:
-    assert judge("ls", RULES, known).verdict == "ask"
-    assert judge("rm x", RULES, known).verdict == "deny"
+def test_a_name_that_may_mean_something_else_is_asked(overrides: Overrides) -> None:
+    assert evaluate("ls", RULES, overrides).verdict == "ask"
+    assert evaluate("rm x", RULES, overrides).verdict == "deny"
 
 
 def test_other_variables_change_nothing() -> None:
-    known = Known(functions=frozenset(["f"]), variables=frozenset(["FOO", "LANG"]))
-    assert judge("ls", RULES, known).verdict == "allow"
+    overrides = Overrides(functions=frozenset(["f"]), variables=frozenset(["FOO", "LANG"]))
+    assert evaluate("ls", RULES, overrides).verdict == "allow"
 
 
 def test_a_neutral_name_that_was_redefined_is_neutral_no_more() -> None:
-    assert judge("true", RULES, Known(functions=frozenset(["true"]))).verdict == "ask"
+    assert evaluate("true", RULES, Overrides(functions=frozenset(["true"]))).verdict == "ask"
 
 
 # --- other shells ----------------------------------------------------------------------------------------
 
 
 def test_a_line_for_sh_is_read_if_it_means_the_same_there() -> None:
-    assert judge("ls && echo a", RULES, shell="sh").verdict == "allow"
-    assert judge("echo $'a'", RULES, shell="/bin/sh").verdict == "ask"
-    assert judge("rm x", RULES, shell="dash").verdict == "deny"
+    assert evaluate("ls && echo a", RULES, shell="sh").verdict == "allow"
+    assert evaluate("echo $'a'", RULES, shell="/bin/sh").verdict == "ask"
+    assert evaluate("rm x", RULES, shell="dash").verdict == "deny"
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish", "/usr/bin/zsh", "nu"])
 def test_a_line_for_another_shell_is_asked(shell: str) -> None:
-    assert judge("ls", RULES, shell=shell).verdict == "ask"
-    assert judge("ls; rm x", RULES, shell=shell).verdict == "deny"
+    assert evaluate("ls", RULES, shell=shell).verdict == "ask"
+    assert evaluate("ls; rm x", RULES, shell=shell).verdict == "deny"
 
 
 # --- limits ------------------------------------------------------------------------------------------------
@@ -232,12 +232,12 @@ def test_a_line_for_another_shell_is_asked(shell: str) -> None:
     ids=lambda line: f"{line[:9]}…{len(line)}",
 )
 def test_what_is_too_deep_or_too_long_is_asked(line: str) -> None:
-    assert judge(line, RULES).verdict == "ask"
+    assert evaluate(line, RULES).verdict == "ask"
 
 
 def test_nesting_up_to_the_limit_is_read() -> None:
-    assert judge("echo " + "$(echo " * 60 + "a" + ")" * 60, RULES).verdict == "allow"
-    assert judge("echo " + "$(echo " * 60 + "$(rm x)" + ")" * 60, RULES).verdict == "deny"
+    assert evaluate("echo " + "$(echo " * 60 + "a" + ")" * 60, RULES).verdict == "allow"
+    assert evaluate("echo " + "$(echo " * 60 + "$(rm x)" + ")" * 60, RULES).verdict == "deny"
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_nesting_up_to_the_limit_is_read() -> None:
     ids=lambda line: line[:12],
 )
 def test_no_line_takes_long(line: str) -> None:
-    judge("ls", RULES)
+    evaluate("ls", RULES)
     start = time.process_time()
-    judge(line, RULES)
+    evaluate(line, RULES)
     assert time.process_time() - start < 2, "it grows faster than the line"

@@ -16,8 +16,8 @@ from outlast.errors import BadInput, NeedsApproval, Refused
 from outlast.faces.cli.check import policy_in_force
 from outlast.policy import layers, loading, policy_file
 from outlast.policy.approval import Layer
-from outlast.policy.layers import rule
-from outlast.policy.loading import READY, in_force, load
+from outlast.policy.layers import evaluate_layers
+from outlast.policy.loading import READY, combine_policies, load
 from outlast.policy.policy_file import BadPolicy
 from outlast.policy.rules import Rules
 from outlast.settings import Settings
@@ -34,11 +34,11 @@ LISTED = (
 
 
 def judged(line: str, policy: Policy) -> str:
-    return rule(line, policy).judgement.verdict
+    return evaluate_layers(line, policy).decision.verdict
 
 
 def offered(line: str, policy: Policy) -> tuple[str, ...]:
-    return layers.always(request(line, session="s"), policy)
+    return layers.rules_for_always(request(line, session="s"), policy)
 
 
 def ready(name: str) -> Policy:
@@ -217,10 +217,10 @@ def test_the_example_in_the_documentation_is_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", ["gaurded", "/nowhere/policy.toml"])
 def test_a_setting_that_names_nothing_asks_about_everything_and_says_why(home: str, setting: str) -> None:
-    policy = in_force(home, Settings(policy=setting), None)
+    policy = combine_policies(home, Settings(policy=setting), None)
     for line in ("true", "ls"):
         assert judged(line, policy) == "ask"
-    assert setting in rule("ls", policy).broken
+    assert setting in evaluate_layers("ls", policy).broken
 
 
 @pytest.mark.parametrize("text", ["allow = ", 'allow = ["ls"]\nmatch = ["lsof"]\n', "\xff"])
@@ -257,14 +257,14 @@ def test_the_strictest_of_user_and_call_wins(home: str, tmp_path: Path) -> None:
         written(tmp_path / "u.toml", 'deny = ["a *"]\notherwise = "allow"'),
         'deny = ["b *"]\nallow = ["c", "a"]',
     )
-    policy = in_force(home, Settings(policy=user), written(tmp_path / "c.toml", call))
+    policy = combine_policies(home, Settings(policy=user), written(tmp_path / "c.toml", call))
     assert {line: judged(line, policy) for line in ("a", "b", "c", "d")} == {
         "a": "deny",
         "b": "deny",
         "c": "allow",
         "d": "ask",
     }
-    assert judged("rm -rf /", in_force(home, Settings(policy="guarded"), "yolo")) == "deny"
+    assert judged("rm -rf /", combine_policies(home, Settings(policy="guarded"), "yolo")) == "deny"
 
 
 @pytest.mark.parametrize("name", [".outlast/policy.toml", "outlast.policy.toml"])
@@ -289,10 +289,10 @@ def test_a_project_can_narrow_and_never_widen(
 
 def test_what_a_project_only_allows_is_all_that_runs_unasked_there(home: str, tmp_path: Path) -> None:
     path = written(tmp_path / "outlast.policy.toml", 'allow = ["make *"]\n')
-    policy = in_force(home, Settings(), "guarded", [path])
+    policy = combine_policies(home, Settings(), "guarded", [path])
     assert [judged(line, policy) for line in ("make", "ls", "rm -rf /")] == ["allow", "ask", "deny"]
     path = written(tmp_path / "outlast.policy.toml", 'deny = ["make *"]\n')
-    policy = in_force(home, Settings(), "guarded", [path])
+    policy = combine_policies(home, Settings(), "guarded", [path])
     assert [judged(line, policy) for line in ("make", "ls", "rm -rf /")] == ["deny", "allow", "deny"]
 
 
@@ -374,7 +374,7 @@ def quoted(word: str) -> str:
 def test_an_always_rule_matches_exactly_what_was_asked(line: str, other: str) -> None:
     policy = ready("ask")
     rules = offered(line, policy)
-    allowed = layers.allowing(policy, rules)
+    allowed = layers.with_rules(policy, rules)
     if rules:
         assert judged(line, allowed) == "allow"
         for more in (f"{line} x", f"{line}; prog2", f"{line} > file", f"{line} && {other} x", f"x{line}", f"{line}x"):
@@ -386,7 +386,7 @@ def test_an_always_rule_matches_exactly_what_was_asked(line: str, other: str) ->
 
 
 def parts(line: str, policy: Policy) -> list[str]:
-    return [part.command for part in rule(line, policy).judgement.parts]
+    return [part.command for part in evaluate_layers(line, policy).decision.parts]
 
 
 @settings(max_examples=100, deadline=None)
@@ -395,7 +395,7 @@ def test_an_always_rule_widens_no_deny(line: str) -> None:
     denying = Policy("no", (Layer("no", Rules(deny=("prog *",))),))
     assert offered(line, denying) == ()
     asked = offered(line, ready("ask"))
-    assert judged(line, layers.allowing(denying, asked)) == "deny"
+    assert judged(line, layers.with_rules(denying, asked)) == "deny"
 
 
 @pytest.mark.parametrize(
@@ -413,13 +413,13 @@ def test_remembering_keeps_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "policy.toml"
     before = '# mine\nallow = ["ls"] # yes\n\n[[rule]]\ndeny = "rm *" # no\nmatch = ["rm x"]'
     path.write_text(before)
-    policy_file.remember(str(path), ("make 'a \"b\" c'", "ls", "é \\"), "always, today")
+    policy_file.add_allow_rules(str(path), ("make 'a \"b\" c'", "ls", "é \\"), "always, today")
     text = path.read_text()
     assert text.startswith(before)
     assert path.stat().st_mode & 0o777 == 0o600
     assert policy_file.read(str(path)).allow == ("ls", "make 'a \"b\" c'", "é \\")
     assert policy_file.read(str(path)).deny == ("rm *",)
-    policy_file.remember(str(path), ("ls",), "again")
+    policy_file.add_allow_rules(str(path), ("ls",), "again")
     assert path.read_text() == text
     assert os.listdir(tmp_path) == ["policy.toml"]
 
@@ -428,7 +428,7 @@ def test_remembering_never_touches_a_file_it_does_not_understand(tmp_path: Path)
     path = tmp_path / "policy.toml"
     path.write_text("allow = [")
     with pytest.raises(BadPolicy):
-        policy_file.remember(str(path), ("ls",), "x")
+        policy_file.add_allow_rules(str(path), ("ls",), "x")
     assert path.read_text() == "allow = ["
 
 
@@ -436,7 +436,7 @@ def test_remembering_never_touches_a_file_it_does_not_understand(tmp_path: Path)
 @given(st.lists(st.text(min_size=1).filter(lambda text: text.isprintable() and text.strip()), min_size=1, max_size=3))
 def test_what_is_written_is_what_is_read(patterns: list[str]) -> None:
     text = policy_file._with_rules("p", "", tuple(patterns), "x")
-    assert policy_file.understood("p", policy_file._parsed("p", text)).allow == tuple(dict.fromkeys(patterns))
+    assert policy_file.parse_values("p", policy_file._parsed("p", text)).allow == tuple(dict.fromkeys(patterns))
 
 
 def test_names_and_files_are_told_apart() -> None:

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from outlast.policy.bash.parser import read
 from outlast.policy.bash.quoting import quoted
 from outlast.policy.patterns import Index, compiled, could_match, matches
-from outlast.policy.rules import Rules, judge
-from tests.policy.lines import judged
+from outlast.policy.rules import Rules, evaluate
+from tests.policy.lines import read_lines
 
 RULES = Rules(allow=("ls *", "echo *", "cat *", "bash *", "eval *", "env *"), deny=("rm *",))
 ALLOWED = [
-    line["command"] for line in judged("corpus.jsonl") if line["expected"] == "allow" and len(line["command"]) < 500
+    line["command"] for line in read_lines("corpus.jsonl") if line["expected"] == "allow" and len(line["command"]) < 500
 ]
 # Without comments and here-documents: what is put behind them may be text.
-HARMLESS = [one for one in ALLOWED if judge(one, RULES).verdict == "allow" and "#" not in one and "<<E" not in one]
+HARMLESS = [one for one in ALLOWED if evaluate(one, RULES).verdict == "allow" and "#" not in one and "<<E" not in one]
 _TOKENS = """
     ' " \\ ` $( ) ${ } (( )) [[ ]] # ; & | < > << <<< EOF if then fi case esac in for do done rm x = ! { * ~ $' @P [ ]
 """
@@ -34,8 +34,8 @@ slow = settings(max_examples=150, deadline=None, suppress_health_check=list(Heal
 @settings(max_examples=400, deadline=None)
 @given(TEXTS)
 def test_it_never_raises(text: str) -> None:
-    assert judge(text, RULES).verdict in ("allow", "ask", "deny")
-    judge(text, Rules(deny=("rm *",), otherwise="allow"), shell="sh")
+    assert evaluate(text, RULES).verdict in ("allow", "ask", "deny")
+    evaluate(text, Rules(deny=("rm *",), otherwise="allow"), shell="sh")
 
 
 AROUND = """
@@ -54,7 +54,7 @@ PLACES = [place.replace("\\n", "\n") for line in AROUND.strip().split("\n") for 
     st.sampled_from(["rm x", "/bin/rm -rf y", "r\\m z", "'rm' a", "rm"]),
 )
 def test_a_denied_command_anywhere_is_never_allowed(line: str, around: str, denied: str) -> None:
-    assert judge(around.format(line, denied), RULES).verdict != "allow"
+    assert evaluate(around.format(line, denied), RULES).verdict != "allow"
 
 
 def spellings(name: str) -> st.SearchStrategy[str]:
@@ -69,7 +69,7 @@ def spellings(name: str) -> st.SearchStrategy[str]:
 @slow
 @given(spellings("rm"), st.sampled_from(["", "/bin/", "./", "/usr/bin/"]))
 def test_every_spelling_of_a_denied_name_is_denied(name: str, directory: str) -> None:
-    assert judge(f"{directory}{name} x", RULES).verdict == "deny"
+    assert evaluate(f"{directory}{name} x", RULES).verdict == "deny"
 
 
 WORDS = st.lists(st.text(st.sampled_from("ab \t\n'\"\\é-=x\x01\x7f"), max_size=6), min_size=1, max_size=5)

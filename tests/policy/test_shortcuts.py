@@ -1,4 +1,4 @@
-"""Shortcuts of the judge: they save work, and nothing is judged in another way because of them."""
+"""Shortcuts of the evaluator: they save work, and nothing is checked in another way because of them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from outlast.policy import evaluator
 from outlast.policy.bash import crosscheck, simple_commands
 from outlast.policy.bash.parser import read
-from outlast.policy.bash.simple_commands import SimpleReader
-from outlast.policy.evaluator import Court
-from outlast.policy.rules import Known, Part, Rules, judge
+from outlast.policy.bash.simple_commands import SimpleCommandParser
+from outlast.policy.evaluator import Evaluator
+from outlast.policy.rules import Overrides, Part, Rules, evaluate
 from tests.policy.fuzz import RULES as MANY
-from tests.policy.lines import judged
+from tests.policy.lines import read_lines
 from tests.policy.mutations import SEPARATORS
 
 RULES = Rules(allow=("ls *", "echo *", "cat *", "eval *", "bash *"), deny=("rm *",))
 LENIENT = Rules(deny=("rm *", "git push *"), otherwise="allow")
-LINES = [line["command"] for name in ("corpus.jsonl", "own.jsonl") for line in judged(name)]
+LINES = [line["command"] for name in ("corpus.jsonl", "own.jsonl") for line in read_lines(name)]
 SHORT = [line for line in LINES if len(line) < 200]
 AROUND = [
     "{}",
@@ -42,15 +42,15 @@ slow = settings(max_examples=150, deadline=None, suppress_health_check=list(Heal
 def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The commands that are read word by word."""
     seen: list[str] = []
-    whole = SimpleReader._simple
+    whole = SimpleCommandParser._simple
 
-    def counted(reader: SimpleReader, fed: bool) -> Any:
+    def counted(reader: SimpleCommandParser, fed: bool) -> Any:
         start = reader.at
         command = whole(reader, fed)
         seen.append(reader.text[start : reader.at])
         return command
 
-    monkeypatch.setattr(SimpleReader, "_simple", counted)
+    monkeypatch.setattr(SimpleCommandParser, "_simple", counted)
     return seen
 
 
@@ -120,8 +120,8 @@ def test_a_bashism_is_one_every_time() -> None:
 
 
 def test_a_list_of_plain_commands_needs_no_other_reader(asked: list[bytes]) -> None:
-    assert judge("ls -l; cat a/b && echo c | ls &\n\n cat d || ls\n", RULES).verdict == "allow"
-    assert judge("bash -c 'ls; ls a'; eval 'ls && ls'", RULES).verdict == "allow"
+    assert evaluate("ls -l; cat a/b && echo c | ls &\n\n cat d || ls\n", RULES).verdict == "allow"
+    assert evaluate("bash -c 'ls; ls a'; eval 'ls && ls'", RULES).verdict == "allow"
     assert asked == [b"bash -c 'ls; ls a'; eval 'ls && ls'"]
 
 
@@ -134,42 +134,42 @@ def test_all_others_do(line: str) -> None:
 
 def test_bash_is_started_for_a_few_texts_only(asked: list[bytes]) -> None:
     few, many = (";".join(f"eval 'ls \"{number}\"'" for number in range(count)) for count in (31, 33))
-    assert judge(few, RULES).verdict == "allow"
+    assert evaluate(few, RULES).verdict == "allow"
     assert len(asked) == 32
     asked.clear()
-    assert [part.why for part in judge(many, RULES).parts if part.verdict == "ask"] == [
+    assert [part.why for part in evaluate(many, RULES).parts if part.verdict == "ask"] == [
         "it has more than 32 texts for a shell in it"
     ]
     assert not asked
-    assert judge(f"{many};eval 'rm \"x\"'", RULES).verdict == "deny"
+    assert evaluate(f"{many};eval 'rm \"x\"'", RULES).verdict == "deny"
 
 
 # --- what they do not change -------------------------------------------------------------------------------
 
 
-def parts_of(line: str, rules: Rules, known: Known) -> list[Part]:
+def parts_of(line: str, rules: Rules, overrides: Overrides) -> list[Part]:
     """What is said before other readers are asked."""
-    heard = Court(rules, known)
+    heard = Evaluator(rules, overrides)
     heard.text(line.replace("\0", ""), "bash")
     return heard.parts
 
 
-def parts_the_long_way(line: str, rules: Rules, known: Known) -> list[Part]:
+def parts_the_long_way(line: str, rules: Rules, overrides: Overrides) -> list[Part]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(simple_commands, "_PIECE", re.compile(r"(?!)"))
-        patch.setattr(SimpleReader, "plain_enclosed", lambda reader, inside: False)
-        patch.setattr(SimpleReader, "plain_inside", lambda reader, text, inside, at: False)
-        patch.setattr(SimpleReader, "plain", lambda reader, fed: False)
-        patch.setattr(SimpleReader, "listed", lambda reader: 0)
+        patch.setattr(SimpleCommandParser, "plain_enclosed", lambda reader, inside: False)
+        patch.setattr(SimpleCommandParser, "plain_inside", lambda reader, text, inside, at: False)
+        patch.setattr(SimpleCommandParser, "plain", lambda reader, fed: False)
+        patch.setattr(SimpleCommandParser, "listed", lambda reader: 0)
         patch.setattr(evaluator, "plain_words", lambda text: None)
-        patch.setattr(Court, "_is_ordinary", lambda court, name: False)
-        patch.setattr(Court, "_is_deniable", lambda court, name: True)
-        return parts_of(line, rules, known)
+        patch.setattr(Evaluator, "_is_ordinary", lambda evaluator, name: False)
+        patch.setattr(Evaluator, "_is_deniable", lambda evaluator, name: True)
+        return parts_of(line, rules, overrides)
 
 
 def alike(line: str) -> None:
-    known = Known(functions=frozenset(["ls"]), variables=frozenset(["PAGER"]))
-    for rules, session in ((MANY, Known()), (LENIENT, Known()), (MANY, known)):
+    known = Overrides(functions=frozenset(["ls"]), variables=frozenset(["PAGER"]))
+    for rules, session in ((MANY, Overrides()), (LENIENT, Overrides()), (MANY, known)):
         assert parts_of(line, rules, session) == parts_the_long_way(line, rules, session), line
 
 

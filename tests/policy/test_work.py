@@ -1,4 +1,4 @@
-"""Long lines: everything in them is judged, and the work grows with their length and no faster."""
+"""Long lines: everything in them is checked, and the work grows with their length and no faster."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from outlast.policy.evaluator import Court
-from outlast.policy.rules import LONGEST_BYTES, Known, Rules, judge
-from tests.policy.lines import judged, rules_of
+from outlast.policy.evaluator import Evaluator
+from outlast.policy.rules import LONGEST_BYTES, Overrides, Rules, evaluate
+from tests.policy.lines import read_lines, rules_of
 
 RULES = Rules(allow=("ls *", "echo *", "cat *", "eval *", "bash *", "find *", "l"), deny=("rm *",))
 LENIENT = Rules(deny=("rm *",), otherwise="allow")
@@ -61,7 +61,7 @@ def of_length(shape: str, length: int) -> str:
 
 
 def steps(line: str, rules: Rules) -> int:
-    """How many functions are called to judge a line."""
+    """How many functions are called to check a line."""
     count = 0
 
     def called(frame: FrameType, event: str, argument: Any) -> None:
@@ -71,7 +71,7 @@ def steps(line: str, rules: Rules) -> int:
     before = sys.getprofile()
     sys.setprofile(called)
     try:
-        judge(line, rules)
+        evaluate(line, rules)
     finally:
         sys.setprofile(before)
     return count
@@ -80,16 +80,16 @@ def steps(line: str, rules: Rules) -> int:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_twice_the_line_is_at_most_twice_the_work(shape: str) -> None:
     for rules in (RULES, LENIENT):
-        judge(of_length(shape, 500), rules)
+        evaluate(of_length(shape, 500), rules)
         once = steps(of_length(shape, 1500), rules)
         assert steps(of_length(shape, 3000), rules) < 2.2 * once + 200
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_longest_line_does_not_take_long(shape: str) -> None:
-    judge("ls 'a'", LENIENT)
+    evaluate("ls 'a'", LENIENT)
     start = time.process_time()
-    judge(of_length(shape, LONGEST_BYTES), LENIENT)
+    evaluate(of_length(shape, LONGEST_BYTES), LENIENT)
     assert time.process_time() - start < 2, "it takes ten times what it should"
 
 
@@ -99,12 +99,12 @@ def test_the_longest_line_does_not_take_long(shape: str) -> None:
 def test_what_is_denied_is_found_behind_any_number_of_commands(shape: str) -> None:
     line = of_length(shape, LONGEST_BYTES - 20).removesuffix("ls")
     for rules in (RULES, LENIENT):
-        assert judge(line + "rm x", rules).verdict == "deny"
+        assert evaluate(line + "rm x", rules).verdict == "deny"
 
 
 def test_any_number_of_commands_can_be_allowed() -> None:
-    assert judge("ls;" * 21_000, RULES).verdict == "allow"
-    assert judge(f"eval '{'ls;' * 6000}'; {'ls;' * 6000}", RULES).verdict == "allow"
+    assert evaluate("ls;" * 21_000, RULES).verdict == "allow"
+    assert evaluate(f"eval '{'ls;' * 6000}'; {'ls;' * 6000}", RULES).verdict == "allow"
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def test_any_number_of_commands_can_be_allowed() -> None:
     ids=["pipeline", "mixed", "pipelines", "condition", "documents", "pairs", "dollars"],
 )
 def test_what_other_readers_take_long_over_is_asked(line: str, more: str, why: str) -> None:
-    assert judge(line, LENIENT).verdict == "allow"
+    assert evaluate(line, LENIENT).verdict == "allow"
     for rules in (RULES, LENIENT):
-        asked = [part.why for part in judge(more, rules).parts if part.verdict == "ask"]
+        asked = [part.why for part in evaluate(more, rules).parts if part.verdict == "ask"]
         assert asked == [why]
 
 
@@ -140,22 +140,22 @@ def test_what_other_readers_take_long_over_is_asked(line: str, more: str, why: s
 
 @pytest.mark.parametrize("name", ["corpus.jsonl", "own.jsonl"])
 def test_a_line_is_judged_alike_the_second_time(name: str) -> None:
-    for line in judged(name):
+    for line in read_lines(name):
         command = line["command"]
         if line["expected"] == "allow" and len(command) < 1000:
-            once, twice = (judge(text, rules_of(line)).parts for text in (command, f"{command}\n{command}"))
+            once, twice = (evaluate(text, rules_of(line)).parts for text in (command, f"{command}\n{command}"))
             # The other two readers speak of no command.
             assert [part for part in twice if part.command] == [part for part in once if part.command] * 2, command
 
 
 def test_a_text_that_was_only_suspected_before_gets_its_second_opinion() -> None:
-    court = Court(LENIENT, Known())
-    court.text("git -c a.b='eval \"ls ~\"' log; git submodule foreach 'eval \"ls ~\"'", "bash")
-    assert "ls ~" in [text.source for text in court.texts]
+    evaluator = Evaluator(LENIENT, Overrides())
+    evaluator.text("git -c a.b='eval \"ls ~\"' log; git submodule foreach 'eval \"ls ~\"'", "bash")
+    assert "ls ~" in [text.source for text in evaluator.texts]
 
 
 def test_where_a_command_stands_is_told_although_it_was_judged_elsewhere() -> None:
-    parts = judge("ls; (ls); echo $(ls) | ls", RULES).parts
+    parts = evaluate("ls; (ls); echo $(ls) | ls", RULES).parts
     assert [(part.command, part.depth, part.inside) for part in parts] == [
         ("ls", 0, ""),
         ("ls", 1, "( )"),
@@ -167,7 +167,7 @@ def test_where_a_command_stands_is_told_although_it_was_judged_elsewhere() -> No
 
 def test_a_shell_that_is_fed_is_not_the_one_before_it() -> None:
     rules = Rules(allow=("python3 *", "ls *"))
-    assert judge("python3 --version; ls | python3 --version", rules).verdict == "allow"
-    assert judge("dc; ls", Rules(allow=("dc *", "ls *"))).verdict == "ask"
-    whys = [part.verdict for part in judge("mysql; ls | mysql", Rules(allow=("mysql *", "ls *"))).parts]
+    assert evaluate("python3 --version; ls | python3 --version", rules).verdict == "allow"
+    assert evaluate("dc; ls", Rules(allow=("dc *", "ls *"))).verdict == "ask"
+    whys = [part.verdict for part in evaluate("mysql; ls | mysql", Rules(allow=("mysql *", "ls *"))).parts]
     assert whys == ["allow", "allow", "ask"]

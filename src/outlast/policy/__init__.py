@@ -1,8 +1,8 @@
 """Whether a request may run. Only `decide` makes a `Grant`, and nothing runs without one.
 
-Deciding is pure: what the session has redefined comes as `Known`, a person's answer as the
+Deciding is pure: what the session has redefined comes as `Overrides`, a person's answer as the
 `Approval` that they said yes to. Nothing below here but `policyfile` and `workspace` reads or writes a file.
-Every command line loads this module, so what judges is loaded only for a policy that has
+Every command line loads this module, so what checks is loaded only for a policy that has
 something to say: `yolo` costs nothing.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from outlast.policy.approval import Approval, Category, Layer
-    from outlast.policy.rules import Known
+    from outlast.policy.rules import Overrides
     from outlast.types import Request
 
     Mode = Literal["default", "yolo"]
@@ -46,7 +46,7 @@ WORKSPACE = Policy("workspace", confined=True)
 def decide(
     request: Request,
     policy: Policy,
-    known: Known | None = None,
+    overrides: Overrides | None = None,
     *,
     shell: str = "bash",
     mode: Mode = "default",
@@ -54,7 +54,7 @@ def decide(
 ) -> Grant:
     """Judge a request: a grant, or `Refused`, or `NeedsApproval` with what to ask.
 
-    A yes counts for what was asked, and for nothing else: if the line is judged otherwise by now,
+    A yes counts for what was asked, and for nothing else: if the line is checked otherwise by now,
     it is asked again.
     """
     outside = policy.confined and request.sandbox is None
@@ -63,28 +63,28 @@ def decide(
     from outlast.errors import NeedsApproval, Refused
     from outlast.policy import approval, layers
 
-    ruled = layers.rule_all(request, policy, known, shell)
-    if ruled.judgement.verdict == "deny" or (mode == "yolo" and ruled.broken):
-        raise Refused(layers.denial(ruled, policy))
+    layered = layers.evaluate_request(request, policy, overrides, shell)
+    if layered.decision.verdict == "deny" or (mode == "yolo" and layered.broken):
+        raise Refused(layers.describe_denial(layered, policy))
     if outside and mode == "yolo":
         raise Refused(f"The policy {policy.name} lets nothing out of its sandbox without a yes, and none is asked for.")
-    if mode == "yolo" or (ruled.judgement.verdict == "allow" and "run" not in policy.asks and not outside):
-        return Grant(request, policy.name, ruled.judgement)
+    if mode == "yolo" or (layered.decision.verdict == "allow" and "run" not in policy.asks and not outside):
+        return Grant(request, policy.name, layered.decision)
     category: Category = "outside" if outside else "run"
-    if approved is not None and approval.is_for(approved, category, request, policy.name, ruled.judgement):
-        return Grant(request, policy.name, ruled.judgement, approved=True)
+    if approved is not None and approval.is_for(approved, category, request, policy.name, layered.decision):
+        return Grant(request, policy.name, layered.decision, approved=True)
     asked = approval.Approval(
         category=category,
         command=request.command,
         policy=policy.name,
-        judgement=ruled.judgement,
+        decision=layered.decision,
         cwd=request.cwd,
         description=request.description,
         session=request.session,
-        always=() if outside else layers.always(request, policy, known, shell),
+        always=() if outside else layers.rules_for_always(request, policy, overrides, shell),
         evidence=request.evidence,
     )
-    raise NeedsApproval(layers.question(ruled, policy, asked), asked)
+    raise NeedsApproval(layers.describe_question(layered, policy, asked), asked)
 
 
 # --- where policies are looked for -------------------------------------------------------
@@ -120,7 +120,7 @@ def own_rules(home: str) -> str:
     return path if os.path.lexists(path) else ""
 
 
-def has_a_say(home: str, policy: str, directory: str) -> bool:
+def may_apply(home: str, policy: str, directory: str) -> bool:
     """Whether anything may have something against a command in `directory`, where `policy` is the user's."""
     if policy not in ("", YOLO.name):
         return True

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    from outlast.policy.rules import Judgement, Part, Rules
+    from outlast.policy.rules import Decision, Part, Rules
     from outlast.types import Request
 
     Answer = Literal["yes", "no", "always"]
@@ -35,7 +35,7 @@ class Approval:
     category: Category
     command: str
     policy: str
-    judgement: Judgement | None
+    decision: Decision | None
     cwd: str = ""
     description: str = ""
     session: str = ""
@@ -46,13 +46,13 @@ class Approval:
     @property
     def parts(self) -> tuple[Part, ...]:
         """The parts of the line that need the yes; none if the policy asks whatever the line is."""
-        return tuple(part for part in self.judgement.parts if part.verdict == "ask") if self.judgement else ()
+        return tuple(part for part in self.decision.parts if part.verdict == "ask") if self.decision else ()
 
 
-def is_for(approved: Approval, category: Category, request: Request, policy: str, judgement: Judgement) -> bool:
+def is_for(approved: Approval, category: Category, request: Request, policy: str, decision: Decision) -> bool:
     """Whether what was said yes to is this."""
-    asked = (approved.category, approved.command, approved.policy, approved.judgement)
-    return asked == (category, request.command, policy, judgement)
+    asked = (approved.category, approved.command, approved.policy, approved.decision)
+    return asked == (category, request.command, policy, decision)
 
 
 # --- how it is shown ---------------------------------------------------------------------

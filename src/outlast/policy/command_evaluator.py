@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from outlast.policy.bash.crosscheck import Asked, disagreement
-from outlast.policy.bash.parser import Text
+from outlast.policy.bash.crosscheck import BashSyntaxCheck, find_disagreement
+from outlast.policy.bash.parser import ParsedText
 from outlast.policy.bash.quoting import quoted
 from outlast.policy.bash.simple_commands import Assignment, Redirection
-from outlast.policy.bash.variables import is_harmless, is_run, keeps_note, steers, steers_shell
+from outlast.policy.bash.variables import alters_execution, alters_shell, is_note, is_run, is_safe
 from outlast.policy.bash.words import Word, names
 from outlast.policy.canonical import (
     ORDINARY_NAME,
@@ -21,13 +21,13 @@ from outlast.policy.canonical import (
 )
 from outlast.policy.commands import builtins
 from outlast.policy.commands.interpreters import may_read_program, reads_program
-from outlast.policy.commands.nested import Code, Wrapped, base, is_static
-from outlast.policy.commands.risky import is_known, offences, spelled
+from outlast.policy.commands.nested import NestedCommands, ShellText, base, is_static
+from outlast.policy.commands.risky import is_known, is_spelled_out, risky_arguments
 from outlast.policy.commands.sensitive_files import may_write
 from outlast.policy.commands.wrappers import is_wrapper
-from outlast.policy.dataflow import Flow
+from outlast.policy.dataflow import Dataflow
 from outlast.policy.patterns import UNKNOWN, Index
-from outlast.policy.rules import Doubtful, Known, Part, Rules, Verdict
+from outlast.policy.rules import Doubtful, Overrides, Part, Rules, Verdict
 
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@%^= -]*")
 _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
@@ -40,28 +40,28 @@ CONTAINERS = names("docker podman nerdctl kubectl oc lxc docker-compose")
 _READ_COMMANDS = names("at batch newgrp sg make gmake")
 
 
-class Verdicts:
+class CommandEvaluator:
     """Judges single commands, and keeps what is said in the order in which the parts are written."""
 
-    suspect: Callable[[Code, str], None]  # judges a text that may be run; `court` supplies it
+    scan_possible_code: Callable[[ShellText, str], None]  # checks a text that may be run; `evaluator` supplies it
 
-    def __init__(self, rules: Rules, known: Known) -> None:
-        self.rules, self.known = rules, known
+    def __init__(self, rules: Rules, overrides: Overrides) -> None:
+        self.rules, self.overrides = rules, overrides
         self.allow, self.deny = Index(rules.allow), Index(rules.deny)
-        self.lenient = rules.otherwise == "allow"
-        self.steering = sorted(one for one in known.variables if steers(one))
-        self.flow = Flow(known)
+        self.allows_by_default = rules.otherwise == "allow"
+        self.altering = sorted(one for one in overrides.variables if alters_execution(one))
+        self.flow = Dataflow(overrides)
         self.elsewhere = ""
         self.expanding: set[str] = set()  # aliases and functions
         self.called: set[object] = set()
         self.parts: list[Part] = []
-        self.texts: list[Text] = []
+        self.texts: list[ParsedText] = []
         self.depth, self.inside = 0, ""
         self.budget = _MOST_WORK
         self.moves = False  # whether the line may change its directory
         # What was said of a command or a text, by how it is written and where it stands.
         self.seen: dict[object, list[Part]] = {}
-        self.suspected: dict[object, list[Part]] = {}
+        self.scanned: dict[object, list[Part]] = {}
         self.ordinary: dict[str, bool] = {}
         self.deniable: dict[str, bool] = {}
 
@@ -73,9 +73,9 @@ class Verdicts:
     def ask(self, command: str, why: str) -> None:
         self.say("ask", command, why)
 
-    def doubt(self, command: str, why: str, *, hides: bool) -> None:
+    def uncertain(self, command: str, why: str, *, hides: bool) -> None:
         """Something is not known. Where all is allowed by default it counts only if it can hide something."""
-        if hides or not self.lenient:
+        if hides or not self.allows_by_default:
             self.ask(command, why)
 
     def _spend(self, amount: int) -> bool:
@@ -85,17 +85,17 @@ class Verdicts:
             self.ask("", "it is too much to analyse")
         return self.budget >= 0
 
-    def last_word(self) -> None:
+    def cross_check(self) -> None:
         """Nothing stands against it: the other readers are heard."""
         texts = [text for text in self.texts if not (text.plain or _PLAIN_WORDS.fullmatch(text.source))]
         if len({text.source for text in texts}) > _MOST_TEXTS:
             self.ask("", f"it has more than {_MOST_TEXTS} texts for a shell in it")
             return
-        asked = Asked(text.source for text in texts)
+        asked = BashSyntaxCheck(text.source for text in texts)
         try:
             for text in texts:
-                why = disagreement(text, strict=not self.lenient)
-                if not why and not asked.accepted(text.source):
+                why = find_disagreement(text, strict=not self.allows_by_default)
+                if not why and not asked.accepts(text.source):
                     why = "bash cannot read it"
                 if why:
                     self.ask("", why)
@@ -105,44 +105,46 @@ class Verdicts:
 
     def assignment(self, assignment: Assignment, text: str) -> None:
         name, values = assignment.name, assignment.values
-        attributes = self.known.attributes.get(name, "")
-        fine = not attributes and ((is_harmless(name) and assignment.static) or (not text and keeps_note(name)))
-        if not self.lenient and not fine:
+        attributes = self.overrides.attributes.get(name, "")
+        fine = not attributes and ((is_safe(name) and assignment.static) or (not text and is_note(name)))
+        if not self.allows_by_default and not fine:
             self.ask(text or f"{name}=…", f"it sets {name}")
         self.flow.evaluates = self.flow.evaluates or bool(attributes)
-        target = self.known.values.get(name, "") if "n" in attributes else name
+        target = self.overrides.values.get(name, "") if "n" in attributes else name
         for word in values if len(values) == 1 else [None, *values]:
-            self.steered(target, word, text)
-        if self.lenient:
+            self.check_variable(target, word, text)
+        if self.allows_by_default:
             self.flow.assign(name, values, assignment.adds)
 
-    def steered(self, name: str, value: Word | None, text: str) -> None:
-        """Something sets a variable: what its value runs is judged, and asked about if it is not known."""
+    def check_variable(self, name: str, value: Word | None, text: str) -> None:
+        """Something sets a variable: what its value runs is checked, and asked about if it is not known."""
         if name.startswith("OUTLAST_"):
-            self.ask(text, "it changes which policy judges a nested command")
-        if not steers(name):
+            self.ask(text, "it changes which policy checks a nested command")
+        if not alters_execution(name):
             return
         known = value.value if value is not None else None
         if known is None:
             if is_run(name):
-                self.doubt(text, f"it sets {name}, whose value is run", hides=True)
+                self.uncertain(text, f"it sets {name}, whose value is run", hides=True)
             return
         if known and (name.startswith("BASH_") or (name == "ENV" and re.search("[/$`]", known))):
-            self.doubt(text, f"it sets {name}, which names a file that is run", hides=is_run(name) or name == "ENV")
+            self.uncertain(text, f"it sets {name}, which names a file that is run", hides=is_run(name) or name == "ENV")
         for code in dict.fromkeys((known.lstrip("|!- "), known.replace("'", "").partition("=")[2])):
             if code:
-                self.suspect(Code(code, "bash", True), name)  # it may name a command: PROMPT_COMMAND, PAGER
+                self.scan_possible_code(
+                    ShellText(code, "bash", True), name
+                )  # it may name a command: PROMPT_COMMAND, PAGER
 
     def redirection(self, redirection: Redirection, text: str) -> None:
         target, operator = redirection.target, redirection.operator
         writes = operator not in READS and not (operator == ">&" and target.text.isdigit())
         if redirection.descriptor.startswith("{") and is_run(redirection.descriptor[1:-1]):
-            self.doubt(text, "a redirection sets a variable", hides=True)
+            self.uncertain(text, "a redirection sets a variable", hides=True)
         if writes and self.rules.hazard:
             for path in self.flow.texts(target):
                 self._hazard((">", expected(target) if path is None else path), text or f"> {target.source}")
         allowed = operator in _WRITES and may_write(target.value, self._write())
-        if not (self.lenient or allowed) and (why := _redirection_doubt(redirection)):
+        if not (self.allows_by_default or allowed) and (why := _redirection_doubt(redirection)):
             self.ask(text, why)
 
     def _write(self) -> tuple[str, ...]:
@@ -155,13 +157,13 @@ class Verdicts:
         if known is None:
             special = is_wrapper(base(name)) or builtins.is_known(name) or may_read_program(base(name))
             special = special or base(name) in _READ_COMMANDS
-            changed = not self.lenient and self._redefined(name)
+            changed = not self.allows_by_default and self._redefined(name)
             known = self.ordinary[name] = is_plain_name(name) and not (special or changed)
         return known
 
     def _tail_is_known(self, name: Word) -> bool:
         """ "$VENV/bin/python" can be no other program than python."""
-        return self.lenient and not name.splits and "/" in name.text and UNKNOWN not in base(name.text)
+        return self.allows_by_default and not name.splits and "/" in name.text and UNKNOWN not in base(name.text)
 
     def _is_deniable(self, name: str) -> bool:
         """Whether there is a rule that may deny a program of this name."""
@@ -189,42 +191,42 @@ class Verdicts:
 
     # --- whether a command itself is allowed --------------------------------------------------------
 
-    def _own(self, words: list[Word], text: str, wrapped: Wrapped | None, fed: bool) -> None:
+    def _own(self, words: list[Word], text: str, nested: NestedCommands | None, fed: bool) -> None:
         if self.rules.any_arguments and not self._redefined(words[0].text) and self.allow.matching(canonical(words)):
             self._by_rule(words, text)
             return
-        if found := self._unanalysable(words, wrapped, fed):
+        if found := self._unanalysable(words, nested, fed):
             why, hides = found
-            if hides or not self.lenient:
+            if hides or not self.allows_by_default:
                 self.ask(text, why)
                 return
-        redefined = "" if self.lenient else self._redefined(words[0].text)
+        redefined = "" if self.allows_by_default else self._redefined(words[0].text)
         if self._may_be_denied(words):
             self.ask(text, "it could turn out to be denied")
         elif redefined:
             self.ask(text, redefined)
-        elif wrapped and wrapped.transparent and not wrapped.doubt:
-            self.say("allow", text, "what it runs is judged by itself")
+        elif nested and nested.transparent and not nested.doubt:
+            self.say("allow", text, "what it runs is checked by itself")
         elif words[0].text in builtins.NEUTRAL or _exports(words):
             self.say("allow", text, "it needs no rule")
         else:
             self._by_rule(words, text)
 
-    def _unanalysable(self, words: list[Word], wrapped: Wrapped | None, fed: bool) -> tuple[str, bool] | None:
-        if wrapped and wrapped.doubt:
+    def _unanalysable(self, words: list[Word], nested: NestedCommands | None, fed: bool) -> tuple[str, bool] | None:
+        if nested and nested.doubt:
             # A shell that is fed, or words that are not known, may be anything.
-            open_ended = (fed and not wrapped.inners) or any(word.unknown for word in words)
-            return wrapped.doubt, wrapped.hides or open_ended
+            open_ended = (fed and not nested.inners) or any(word.unknown for word in words)
+            return nested.doubt, nested.hides or open_ended
         name = base(words[0].text)
-        if doubt := builtins.doubt(words):
+        if doubt := builtins.find_doubt(words):
             why, evaluated, kind = doubt
             if evaluated:
-                self.suspect(Code(evaluated.replace(UNKNOWN, "$_"), "bash", True), name)
+                self.scan_possible_code(ShellText(evaluated.replace(UNKNOWN, "$_"), "bash", True), name)
             self.flow.evaluates = self.flow.evaluates or kind in (builtins.EVALUATES, builtins.NAMES)
             self.flow.sets_unknown = self.flow.sets_unknown or kind == builtins.NAMES
             return why, kind == builtins.HIDES or "$(" in evaluated or "`" in evaluated
-        declared = self.known.attributes and words[0].text in builtins.BUILTINS
-        if declared and not self.known.attributes.keys().isdisjoint(word.text.partition("=")[0] for word in words):
+        declared = self.overrides.attributes and words[0].text in builtins.BUILTINS
+        if declared and not self.overrides.attributes.keys().isdisjoint(word.text.partition("=")[0] for word in words):
             return "the session has declared what it sets", False
         if reads_program(words, name, fed):
             return "its program comes from its input", False
@@ -241,19 +243,19 @@ class Verdicts:
         return any(map(self.deny.could_match, deny_candidates([name, *map(open_ended, words[1:])])))
 
     def _redefined(self, name: str) -> str:
-        known = self.known
+        known = self.overrides
         if name in known.functions:
             return f"the session has a function {name}"
         if name in known.aliases:
             return f"the session has an alias {name}"
         if name in builtins.BUILTINS:
-            shells = [one for one in self.steering if steers_shell(one)]
+            shells = [one for one in self.altering if alters_shell(one)]
             return f"the session has set {shells[0]}" if shells else ""
         if "command_not_found_handle" in known.functions:
             return "the session has a function command_not_found_handle"
         if known.path_changed:
             return "the session has changed PATH"
-        return f"the session has set {self.steering[0]}" if self.steering else ""
+        return f"the session has set {self.altering[0]}" if self.altering else ""
 
     def _by_rule(self, words: list[Word], text: str) -> None:
         if self._may_be_denied(words):
@@ -264,14 +266,16 @@ class Verdicts:
             self.say("allow", text, "it needs no rule")
         elif not fitting:
             listed = "it is not on the list of programs" if self.rules.any_arguments else "no rule allows it"
-            why = "no rule forbids it" if self.lenient else listed
+            why = "no rule forbids it" if self.allows_by_default else listed
             self.say(self.rules.otherwise, text, why)
         if not fitting:
             return
-        against = [] if self.lenient or self.rules.any_arguments else offences(words, self._write())
+        against = [] if self.allows_by_default or self.rules.any_arguments else risky_arguments(words, self._write())
         for pattern in fitting:
-            if not against or all(spelled(pattern, one, words) for one in against):
-                trusts = not (self.lenient or self.rules.any_arguments or pattern.exact or is_known(words[0].text))
+            if not against or all(is_spelled_out(pattern, one, words) for one in against):
+                trusts = not (
+                    self.allows_by_default or self.rules.any_arguments or pattern.exact or is_known(words[0].text)
+                )
                 why = f", which trusts {words[0].text} with any arguments: nothing is known about it" if trusts else ""
                 self.say("allow", text, f"allowed by {pattern.text}{why}", pattern.text)
                 return

@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from itertools import product
 
-from outlast.policy.bash.parser import Text
+from outlast.policy.bash.parser import ParsedText
 from outlast.policy.bash.simple_commands import Command
 from outlast.policy.bash.words import Loop, Problem, Word, names
 from outlast.policy.commands.builtins import is_computed
 from outlast.policy.commands.nested import base
 from outlast.policy.patterns import UNKNOWN
-from outlast.policy.rules import Known
+from outlast.policy.rules import Overrides
 
 Value = str | None
 # Where a value is evaluated as arithmetic, such a text runs a command.
@@ -28,17 +28,17 @@ _LOOPS = frozenset(["for", "while", "until"])
 _MOST = 32  # values of one word
 
 
-class Flow:
+class Dataflow:
     """Follows one line from left to right."""
 
-    def __init__(self, known: Known) -> None:
-        self.known = known
-        self.where = known.directory  # "" if it is not known
+    def __init__(self, overrides: Overrides) -> None:
+        self.overrides = overrides
+        self.where = overrides.directory  # "" if it is not known
         self.version = 0  # how often anything changed: what was said of a command before does not count then
         self.values: dict[str, list[Value]] = {}
         self.fickle: set[str] = set()  # variables whose attributes change what they are given; "" for all
         self.uncertain: set[str] = set()  # variables that may be unset after all
-        self.functions: dict[str, dict[str, tuple[Text, list[Command | Problem | Loop]]]] = {}
+        self.functions: dict[str, dict[str, tuple[ParsedText, list[Command | Problem | Loop]]]] = {}
         self.within: list[str] = []  # the functions in whose bodies we are
         self.calls: dict[str, list[str]] = {}  # which commands a function runs; twice if many, or beside itself
         self.parallel: set[str] = set()  # functions that run something beside something else
@@ -64,15 +64,15 @@ class Flow:
         """All values that a variable may have."""
         if name == "PWD":
             return [self.where or None]
-        initial = self.known.values.get(name)
+        initial = self.overrides.values.get(name)
         found = [*self.values.get(name, []), *([] if initial is None or initial.startswith("([") else [initial])]
         fickle = self.fickle and ("" in self.fickle or name in self.fickle)
-        return [*found, None] if fickle or name in self.known.attributes or not found else found
+        return [*found, None] if fickle or name in self.overrides.attributes or not found else found
 
     def texts(self, word: Word) -> list[Value]:
         """All that a word may be."""
         pieces = word.text.split(UNKNOWN)
-        splits = word.splits and ("IFS" in self.values or "IFS" in self.known.variables)
+        splits = word.splits and ("IFS" in self.values or "IFS" in self.overrides.variables)
         if len(pieces) != len(word.refs) + 1 or splits:
             return [None] if word.unknown else [word.text]
         choices: list[list[Value]] = []
@@ -102,7 +102,7 @@ class Flow:
 
     def dangerous(self) -> list[str]:
         """Values that would run a command where they are evaluated."""
-        session = [value for name, value in self.known.values.items() if name in self.known.variables]
+        session = [value for name, value in self.overrides.values.items() if name in self.overrides.variables]
         values = [one for values in self.values.values() for one in values if one is not None]
         return [one for one in dict.fromkeys([*values, *session]) if _DANGEROUS.search(one)]
 

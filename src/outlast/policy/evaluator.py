@@ -8,14 +8,14 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from outlast.policy.bash.expansions import DEEPEST
-from outlast.policy.bash.parser import Text, read
+from outlast.policy.bash.parser import ParsedText, read
 from outlast.policy.bash.simple_commands import DECLARING, RESERVED, Assignment, Command, Function, plain_words
 from outlast.policy.bash.words import Loop, Problem, Word, names
 from outlast.policy.canonical import canonical, is_plain_name, shown
-from outlast.policy.command_evaluator import CONTAINERS, READS, Verdicts
-from outlast.policy.commands.nested import Code, Run, Wrapped, base, is_static
+from outlast.policy.command_evaluator import CONTAINERS, READS, CommandEvaluator
+from outlast.policy.commands.nested import Argv, NestedCommands, ShellText, base, is_static
 from outlast.policy.commands.shells import SHELLS
-from outlast.policy.commands.wrappers import LOOSE, loose_start, unwrap
+from outlast.policy.commands.wrappers import UNPARSED_WRAPPERS, find_inner_start, nested_commands
 from outlast.policy.patterns import UNKNOWN
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -36,44 +36,46 @@ _RESETS = names("env sudo doas su runuser pkexec exec setpriv ssh systemd-run")
 _BOTH = frozenset(["bash", "sh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "/bin/dash", "ash"])
 
 
-class Court(Verdicts):
+class Evaluator(CommandEvaluator):
     """Judges one line and keeps the parts in the order in which they are written."""
 
     # --- texts -----------------------------------------------------------------------------------
 
-    def hear(self, line: str, shell: str) -> None:
+    def evaluate_line(self, line: str, shell: str) -> None:
         """Judge a whole line."""
         if match := _CONTROL.search(line):
             self.ask("", f"it has a control character, number {ord(match[0])}")
         line = line.replace("\0", "\ufffd")
         self.moves = bool(self.rules.write) and _MOVES.search(line) is not None
-        if self.known.traps or self.known.texts or self.known.variables or self.known.bodies:
+        if self.overrides.traps or self.overrides.texts or self.overrides.variables or self.overrides.bodies:
             self._session(line)
         self.text(line, shell)
-        if self.lenient:
+        if self.allows_by_default:
             self._afterwards()
         if all(part.verdict == "allow" for part in self.parts):
-            self.last_word()
+            self.cross_check()
 
     def _session(self, line: str) -> None:
         """What the session prepared for every line."""
-        known = self.known
+        known = self.overrides
         for signal, action in known.traps:
-            self.enclosed(Code(action, "bash", True), f"trap {signal}")
+            self.nested_text(ShellText(action, "bash", True), f"trap {signal}")
         for name in set(_TOKEN.findall(line)) & known.texts.keys():
             if name in RESERVED or known.texts[name][-1:].isspace():
                 self.ask(name, f"the session has an alias {name}")
         if "command_not_found_handle" in known.bodies:
-            self.suspect(Code(known.bodies["command_not_found_handle"], "bash", True), "command_not_found_handle")
-        for name in known.variables if self.lenient else ():
+            self.scan_possible_code(
+                ShellText(known.bodies["command_not_found_handle"], "bash", True), "command_not_found_handle"
+            )
+        for name in known.variables if self.allows_by_default else ():
             if name in known.values and not name.startswith("OUTLAST_"):
-                self.steered(name, Word(known.values[name], 0, 0), "")
+                self.check_variable(name, Word(known.values[name], 0, 0), "")
 
     def _afterwards(self) -> None:
         """What only the whole line shows."""
         flow = self.flow
         for text in flow.dangerous() if flow.evaluates else ():
-            self.suspect(Code(text, "bash", True), "arithmetic")
+            self.scan_possible_code(ShellText(text, "bash", True), "arithmetic")
             self.ask("", "a value that is evaluated as arithmetic holds a command")
         if (flow.evaluates and flow.decodes) or (flow.traces and flow.sets_unknown):
             self.ask("", "a value that is evaluated is not known")
@@ -81,7 +83,7 @@ class Court(Verdicts):
             contents = flow.written.get(file, [])
             known = [one for one in contents if one is not None]
             for content in dict.fromkeys([*known, "".join(known)]):
-                self.enclosed(Code(content, "bash", True), file)
+                self.nested_text(ShellText(content, "bash", True), file)
             if len(known) < len(contents):
                 self.ask(command, "it runs what it has just written")
         if self.rules.hazard and flow.is_bomb():
@@ -100,10 +102,10 @@ class Court(Verdicts):
         if base(shell) not in _BOTH:
             self.ask("", f"a line for {shell} cannot be read")
         elif text.bashisms and base(shell) not in ("bash", "rbash"):
-            self.doubt("", f"{shell} may read it in another way than bash", hides=False)
+            self.uncertain("", f"{shell} may read it in another way than bash", hides=False)
         self._items(text)
 
-    def _items(self, text: Text, only: list[Command | Problem | Loop] | None = None) -> None:
+    def _items(self, text: ParsedText, only: list[Command | Problem | Loop] | None = None) -> None:
         """Judge the commands of a text, or only some of them: those of a function."""
         outer, within = (self.depth, self.inside), self.flow.within
         items: list[Command | Problem | Loop] = [*text.commands, *text.problems, *text.loops]
@@ -126,8 +128,8 @@ class Court(Verdicts):
                 self._problem(item)
             else:
                 self.flow.bind(item.name, [text for word in item.values for text in self.flow.texts(word)] or [None])
-                if item.name in self.known.attributes:
-                    self.doubt("", f"the session has declared {item.name}", hides=True)
+                if item.name in self.overrides.attributes:
+                    self.uncertain("", f"the session has declared {item.name}", hides=True)
         self.depth, self.inside = outer
         self.flow.within = within
 
@@ -138,7 +140,7 @@ class Court(Verdicts):
         if item.assignments and (item.depth or not _BEGINS.search(source[max(0, item.at - 9) : item.at])):
             self.flow.uncertain |= {one.name for one in item.assignments}  # only a run can tell if it is reached
 
-    def _define(self, text: Text, items: list[Command | Problem | Loop]) -> None:
+    def _define(self, text: ParsedText, items: list[Command | Problem | Loop]) -> None:
         """Keep the bodies of functions, for what calls them; of each name a few that differ."""
         places = [item.at for item in items]
         for function in text.functions:
@@ -150,9 +152,9 @@ class Court(Verdicts):
     def _problem(self, problem: Problem) -> None:
         self.flow.evaluates = self.flow.evaluates or problem.evaluates
         written = (problem.why, problem.hides, self.depth, self.inside)
-        self._once(written, lambda: self.doubt("", problem.why, hides=problem.hides))
+        self._once(written, lambda: self.uncertain("", problem.why, hides=problem.hides))
 
-    def enclosed(self, code: Code, label: str) -> None:
+    def nested_text(self, code: ShellText, label: str) -> None:
         """A text inside an argument."""
         outer = (self.depth, self.inside)
         self.depth, self.inside = self.depth + 1, label
@@ -163,9 +165,9 @@ class Court(Verdicts):
             self._once(written, lambda: self._code(code))
         self.depth, self.inside = outer
 
-    def _code(self, code: Code) -> None:
+    def _code(self, code: ShellText) -> None:
         if not code.known:
-            self.doubt("", "the text that it runs is not known", hides=True)
+            self.uncertain("", "the text that it runs is not known", hides=True)
         self.text(code.text.replace(UNKNOWN, "$_"), code.shell)
 
     def _once(self, written: object, look: Callable[[], None]) -> None:
@@ -197,7 +199,7 @@ class Court(Verdicts):
             self.assignment(one, text)
         for redirection in redirections:
             self.redirection(redirection, text)
-            if self.lenient and redirection.operator not in READS:
+            if self.allows_by_default and redirection.operator not in READS:
                 self.flow.write(redirection.target.text, command.words, command.bodies)
         if len(self.parts) == before and (command.assignments or command.redirections):
             self.say("allow", text, "it needs no rule")
@@ -207,7 +209,7 @@ class Court(Verdicts):
     def _each(self, command: Command, text: str) -> None:
         """Judge a command with all that its words may be."""
         words = command.words
-        if not self.lenient or is_static(words):
+        if not self.allows_by_default or is_static(words):
             self.simple(words, text, command.bodies, command.fed)
             return
         for turn, variant in enumerate(self.flow.variants(words)):
@@ -230,11 +232,11 @@ class Court(Verdicts):
             self._by_rule(words, text)
 
     def _noticed(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> bool:
-        """Follow what a command sets, calls and runs; True if an alias of the session was judged in its place."""
+        """Follow what a command sets, calls and runs; True if an alias of the session was checked in its place."""
         name = words[0].text
         if len(words) > 1:
             self._settings(words, text)
-        if not self.lenient:
+        if not self.allows_by_default:
             return False
         self.flow.notice(words, bodies, fed)
         if name in (".", "source") or base(name) in SHELLS:
@@ -243,13 +245,13 @@ class Court(Verdicts):
                 self.flow.ran.append((base(script.text), text))
         elif "/" in name:
             self.flow.ran.append((base(name), text))
-        if name in self.known.texts and name not in self.expanding:
+        if name in self.overrides.texts and name not in self.expanding:
             self.expanding.add(name)
             rest = canonical(words[1:]).replace(UNKNOWN, "$_")
-            self.enclosed(Code(f"{self.known.texts[name]} {rest}", "bash", True), f"alias {name}")
+            self.nested_text(ShellText(f"{self.overrides.texts[name]} {rest}", "bash", True), f"alias {name}")
             self.expanding.discard(name)
             return True
-        if name in self.flow.functions or name in self.known.bodies:
+        if name in self.flow.functions or name in self.overrides.bodies:
             self._call(name, words)
         return False
 
@@ -261,14 +263,14 @@ class Court(Verdicts):
                 value = Word(word.text[found.end() :], word.at, word.end)
                 value.unknown, value.refs, value.splits = word.unknown, word.refs, word.splits
                 listed = word.unknown and not (value.text or word.refs)  # `declare -a x=(…)`
-                if "keyword" in self.known.options:  # `set -k`: it is an assignment wherever it stands
+                if "keyword" in self.overrides.options:  # `set -k`: it is an assignment wherever it stands
                     self.assignment(Assignment(found[1], value.static, [value]), text)
                 if not listed:
-                    self.steered(found[1], value, text)
-                if self.lenient and name in DECLARING and not listed:
+                    self.check_variable(found[1], value, text)
+                if self.allows_by_default and name in DECLARING and not listed:
                     self.flow.assign(found[1], [value])
             elif name in DECLARING and word.text.startswith("OUTLAST_"):
-                self.steered(word.text, None, text)
+                self.check_variable(word.text, None, text)
             elif name in DECLARING and (found := re.match("-[A-Za-z]*[nlucI]", word.text)):
                 self.flow.fickle |= {"" if "n" in found[0] else one.text.partition("=")[0] for one in words[1:]}
         if base(name) == "outlast" or any(word.text == "outlast" for word in words[1:]):
@@ -281,11 +283,11 @@ class Court(Verdicts):
             return
         self.called.add(given)
         self._suffixes(words, 1)
-        if name in self.known.bodies and name not in self.flow.functions:
-            text = read(self.known.bodies[name], self.depth, "function")
+        if name in self.overrides.bodies and name not in self.flow.functions:
+            text = read(self.overrides.bodies[name], self.depth, "function")
             self.flow.functions[name] = {"": (text, [*text.commands])}
             before = len(self.parts)
-            self._items(text)  # what it does anyway was judged when it was defined, or is in a file
+            self._items(text)  # what it does anyway was checked when it was defined, or is in a file
             usual = self.parts[before:]
             self.parts[before:] = [part for part in usual if part.verdict == "deny"]
         else:
@@ -304,7 +306,7 @@ class Court(Verdicts):
         self.expanding.discard(name)
 
     def _outlast(self, words: list[Word], text: str) -> None:
-        """Outlast's own command line, which would judge with another policy, or with none."""
+        """Outlast's own command line, which would check with another policy, or with none."""
         at = next(index for index, word in enumerate(words) if base(word.text) == "outlast")
         module = at and words[at - 1].text == "-m"
         if at and not (module or base(words[0].text) in _LAUNCHERS):
@@ -312,7 +314,7 @@ class Court(Verdicts):
         verb = next((word.text for word in words[at + 1 :] if word.text[:1] != "-" or word.text in _OUTLAST_LOOKS), "")
         changed = self.inside in _RESETS or any(word.text.startswith("--p") for word in words[at + 1 :])
         if verb not in _OUTLAST_LOOKS and (changed or not is_static(words[at + 1 :]) or "-" in [w.text for w in words]):
-            self.doubt(text, "it runs a command under another policy", hides=True)
+            self.uncertain(text, "it runs a command under another policy", hides=True)
         if at:
             self._suffixes(words, at + 1)
 
@@ -320,59 +322,59 @@ class Court(Verdicts):
         """A command whose name only a run can tell."""
         name = words[0]
         if not self.denied(words, text):
-            self.doubt(text, _NO_NAME, hides=not self._tail_is_known(name))
+            self.uncertain(text, _NO_NAME, hides=not self._tail_is_known(name))
         if self._tail_is_known(name):
             self.simple([Word(base(name.text), name.at, name.end), *words[1:]], text, bodies, fed)
 
     def _special(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
         """A command that may run others, or that is more to a shell than a program."""
-        name, wrapped = words[0].text, unwrap(words, bodies)
+        name, nested = words[0].text, nested_commands(words, bodies)
         before = len(self.parts)
         if not self.denied(words, text):
             if is_plain_name(name):
-                self._own(words, text, wrapped, fed)
+                self._own(words, text, nested, fed)
             else:
-                self.doubt(text, _NO_NAME, hides=not self._tail_is_known(words[0]))
+                self.uncertain(text, _NO_NAME, hides=not self._tail_is_known(words[0]))
         outer, where = self.elsewhere, self.flow.where
         if base(name) in _ELSEWHERE and not any(_HOST_MOUNTED.fullmatch(word.text) for word in words):
             self.elsewhere, self.flow.where = base(name), ""
-        if wrapped:
-            self._inner(words, wrapped, bodies, fed)
-        elif base(name) in LOOSE:
-            if (start := loose_start(words)) is not None:
+        if nested:
+            self._inner(words, nested, bodies, fed)
+        elif base(name) in UNPARSED_WRAPPERS:
+            if (start := find_inner_start(words)) is not None:
                 self._suffixes(words, start)
             for body in bodies:
-                self.suspect(Code(body, "sh", True), base(name))
+                self.scan_possible_code(ShellText(body, "sh", True), base(name))
         if self.elsewhere != outer:
             self.elsewhere, self.flow.where = outer, where
         if self.rules.any_arguments and self.allow.matching(canonical(words)):
             own, *inner = self.parts[before:]
             self.parts[before:] = [own, *(part for part in inner if part.verdict == "deny" and part.rule)]
 
-    def _inner(self, words: list[Word], wrapped: Wrapped, bodies: list[str], fed: bool) -> None:
+    def _inner(self, words: list[Word], nested: NestedCommands, bodies: list[str], fed: bool) -> None:
         label = base(words[0].text)
-        for inner in wrapped.inners:
-            if isinstance(inner, Code):
-                self.enclosed(inner, label)
+        for inner in nested.inners:
+            if isinstance(inner, ShellText):
+                self.nested_text(inner, label)
             elif inner.words:
                 self._run(inner, label, bodies, fed)
-        suspects = [] if wrapped.inners or not wrapped.doubt else [Code(body, "sh", True) for body in bodies]
-        for code in [*wrapped.suspects, *suspects]:
-            self.suspect(code, label)
-        if wrapped.suffixes:
-            self._suffixes(words, wrapped.suffixes)
+        possible_code = [] if nested.inners or not nested.doubt else [ShellText(body, "sh", True) for body in bodies]
+        for code in [*nested.possible_code, *possible_code]:
+            self.scan_possible_code(code, label)
+        if nested.suffixes:
+            self._suffixes(words, nested.suffixes)
 
-    def suspect(self, code: Code, label: str) -> None:
+    def scan_possible_code(self, code: ShellText, label: str) -> None:
         """A text that may be run: only what is denied in it counts."""
         before, texts, seen = len(self.parts), len(self.texts), self.seen
-        self.seen = self.suspected  # apart: what is said here is not followed by a second opinion on the texts inside
-        self.enclosed(code, label)
+        self.seen = self.scanned  # apart: what is said here is not followed by a second opinion on the texts inside
+        self.nested_text(code, label)
         self.seen = seen
         del self.texts[texts:]
         self.parts[before:] = [part for part in self.parts[before:] if part.verdict == "deny"]
         self._spend(0)  # asks if it was too much
 
-    def _run(self, inner: Run, label: str, bodies: list[str], fed: bool) -> None:
+    def _run(self, inner: Argv, label: str, bodies: list[str], fed: bool) -> None:
         outer = (self.depth, self.inside)
         self.depth, self.inside = self.depth + 1, label
         if self.depth > DEEPEST:
@@ -387,6 +389,6 @@ class Court(Verdicts):
         for index in range(start, min(len(words), start + _MOST_SUFFIXES)):
             word = words[index]
             if word.static and word.text and (" " in word.text or "\n" in word.text):
-                self.suspect(Code(word.text, "bash", True), base(words[0].text))
+                self.scan_possible_code(ShellText(word.text, "bash", True), base(words[0].text))
             elif word.static and self._spend(len(words) - index) and self.denied(words[index:], word.text):
                 return

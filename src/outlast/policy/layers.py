@@ -6,7 +6,7 @@ from outlast.errors import named
 from outlast.light import frozen, replaced
 from outlast.policy import OWN_RULES
 from outlast.policy.patterns import UNKNOWN
-from outlast.policy.rules import Judgement, Known, Part, judge
+from outlast.policy.rules import Decision, Overrides, Part, evaluate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,51 +22,53 @@ STRICTNESS: dict[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 @frozen
-class Ruled:
-    """A judgement, the layer that was strictest, and what is wrong with a layer, if anything is."""
+class LayeredDecision:
+    """A decision, the layer that was strictest, and what is wrong with a layer, if anything is."""
 
-    judgement: Judgement
+    decision: Decision
     layer: str
     broken: str
 
 
-def rule(line: str, policy: Policy, known: Known | None = None, shell: str = "bash") -> Ruled:
+def evaluate_layers(
+    line: str, policy: Policy, overrides: Overrides | None = None, shell: str = "bash"
+) -> LayeredDecision:
     """The strictest verdict of all layers, with each part of the line as the strictest of them sees it."""
-    judged = [(layer, _by_layer(line, layer, known or Known(), shell)) for layer in policy.layers]
-    if not judged:
-        return Ruled(Judgement("allow", ()), policy.name, "")
-    layer, strictest = max(judged, key=lambda one: STRICTNESS[one[1].verdict])
-    others = [judgement for _, judgement in judged if judgement is not strictest]
+    decisions = [(layer, _by_layer(line, layer, overrides or Overrides(), shell)) for layer in policy.layers]
+    if not decisions:
+        return LayeredDecision(Decision("allow", ()), policy.name, "")
+    layer, strictest = max(decisions, key=lambda one: STRICTNESS[one[1].verdict])
+    others = [decision for _, decision in decisions if decision is not strictest]
     broken = next((layer.broken for layer in policy.layers if layer.broken), "")
-    return Ruled(Judgement(strictest.verdict, _together(strictest, others)), layer.name, broken)
+    return LayeredDecision(Decision(strictest.verdict, _together(strictest, others)), layer.name, broken)
 
 
-def rule_all(request: Request, policy: Policy, known: Known | None, shell: str) -> Ruled:
+def evaluate_request(request: Request, policy: Policy, overrides: Overrides | None, shell: str) -> LayeredDecision:
     """What is to be said of a request: of its line, and of the functions that it gives the shell by its variables."""
-    ruled = rule(request.command, policy, known, shell)
-    for definition in functions_given(request.env):
-        other = rule(definition, policy, known, shell)
-        first = max(ruled, other, key=lambda one: STRICTNESS[one.judgement.verdict])
-        together = Judgement(first.judgement.verdict, (*ruled.judgement.parts, *other.judgement.parts))
-        ruled = replaced(first, judgement=together)
-    return ruled
+    layered = evaluate_layers(request.command, policy, overrides, shell)
+    for definition in exported_functions(request.env):
+        other = evaluate_layers(definition, policy, overrides, shell)
+        first = max(layered, other, key=lambda one: STRICTNESS[one.decision.verdict])
+        together = Decision(first.decision.verdict, (*layered.decision.parts, *other.decision.parts))
+        layered = replaced(first, decision=together)
+    return layered
 
 
-def functions_given(env: Mapping[str, str]) -> list[str]:
+def exported_functions(env: Mapping[str, str]) -> list[str]:
     """The definitions of functions that stand among variables, as bash passes them on."""
     return [f"{name[10:].removesuffix('%%')} {value}" for name, value in env.items() if name.startswith("BASH_FUNC_")]
 
 
-def _by_layer(line: str, layer: Layer, known: Known, shell: str) -> Judgement:
+def _by_layer(line: str, layer: Layer, overrides: Overrides, shell: str) -> Decision:
     if layer.broken:
-        return Judgement("ask", (Part(line, "ask", "", layer.broken, 0, ""),))
-    judgement = judge(line, layer.rules, known, shell=shell)
+        return Decision("ask", (Part(line, "ask", "", layer.broken, 0, ""),))
+    decision = evaluate(line, layer.rules, overrides, shell=shell)
     if layer.asks_all:
-        judgement = _all_asked(judgement, layer.rules)
-    return judgement
+        decision = _all_asked(decision, layer.rules)
+    return decision
 
 
-def _all_asked(judgement: Judgement, rules: Rules) -> Judgement:
+def _all_asked(decision: Decision, rules: Rules) -> Decision:
     """What needs no rule (`true`, `[ -e x ]`) is asked about as well."""
 
     allowed = frozenset(rules.allow)
@@ -75,47 +77,49 @@ def _all_asked(judgement: Judgement, rules: Rules) -> Judgement:
         unasked = part.verdict == "allow" and not part.rule and part.command not in allowed
         return replaced(part, verdict="ask", why="everything is asked about") if unasked else part
 
-    each = {id(part): part for part in judgement.parts}  # long lists hold the same part again and again
+    each = {id(part): part for part in decision.parts}  # long lists hold the same part again and again
     said = {number: asked(part) for number, part in each.items()}
-    parts = tuple(said[id(part)] for part in judgement.parts)
-    verdict = max({judgement.verdict, *(part.verdict for part in parts)}, key=STRICTNESS.__getitem__)
+    parts = tuple(said[id(part)] for part in decision.parts)
+    verdict = max({decision.verdict, *(part.verdict for part in parts)}, key=STRICTNESS.__getitem__)
     if not parts and verdict == "allow":
         verdict = "ask"
-    return Judgement(verdict, parts)
+    return Decision(verdict, parts)
 
 
-def _together(strictest: Judgement, others: list[Judgement]) -> tuple[Part, ...]:
+def _together(strictest: Decision, others: list[Decision]) -> tuple[Part, ...]:
     """The strictest view of each part; whatever only another layer has to say comes behind."""
     parts = list(strictest.parts)
-    for judgement in others:
-        if [part.command for part in judgement.parts] == [part.command for part in parts]:
-            pairs = zip(parts, judgement.parts, strict=True)
+    for decision in others:
+        if [part.command for part in decision.parts] == [part.command for part in parts]:
+            pairs = zip(parts, decision.parts, strict=True)
             parts = [max(pair, key=lambda part: STRICTNESS[part.verdict]) for pair in pairs]
         else:
-            parts += [part for part in judgement.parts if part.verdict != "allow" and part not in parts]
+            parts += [part for part in decision.parts if part.verdict != "allow" and part not in parts]
     return tuple(parts)
 
 
 # --- what "always" would write -----------------------------------------------------------
 
 
-def always(request: Request, policy: Policy, known: Known | None = None, shell: str = "bash") -> tuple[str, ...]:
+def rules_for_always(
+    request: Request, policy: Policy, overrides: Overrides | None = None, shell: str = "bash"
+) -> tuple[str, ...]:
     """The narrowest allow rules after which the line is not asked about any more; none if there are none.
 
     A rule is the exact text of one part. One that holds a `*` would match more than that.
     """
     if "run" in policy.asks or any(layer.broken for layer in policy.layers):
         return ()
-    ruled = rule_all(request, policy, known, shell).judgement
-    patterns = tuple(dict.fromkeys(part.command for part in ruled.parts if part.verdict == "ask"))
+    layered = evaluate_request(request, policy, overrides, shell).decision
+    patterns = tuple(dict.fromkeys(part.command for part in layered.parts if part.verdict == "ask"))
     if not patterns or any("*" in one or not one.strip() or not one.isprintable() for one in patterns):
         return ()
-    # The judge itself says whether they are enough: no rule helps against what cannot be analysed.
-    helps = rule_all(request, allowing(policy, patterns), known, shell).judgement.verdict == "allow"
+    # The evaluator itself says whether they are enough: no rule helps against what cannot be analysed.
+    helps = evaluate_request(request, with_rules(policy, patterns), overrides, shell).decision.verdict == "allow"
     return patterns if helps else ()
 
 
-def allowing(policy: Policy, patterns: tuple[str, ...], write: tuple[str, ...] = ()) -> Policy:
+def with_rules(policy: Policy, patterns: tuple[str, ...], write: tuple[str, ...] = ()) -> Policy:
     """The policy with more allow rules in every layer. What one of them denies stays denied."""
 
     def more(layer: Layer) -> Layer:
@@ -128,28 +132,28 @@ def allowing(policy: Policy, patterns: tuple[str, ...], write: tuple[str, ...] =
 # --- how it is told ----------------------------------------------------------------------
 
 
-def denial(ruled: Ruled, policy: Policy) -> str:
+def describe_denial(layered: LayeredDecision, policy: Policy) -> str:
     """Why it does not run, in one sentence: the part, the rule, and what would allow it."""
-    part = next((part for part in ruled.judgement.parts if part.verdict == "deny"), None)
+    part = next((part for part in layered.decision.parts if part.verdict == "deny"), None)
     if part is None:
-        return f"Nothing is let through while the policy {policy.name} cannot be used: {ruled.broken}; correct it."
-    by = f"The policy {ruled.layer} denies {_shown(part)}"
+        return f"Nothing is let through while the policy {policy.name} cannot be used: {layered.broken}; correct it."
+    by = f"The policy {layered.layer} denies {_shown(part)}"
     if part.rule:
         return f"{by} by its rule {named(part.rule)}; it can run only under a policy without that rule."
     return f"{by}: {part.why.rstrip('.')}; it can run only under a policy that does not deny it."
 
 
-def question(ruled: Ruled, policy: Policy, approval: Approval) -> str:
+def describe_question(layered: LayeredDecision, policy: Policy, approval: Approval) -> str:
     """Why it does not run if nobody can be asked: the part, why, and what would allow it."""
-    if ruled.broken:
-        return f"Everything needs a yes because {ruled.broken}, and nobody can be asked here; correct it."
+    if layered.broken:
+        return f"Everything needs a yes because {layered.broken}, and nobody can be asked here; correct it."
     if approval.category == "outside":
         return f"{named(approval.command)} would run outside the sandbox of the policy {policy.name}, {_NOBODY}."
     if not approval.parts:
         return f"Under the policy {policy.name} every command needs a yes, and nobody can be asked here."
     part = approval.parts[0]
     more = f" and {len(approval.parts) - 1} more" if len(approval.parts) > 1 else ""
-    needs = f"{_shown(part)}{more} needs a yes under the policy {ruled.layer} ({part.why.rstrip('.')})"
+    needs = f"{_shown(part)}{more} needs a yes under the policy {layered.layer} ({part.why.rstrip('.')})"
     return f"{needs}, and nobody can be asked here; {_what_would_allow(approval)}."
 
 

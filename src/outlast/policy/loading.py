@@ -14,9 +14,9 @@ from outlast.errors import BadInput, named
 from outlast.light import replaced
 from outlast.policy import WORKSPACE, YOLO, Policy, own_rules
 from outlast.policy.approval import Layer
-from outlast.policy.commands.destructive import hazard
-from outlast.policy.commands.sensitive_files import protection
-from outlast.policy.layers import allowing
+from outlast.policy.commands.destructive import make_destructive_check
+from outlast.policy.commands.sensitive_files import make_protection_check
+from outlast.policy.layers import with_rules
 from outlast.policy.policy_file import BadPolicy, PolicyFile, read
 from outlast.policy.rules import Rules
 from outlast.settings import allowed_programs
@@ -46,7 +46,7 @@ def _ready(which: str, settings: Settings) -> Layer:
     if which == "banned":
         return Layer(which, Rules(deny=_each(_BANNED.split()), otherwise="allow"))
     if which == "guarded":
-        return Layer(which, Rules(otherwise="allow", hazard=hazard(os.path.expanduser("~"))))
+        return Layer(which, Rules(otherwise="allow", hazard=make_destructive_check(os.path.expanduser("~"))))
     rules = Rules(allow=_each(allowed_programs(settings)), deny=_each(_INTERPRETERS.split()))
     return Layer(which, replaced(rules, otherwise="deny", any_arguments=True) if which == "programs" else rules)
 
@@ -106,7 +106,7 @@ def _base(said: PolicyFile, settings: Settings, above: tuple[str, ...]) -> Polic
         raise BadPolicy(f"{said.path} extends what cannot be used: {error.message.rstrip('.')}") from None
 
 
-def lenient(
+def load_or_ask(
     which: str, settings: Settings, *, is_project: bool = False, tolerates: type[BadInput] = BadInput
 ) -> Policy:
     """As `load`; one that cannot be used asks about everything."""
@@ -117,21 +117,21 @@ def lenient(
         return Policy(which, (Layer(which, Rules(), broken=why[:1].lower() + why[1:]),))
 
 
-def handed_on(call: str | Policy | None) -> str:
+def policy_for_children(call: str | Policy | None) -> str:
     """How the policy of a call is named for others; empty if it cannot be, or need not."""
     if not isinstance(call, str) or call == YOLO.name:
         return ""
     return os.path.abspath(os.path.expanduser(call)) if is_file(call) else call
 
 
-def in_force(home: str, settings: Settings, call: str | Policy | None, projects: Sequence[str] = ()) -> Policy:
+def combine_policies(home: str, settings: Settings, call: str | Policy | None, projects: Sequence[str] = ()) -> Policy:
     """All that has a say, as one policy."""
-    spoken: list[Policy] = [lenient(settings.policy, settings)] if settings.policy else []
+    spoken: list[Policy] = [load_or_ask(settings.policy, settings)] if settings.policy else []
     if isinstance(call, Policy):
         spoken.append(call)
     elif call is not None and call != settings.policy:
-        spoken.append(lenient(call, settings, tolerates=BadPolicy))
-    spoken += [lenient(path, settings, is_project=True) for path in projects]
+        spoken.append(load_or_ask(call, settings, tolerates=BadPolicy))
+    spoken += [load_or_ask(path, settings, is_project=True) for path in projects]
     layers = tuple(layer for policy in spoken for layer in policy.layers)
     asks = tuple(dict.fromkeys(one for policy in spoken for one in policy.asks))
     names = list(dict.fromkeys(policy.name for policy in spoken if policy.layers or policy.asks or policy.confined))
@@ -142,8 +142,8 @@ def in_force(home: str, settings: Settings, call: str | Policy | None, projects:
 
 
 def _protected(layer: Layer, home: str) -> Layer:
-    """The layer with one more hazard: nothing that it judges writes its own rules."""
-    hazard, more = layer.rules.hazard, protection(home)
+    """The layer with one more hazard: nothing that it checks writes its own rules."""
+    hazard, more = layer.rules.hazard, make_protection_check(home)
 
     def either(words: tuple[str | None, ...], where: str, elsewhere: bool) -> str | None:
         return (hazard(words, where, elsewhere) if hazard else None) or more(words, where, elsewhere)
@@ -157,4 +157,4 @@ def _with_own_rules(policy: Policy, path: str) -> Policy:
     except BadPolicy as error:
         return replaced(policy, layers=(*policy.layers, Layer(path, Rules(), broken=error.message)))
     more = (Layer(path, Rules(deny=own.deny, otherwise="allow")),) if own.deny else ()
-    return allowing(replaced(policy, layers=(*policy.layers, *more)), own.allow, own.write)
+    return with_rules(replaced(policy, layers=(*policy.layers, *more)), own.allow, own.write)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from outlast.light import frozen
 
-UNKNOWN = "\0"  # in no command line: a line with NUL is not judged any further
+UNKNOWN = "\0"  # in no command line: a line with NUL is not checked any further
 
 
 @frozen

@@ -19,7 +19,7 @@ from outlast.errors import BadInput, named
 from outlast.light import frozen
 from outlast.policy.approval import CATEGORIES
 from outlast.policy.layers import STRICTNESS
-from outlast.policy.rules import Rules, judge
+from outlast.policy.rules import Rules, evaluate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class PolicyFile:
 
 def read(path: str) -> PolicyFile:
     """A policy file that makes sense, and whose examples are as they say."""
-    return understood(path, _parsed(path, _text(path)))
+    return parse_values(path, _parsed(path, _text(path)))
 
 
 def _text(path: str) -> str:
@@ -87,7 +87,7 @@ def _parsed(path: str, text: str) -> dict[str, Any]:
         raise BadPolicy(f"the policy file {path} is not valid TOML: {error}") from None
 
 
-def understood(path: str, values: Mapping[str, Any]) -> PolicyFile:
+def parse_values(path: str, values: Mapping[str, Any]) -> PolicyFile:
     """The meaning of a file's values."""
     _only(path, values, _KEYS)
     rules = values.get("rule", [])
@@ -142,16 +142,18 @@ def _check_examples(path: str, values: Mapping[str, Any], rules: Rules) -> None:
 
 def _is_matched(line: str, rules: Rules) -> bool:
     """Whether the rules alone deny a line, or allow the whole of it."""
-    denied = bool(rules.deny) and judge(line, Rules(deny=rules.deny, otherwise="allow")).verdict == "deny"
-    return denied or (bool(rules.allow) and judge(line, Rules(allow=rules.allow, write=rules.write)).verdict == "allow")
+    denied = bool(rules.deny) and evaluate(line, Rules(deny=rules.deny, otherwise="allow")).verdict == "deny"
+    return denied or (
+        bool(rules.allow) and evaluate(line, Rules(allow=rules.allow, write=rules.write)).verdict == "allow"
+    )
 
 
 # --- the rule that "always" writes -------------------------------------------------------
 
 
-def remember(path: str, patterns: tuple[str, ...], said: str) -> None:
+def add_allow_rules(path: str, patterns: tuple[str, ...], said: str) -> None:
     """Add allow rules at the end of a policy file, whatever else it holds; `said` stands above them."""
-    from outlast.linux.files import FileLock  # most judge only
+    from outlast.linux.files import FileLock  # most check only
 
     path = os.path.realpath(path)  # a link stays one
     directory = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
@@ -169,7 +171,7 @@ def _with_rules(path: str, before: str, patterns: tuple[str, ...], said: str) ->
     from json import dumps  # a TOML string has the same escapes
 
     values = _parsed(path, before)
-    known = understood(path, values).allow
+    known = parse_values(path, values).allow
     new = [pattern for pattern in dict.fromkeys(patterns) if pattern not in known]
     if not new:
         return before

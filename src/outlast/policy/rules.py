@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Literal
 
-    from outlast.policy.evaluator import Court
+    from outlast.policy.evaluator import Evaluator
 
     Verdict = Literal["allow", "ask", "deny"]
 else:
-    Verdict = str  # importing typing costs more than judging a line
+    Verdict = str  # importing typing costs more than checking a line
 
 LONGEST_BYTES = 64 * 1024
 _LONG = 2048
@@ -49,7 +49,7 @@ class Doubtful(str):
 
 
 @frozen
-class Known:
+class Overrides:
     """What the session has changed, so that names may not mean what they say."""
 
     functions: frozenset[str] = frozenset()
@@ -78,37 +78,37 @@ class Part:
 
 
 @frozen
-class Judgement:
+class Decision:
     verdict: Verdict
     parts: tuple[Part, ...]
 
 
-UNCHANGED = Known()
+UNCHANGED = Overrides()
 
 
-def _heard(court: Court, line: str, shell: str) -> None:
+def _heard(evaluator: Evaluator, line: str, shell: str) -> None:
     """Hear a line. A long one makes many objects and no cycles of them: to look for some takes a third of the time."""
     pauses = len(line) > _LONG and gc.isenabled()
     if pauses:
         gc.disable()
     try:
-        court.hear(line, shell)
+        evaluator.evaluate_line(line, shell)
     finally:
         if pauses:
             gc.enable()
 
 
-def judge(line: str, rules: Rules, known: Known = UNCHANGED, *, shell: str = "bash") -> Judgement:
+def evaluate(line: str, rules: Rules, overrides: Overrides = UNCHANGED, *, shell: str = "bash") -> Decision:
     """Judge a line for a shell. It never raises."""
-    from outlast.policy.evaluator import Court
+    from outlast.policy.evaluator import Evaluator
 
-    court = Court(rules, known)
+    evaluator = Evaluator(rules, overrides)
     if len(line) > LONGEST_BYTES or len(line.encode("utf-8", "replace")) > LONGEST_BYTES:
-        court.ask("", f"it is longer than {LONGEST_BYTES // 1024} KiB")
+        evaluator.ask("", f"it is longer than {LONGEST_BYTES // 1024} KiB")
     else:
-        _heard(court, line, shell)
-    parts = tuple(court.parts)
+        _heard(evaluator, line, shell)
+    parts = tuple(evaluator.parts)
     verdict: Verdict = max({part.verdict for part in parts}, key=_RANK.index, default="allow")
     if verdict == "allow" and not (rules.allow or rules.deny or rules.hazard) and rules.otherwise != "allow":
         verdict = rules.otherwise
-    return Judgement(verdict, parts)
+    return Decision(verdict, parts)

@@ -18,7 +18,7 @@ from outlast.errors import (
 )
 from outlast.launch_builder import LaunchBuilder, SessionScope
 from outlast.light import replaced
-from outlast.policy import MODES, YOLO, Policy, decide, has_a_say
+from outlast.policy import MODES, YOLO, Policy, decide, may_apply
 from outlast.types import BRIDGE
 
 TYPE_CHECKING = False
@@ -67,13 +67,13 @@ class Starter:
             return usual
         asked = os.path.abspath(os.path.join(context.cwd, os.path.expanduser(cwd))) if cwd else ""
         allows_all = self._policy in (None, YOLO, YOLO.name)
-        if allows_all and not has_a_say(
+        if allows_all and not may_apply(
             context.home, context.settings.policy, asked or context.cwd or validation.here()
         ):
             return None
-        from outlast.gate import Around, Gate  # loads the whole policy engine
+        from outlast.gate import Gate, SessionOverrides  # loads the whole policy engine
 
-        around = Around(lambda: context.sessions, lambda: context.state)
+        around = SessionOverrides(lambda: context.sessions, lambda: context.state)
         return Gate(context.home, context.settings, self._policy, self._mode, self._ask, around, context.cwd)
 
     def is_confined(self, cwd: str = "") -> bool:

@@ -11,7 +11,7 @@ import os
 from functools import cache
 from itertools import accumulate
 
-from outlast.policy.bash.parser import Text
+from outlast.policy.bash.parser import ParsedText
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _grammar() -> tuple[Parser, Query]:
     return Parser(language), Query(language, _NAMES)
 
 
-def disagreement(text: Text, *, strict: bool) -> str:
+def find_disagreement(text: ParsedText, *, strict: bool) -> str:
     """Why tree-sitter sees something else; "" if it agrees. Not `strict`: only more commands than ours count."""
     if text.odd > _MOST_ODD:
         return _TOO_MANY
@@ -58,7 +58,7 @@ def disagreement(text: Text, *, strict: bool) -> str:
     return _compared(text, source, {node.start_byte for node in nodes}, strict)
 
 
-def _compared(text: Text, source: bytes, theirs: set[int], strict: bool) -> str:
+def _compared(text: ParsedText, source: bytes, theirs: set[int], strict: bool) -> str:
     """What is different between our commands and theirs."""
     place = _offsets(text.source)
     lows, highs = ([both[end] for both in text.fuzzy[:_MOST_FUZZY]] for end in (0, 1))
@@ -94,7 +94,7 @@ def _is_fuzzy(ranges: list[tuple[int, int]], at: int) -> bool:
 _read: dict[str, bool] = {}
 
 
-class Asked:
+class BashSyntaxCheck:
     """Texts that bash is to read, without running them. It reads while we do something else."""
 
     def __init__(self, sources: Iterable[str]) -> None:
@@ -107,7 +107,7 @@ class Asked:
             source = self._due.pop(0)
             self._asked[source] = _ask_bash(source.encode("utf-8", "surrogateescape"))
 
-    def accepted(self, source: str) -> bool:
+    def accepts(self, source: str) -> bool:
         """Whether bash accepts the text. False where there is no bash."""
         if source not in _read:
             if len(_read) >= _REMEMBERED:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from outlast.policy.bash.quoting import ansi_c
-from outlast.policy.bash.variables import is_harmless, is_run
+from outlast.policy.bash.variables import is_run, is_safe
 from outlast.policy.bash.words import Loop, Pieces, Problem, Ref, Unreadable, Word
 
 DEEPEST = 64
@@ -345,7 +345,7 @@ class Expansions:
             self._judge_arithmetic(self._until("}", quoted), begin)
             return None
         if operator == "=" or (operator == ":" and following == "="):
-            if not is_harmless(name):
+            if not is_safe(name):
                 self.problem(f"it assigns {name}", at=start, hides=is_run(name))
         elif operator in "/^,":
             self.bashisms = True

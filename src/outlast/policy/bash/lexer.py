@@ -52,7 +52,7 @@ def _whole(match: re.Match[str], start: int) -> Word | None:
     return word
 
 
-class WordReader(Expansions):
+class Lexer(Expansions):
     """Whole words, and everything up to the next one."""
 
     def word(self, *, loose: bool = False) -> Word:

@@ -1,8 +1,8 @@
 """The grammar of bash, as far as it decides which commands a line runs.
 
 `read` returns every simple command of a text, wherever it stands, and every problem: what cannot be analysed. The
-reader is strict. What it does not know is `Unreadable`, and the judge asks about it; before anything is allowed, two
-other readers (`secondopinion`) must agree.
+parser is strict. What it does not know is `Unreadable`, and the evaluator asks about it. Before a line is allowed, two
+other parsers (`crosscheck`) must agree.
 """
 
 from __future__ import annotations
@@ -10,8 +10,15 @@ from __future__ import annotations
 import re
 from operator import attrgetter
 
-from outlast.policy.bash.simple_commands import CLOSING, EMPTY_PARENTHESES, RESERVED, Command, Function, SimpleReader
-from outlast.policy.bash.variables import is_run, steers
+from outlast.policy.bash.simple_commands import (
+    CLOSING,
+    EMPTY_PARENTHESES,
+    RESERVED,
+    Command,
+    Function,
+    SimpleCommandParser,
+)
+from outlast.policy.bash.variables import alters_execution, is_run
 from outlast.policy.bash.words import NUMBER, NUMERIC, Loop, Problem, Unreadable, Word
 
 _RESERVED_AT = re.compile(r"(?:\[\[|[!{}]|[a-z]+)(?=[ \t\n;&|()<>]|\Z)")
@@ -23,10 +30,10 @@ _ENDS_COMPOUND = frozenset(["", "\n", ")", ";", "|"])
 _NO_SEPARATOR = frozenset(["", "\n", ")"])
 
 
-class Text:
+class ParsedText:
     """What was read from one text."""
 
-    def __init__(self, source: str, reader: Reader) -> None:
+    def __init__(self, source: str, reader: Parser) -> None:
         self.source = source
         self.commands = sorted([one for one in reader.found if isinstance(one, Command)], key=attrgetter("at"))
         self.problems = [one for one in reader.found if isinstance(one, Problem)]
@@ -36,9 +43,9 @@ class Text:
         self.plain = reader.all_listed  # words and what separates commands: there is nothing to read in another way
 
 
-def read(source: str, depth: int = 0, inside: str = "") -> Text:
+def read(source: str, depth: int = 0, inside: str = "") -> ParsedText:
     """All commands and problems of a text. It never raises."""
-    reader = Reader(source, depth, inside, 0)
+    reader = Parser(source, depth, inside, 0)
     try:
         closer = reader.statements()
         if closer:
@@ -49,16 +56,16 @@ def read(source: str, depth: int = 0, inside: str = "") -> Text:
         reader.problem(str(error), hides=True)
     except RecursionError:
         reader.problem("it is nested too deeply", hides=True)
-    return Text(source, reader)
+    return ParsedText(source, reader)
 
 
-class Reader(SimpleReader):
+class Parser(SimpleCommandParser):
     """Recursive descent over one text."""
 
     looked, stands = -1, ""  # where a reserved word was looked for last, and which one stands there
 
-    def inner(self, text: str, inside: str, at: int) -> Reader:
-        reader = Reader(text, self.depth, self.inside, at)
+    def inner(self, text: str, inside: str, at: int) -> Parser:
+        reader = Parser(text, self.depth, self.inside, at)
         if inside != "here-document":
             reader.enter(inside)
         reader.plain_words, reader.readings = self.plain_words, self.readings
@@ -265,7 +272,7 @@ class Reader(SimpleReader):
         match = _NAME.match(self.text, self.at)
         if not match:
             raise Unreadable("for has no variable")
-        if steers(match[0]):
+        if alters_execution(match[0]):
             self.problem(f"it sets {match[0]}", hides=is_run(match[0]))
         loop = Loop(self.base + self.at, self.depth, self.inside, match[0], [])
         self.found.append(loop)
@@ -386,14 +393,14 @@ class Reader(SimpleReader):
 
 
 _COMPOUNDS = {
-    "{": Reader._group,
-    "if": Reader._if,
-    "while": Reader._while,
-    "until": Reader._while,
-    "for": Reader._for,
-    "select": Reader._for,
-    "case": Reader._case,
-    "[[": Reader._condition,
-    "function": Reader._function,
-    "coproc": Reader._coproc,
+    "{": Parser._group,
+    "if": Parser._if,
+    "while": Parser._while,
+    "until": Parser._while,
+    "for": Parser._for,
+    "select": Parser._for,
+    "case": Parser._case,
+    "[[": Parser._condition,
+    "function": Parser._function,
+    "coproc": Parser._coproc,
 }

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from outlast.policy.bash.expansions import DEEPEST
-from outlast.policy.bash.lexer import BLANK_OR_COMMENT, BLANKS, WordReader
+from outlast.policy.bash.lexer import BLANK_OR_COMMENT, BLANKS, Lexer
 from outlast.policy.bash.words import Unreadable, Word, names
 
 _REDIRECTION = re.compile(r"([0-9]+|\{[A-Za-z_][A-Za-z0-9_]*\})?(<<<|<<-|<<|<>|<&|<|>>|>\||>&|>)|(&>>|&>)")
@@ -95,7 +95,7 @@ def plain_words(text: str) -> list[Word] | None:
     return _split(text, 0) if match and match[2] not in RESERVED else None
 
 
-class SimpleReader(WordReader):
+class SimpleCommandParser(Lexer):
     """Simple commands, redirections and assignments."""
 
     define: Callable[[Word, bool], None]  # a function; `syntax` supplies it

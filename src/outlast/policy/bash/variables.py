@@ -36,19 +36,19 @@ _NOTES = re.compile(
 )
 
 
-def keeps_note(name: str) -> bool:
+def is_note(name: str) -> bool:
     """Whether a line may set it to anything, if it does not hand it on."""
-    return _NOTES.fullmatch(name) is not None and not steers(name)
+    return _NOTES.fullmatch(name) is not None and not alters_execution(name)
 
 
-def is_harmless(name: str) -> bool:
+def is_safe(name: str) -> bool:
     """Whether a command may set it without a rule."""
     return _HARMLESS.fullmatch(name) is not None
 
 
-def steers(name: str) -> bool:
+def alters_execution(name: str) -> bool:
     """Whether its value can make an allowed command do something else."""
-    return not is_harmless(name) and (_STEERING.fullmatch(name) is not None or is_run(name))
+    return not is_safe(name) and (_STEERING.fullmatch(name) is not None or is_run(name))
 
 
 def is_run(name: str) -> bool:
@@ -56,6 +56,6 @@ def is_run(name: str) -> bool:
     return _RUN.fullmatch(name) is not None
 
 
-def steers_shell(name: str) -> bool:
+def alters_shell(name: str) -> bool:
     """Whether bash reads it while it runs its own commands."""
     return _OF_SHELL.fullmatch(name) is not None

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from outlast.policy.bash.simple_commands import DECLARING
-from outlast.policy.bash.variables import is_harmless, is_run, steers
+from outlast.policy.bash.variables import alters_execution, is_run, is_safe
 from outlast.policy.bash.words import NUMBER, NUMERIC, Word, names
 from outlast.policy.commands.getopt import Grammar, parse
 
@@ -67,7 +67,7 @@ def _is_operand(word: Word, before: Word | None, follows: Word | None, count: in
     return follows is not None and follows.static and follows.text in _BINARY
 
 
-def doubt(words: list[Word]) -> Doubt | None:
+def find_doubt(words: list[Word]) -> Doubt | None:
     """Why a builtin cannot be analysed, whatever rule there is."""
     check = _CHECKS.get(words[0].text)
     return check(words) if check else None
@@ -129,7 +129,7 @@ def _declares(words: list[Word]) -> Doubt | None:
             return "a subscript is evaluated as arithmetic", word.text, EVALUATES
         if value.startswith("(") or (given & {"a", "A"} and word.unknown and value):
             return "it evaluates what it assigns", value, HIDES if word.unknown else ""
-        if not (word.static and is_harmless(name)):
+        if not (word.static and is_safe(name)):
             known = word.lead.startswith(name)
             return f"it sets {name}" if known else "what it sets is not known", "", "" if known else NAMES
     return None
@@ -147,14 +147,14 @@ def _names(words: list[Word], grammar: Grammar, skip: int = 0) -> Doubt | None:
             return "a subscript is evaluated as arithmetic", word.text, kind
         if not word.static:
             return "what it sets is not known", "", NAMES
-        if steers(word.text):
+        if alters_execution(word.text):
             return f"it sets {word.text}", "", HIDES if is_run(word.text) and words[0].text != "unset" else ""
     return None
 
 
 def _unset(words: list[Word]) -> Doubt | None:
     if any(word.text.startswith("OUTLAST_") for word in words[1:]):
-        return "it changes which policy judges a nested command", "", HIDES
+        return "it changes which policy checks a nested command", "", HIDES
     return _names(words, _UNSET)
 
 

@@ -1,6 +1,6 @@
 """What is known about programs: the entries of `commands.toml`, and what in a command no entry names as safe.
 
-An entry is read when its program is judged for the first time: reading all of them would take longer than judging.
+An entry is read when its program is judged for the first time: reading all of them would take longer than checking.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from outlast.policy.bash.words import Word
 from outlast.policy.commands import sensitive_files
 from outlast.policy.commands.getopt import may_be_option
 
-Offence = tuple[int, str, str]  # the word, the option as it is written ("" if no rule can spell it), why
+RiskyArgument = tuple[int, str, str]  # the word, the option as it is written ("" if no rule can spell it), why
 ANY_OPTION = "it may be any option"
 _ENTRY = re.compile(r'^"?([^"=\n#]+?)"? = \{ (?:also = (?:"""([^"]*)"""|"([^"]*)"))?', re.MULTILINE)
 _LETTER = re.compile(r"(.)(::|[:>!]?)")
@@ -118,7 +118,7 @@ class Reading:
 
     def __init__(self, words: list[Word], entry: Entry, start: int, write: tuple[str, ...]) -> None:
         self.words, self.entry, self.write = words, entry, write
-        self.found: list[Offence] = []
+        self.found: list[RiskyArgument] = []
         self.operands: list[int] = []
         self.given: list[tuple[int, str, str | None]] = []  # the options, with their values if they are known
         self.doubtful = False  # the option before takes a value or not: nobody knows
@@ -227,7 +227,7 @@ def read_words(words: list[Word], name: str, write: tuple[str, ...]) -> Reading:
     return Reading(words, entry, 1, write)
 
 
-def by_entry(words: list[Word], entry: Entry, start: int = 1, write: tuple[str, ...] = ()) -> list[Offence]:
+def by_entry(words: list[Word], entry: Entry, start: int = 1, write: tuple[str, ...] = ()) -> list[RiskyArgument]:
     """What in a command its entry does not name as safe."""
     if entry.plain and entry.kinds == ["read"] and not (entry.verbs or entry.match or entry.subs):
         return []
@@ -251,7 +251,7 @@ def by_entry(words: list[Word], entry: Entry, start: int = 1, write: tuple[str, 
     return found
 
 
-def _by_subcommand(words: list[Word], entry: Entry, at: int, write: tuple[str, ...]) -> list[Offence]:
+def _by_subcommand(words: list[Word], entry: Entry, at: int, write: tuple[str, ...]) -> list[RiskyArgument]:
     name = words[at].text
     sub = find(f"{entry.key} {name}") if words[at].static else None
     if sub is None:
@@ -259,15 +259,15 @@ def _by_subcommand(words: list[Word], entry: Entry, at: int, write: tuple[str, .
     return by_entry(words, sub, at + 1, write)
 
 
-def _operand(words: list[Word], index: int, kind: str, entry: Entry, write: tuple[str, ...]) -> list[Offence]:
+def _operand(words: list[Word], index: int, kind: str, entry: Entry, write: tuple[str, ...]) -> list[RiskyArgument]:
     word = words[index]
     text, written = word.text, word.text if word.static else ""
     if entry.match and not entry.match.fullmatch(text):
         return [(index, written, f"{text} is not known to be safe")]
     if kind == "command":
-        from outlast.policy.commands.risky import offences
+        from outlast.policy.commands.risky import risky_arguments
 
-        inner = [(index + at, spelled, why) for at, spelled, why in offences(words[index:], write)]
+        inner = [(index + at, spelled, why) for at, spelled, why in risky_arguments(words[index:], write)]
         return [(index, written, _WHY[kind]), *inner]
     if kind in ("target", "output"):
         why = sensitive_files.runs_later(word.value) if kind == "target" else f"it writes {text}"
@@ -278,7 +278,7 @@ def _operand(words: list[Word], index: int, kind: str, entry: Entry, write: tupl
     return [(index, written, _WHY[kind].format(text))]
 
 
-def _recursive(words: list[Word], reading: Reading) -> list[Offence]:
+def _recursive(words: list[Word], reading: Reading) -> list[RiskyArgument]:
     """A whole tree may hold any file: not into this directory, or one that is not below it."""
     trees = any(name in _TREES for _, name, _ in reading.given)
     path = words[reading.operands[-1]].value
@@ -292,13 +292,13 @@ def _recursive(words: list[Word], reading: Reading) -> list[Offence]:
     return [(reading.operands[-1], path, "what is in the tree that it copies is not known")]
 
 
-def _targets(words: list[Word], operands: list[int], write: tuple[str, ...]) -> list[Offence]:
+def _targets(words: list[Word], operands: list[int], write: tuple[str, ...]) -> list[RiskyArgument]:
     """Files that are written: copies keep the kind of file that they are copies of."""
     name = words[0].text.rpartition("/")[2]
     *sources, last = operands
     copies = name in ("cp", "mv", "install", "rsync", "scp") and bool(sources)
     values = [words[index].value for index in sources] if copies else []
-    found: list[Offence] = []
+    found: list[RiskyArgument] = []
     for index in operands:
         path = words[index].value
         written = path.rpartition("/")[2] if copies and index != last and path else path  # into a directory

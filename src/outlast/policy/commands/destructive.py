@@ -79,7 +79,7 @@ class Place:
         return path in _RAW or (path.startswith("/dev/") and not _HARMLESS_DEVICES.fullmatch(path))
 
 
-def hazard(home: str) -> Callable[..., str | None]:
+def make_destructive_check(home: str) -> Callable[..., str | None]:
     """What to ask of each simple command, where `home` is the user's home directory."""
     homes = frozenset({_normal(home)} if home not in ("", "/") else ())
 

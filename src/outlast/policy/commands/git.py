@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from outlast.policy.bash.words import Word, names
 from outlast.policy.commands import sensitive_files
-from outlast.policy.commands.catalog import ANY_OPTION, Offence, by_entry, find
+from outlast.policy.commands.catalog import ANY_OPTION, RiskyArgument, by_entry, find
 from outlast.policy.commands.getopt import may_be_option
-from outlast.policy.commands.nested import Code, Inner, Run, Wrapped, is_static, joined
+from outlast.policy.commands.nested import Argv, Inner, NestedCommands, ShellText, is_static, joined
 
 _GLOBAL_VALUE = names("""
     -C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix --attr-source --shallow-file
@@ -53,7 +53,7 @@ def takes_value(option: str) -> bool | None:
     return True if option in _GLOBAL_VALUE else False if option in _GLOBAL_FLAGS or "=" in option else None
 
 
-def inner_commands(words: list[Word]) -> Wrapped | None:
+def inner_commands(words: list[Word]) -> NestedCommands | None:
     at = subcommand(words)
     if at is None:
         return None
@@ -64,19 +64,19 @@ def inner_commands(words: list[Word]) -> Wrapped | None:
         inners = [text for option in options.split() for text in _texts_of(rest, letter, option)]
     elif name == "bisect":
         run = next((index for index, word in enumerate(rest) if word.text == "run"), len(rest))
-        inners = [Run(rest[run + 1 :])] if rest[run + 1 :] else []
+        inners = [Argv(rest[run + 1 :])] if rest[run + 1 :] else []
     elif name == "submodule":
         inners = _foreach(rest)
-    suspects = _settings(words[1:at])
+    possible_code = _settings(words[1:at])
     for word in rest:
         if word.text.startswith("ext::"):  # an address that is a command, like `ext::sh -c date`
-            suspects.append(joined([_like(word, word.text[5:].replace("%20", " ").replace("% ", " "))], "sh"))
-    return Wrapped(inners, suspects=suspects) if inners or suspects else None
+            possible_code.append(joined([_like(word, word.text[5:].replace("%20", " ").replace("% ", " "))], "sh"))
+    return NestedCommands(inners, possible_code=possible_code) if inners or possible_code else None
 
 
-def _texts_of(words: list[Word], letter: str, long: str) -> list[Code]:
+def _texts_of(words: list[Word], letter: str, long: str) -> list[ShellText]:
     """The values of an option, in any of its forms."""
-    found: list[Code] = []
+    found: list[ShellText] = []
     for index, word in enumerate(words):
         flag, attached, value = word.text.partition("=")
         if len(flag) > 2 and long.startswith(flag):
@@ -95,7 +95,7 @@ def _like(word: Word, text: str) -> Word:
     return part
 
 
-def _foreach(rest: list[Word]) -> list[Code]:
+def _foreach(rest: list[Word]) -> list[ShellText]:
     at = next((index for index, word in enumerate(rest) if word.text == "foreach"), len(rest))
     command = rest[at + 1 :]
     while command and command[0].text in ("--recursive", "-q", "--quiet"):
@@ -103,9 +103,9 @@ def _foreach(rest: list[Word]) -> list[Code]:
     return [joined(command, "sh")] if command else []
 
 
-def _settings(options: list[Word]) -> list[Code]:
+def _settings(options: list[Word]) -> list[ShellText]:
     """-c alias.x='!command' and other settings that may be commands."""
-    found: list[Code] = []
+    found: list[ShellText] = []
     for word in options:
         key, set_, value = word.text.removeprefix("-c").partition("=")
         if set_ and re.match(r"[a-z]+\.", key, re.IGNORECASE):
@@ -113,16 +113,16 @@ def _settings(options: list[Word]) -> list[Code]:
     return found
 
 
-def offences(words: list[Word], write: tuple[str, ...] = ()) -> list[Offence]:
+def risky_arguments(words: list[Word], write: tuple[str, ...] = ()) -> list[RiskyArgument]:
     """What in a command of git a `*` does not cover."""
     at = subcommand(words)
     end = len(words) if at is None else at
-    found = _global_offences(words, end)
+    found = _global_risks(words, end)
     if at is None:
         return found + [(index, "", ANY_OPTION) for index in range(1, end) if may_be_option(words[index])]
     name, rest = words[at].text, words[at + 1 :]
     if name == "submodule" and any(word.text == "foreach" for word in rest):
-        return found  # what it runs is judged by itself
+        return found  # what it runs is checked by itself
     if name == "bisect" and rest and rest[0].text == "run":
         return found
     if name == "config" and not _reads_config(rest):
@@ -133,8 +133,8 @@ def offences(words: list[Word], write: tuple[str, ...] = ()) -> list[Offence]:
     return found + by_entry(words, entry, at + 1, write)
 
 
-def _global_offences(words: list[Word], end: int) -> list[Offence]:
-    found: list[Offence] = []
+def _global_risks(words: list[Word], end: int) -> list[RiskyArgument]:
+    found: list[RiskyArgument] = []
     index = 1
     while index < end:
         text = words[index].text

@@ -10,14 +10,14 @@ from outlast.policy.patterns import UNKNOWN
 
 
 @frozen
-class Run:
+class Argv:
     """A command given as words."""
 
     words: list[Word]
 
 
 @frozen
-class Code:
+class ShellText:
     """A command given as a text for a shell. `known`: all of it is static."""
 
     text: str
@@ -25,11 +25,11 @@ class Code:
     known: bool
 
 
-Inner = Run | Code
+Inner = Argv | ShellText
 
 
 @frozen
-class Wrapped:
+class NestedCommands:
     """What a wrapper runs.
 
     `doubt` says why its own words cannot be read, `hides` that anything may be behind that; from word `suffixes` on
@@ -41,7 +41,7 @@ class Wrapped:
     doubt: str = ""
     hides: bool = False
     suffixes: int = 0
-    suspects: Sequence[Code] = ()  # texts that may be run: nothing denied may be in them
+    possible_code: Sequence[ShellText] = ()  # texts that may be run: nothing denied may be in them
 
 
 def base(name: str) -> str:
@@ -49,9 +49,9 @@ def base(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def joined(words: list[Word], shell: str) -> Code:
+def joined(words: list[Word], shell: str) -> ShellText:
     """A text that is put together from words with blanks between them."""
-    return Code(" ".join([word.text for word in words]), shell, is_static(words))
+    return ShellText(" ".join([word.text for word in words]), shell, is_static(words))
 
 
 def is_static(words: list[Word]) -> bool:

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from outlast.policy.bash.words import Word
 from outlast.policy.commands import git, sensitive_files
 from outlast.policy.commands.builtins import BUILTINS
-from outlast.policy.commands.catalog import Offence, Reading, by_entry, find, read_words
+from outlast.policy.commands.catalog import Reading, RiskyArgument, by_entry, find, read_words
 from outlast.policy.commands.getopt import Grammar, parse
 from outlast.policy.commands.nested import base, exec_ranges
 from outlast.policy.commands.small_languages import awk_is_plain, sed_is_plain, sql_is_plain
-from outlast.policy.commands.wrappers import is_wrapper, loose_start
+from outlast.policy.commands.wrappers import find_inner_start, is_wrapper
 from outlast.policy.patterns import Pattern
 
 _COUNT = re.compile(r"""(-[a-zA-Z]|--[a-z-]+=)?"?(?:\$\(nproc\)|`nproc`)"?""")
@@ -26,22 +26,22 @@ _WITH_VALUE = "fXbNVHCITgFKL"  # letters of tar
 _DOT_COMMAND = re.compile(r"\.(?:tables|schema|dump|indexes|indices|databases|fullschema|mode|headers)(?: [\w%.*-]+)*")
 
 
-def offences(words: list[Word], write: tuple[str, ...] = ()) -> list[Offence]:
+def risky_arguments(words: list[Word], write: tuple[str, ...] = ()) -> list[RiskyArgument]:
     """All of them in one simple command."""
     name = base(words[0].text)
     words = [_counted(word) if word.unknown else word for word in words]
     if name == "git":
-        return git.offences(words, write)
+        return git.risky_arguments(words, write)
     if analyse := _ANALYSERS.get(name):
         return analyse(words, write)
     entry = find(name)
     if entry is None:
-        start = loose_start(words)
+        start = find_inner_start(words)
         return [] if start is None else _loose(words, start)
     found = by_entry(words, entry, 1, write)
     at = _module_of(words) if entry.key == "python" else None
     if at is not None and find(words[at].text):  # `python -m pytest` has the options of pytest
-        found += [(index + at, written, why) for index, written, why in offences(words[at:], write)]
+        found += [(index + at, written, why) for index, written, why in risky_arguments(words[at:], write)]
     return found
 
 
@@ -55,7 +55,7 @@ def _module_of(words: list[Word]) -> int | None:
     return None
 
 
-def _loose(words: list[Word], start: int) -> list[Offence]:
+def _loose(words: list[Word], start: int) -> list[RiskyArgument]:
     for index in range(start, len(words)):
         if not words[index].text.startswith("-"):
             return [(index, words[index].text, "what it runs is not known")]
@@ -74,9 +74,9 @@ def is_known(name: str) -> bool:
     return name == "git" or name in _ANALYSERS or name in BUILTINS or is_wrapper(name) or find(name) is not None
 
 
-def spelled(pattern: Pattern, offence: Offence, words: list[Word]) -> bool:
+def is_spelled_out(pattern: Pattern, risky: RiskyArgument, words: list[Word]) -> bool:
     """Whether the literal part of a rule spells what offends."""
-    index, written, _ = offence
+    index, written, _ = risky
     literal, begun = pattern.literal_words, pattern.begun_word
     if not written or index < len(literal) or words[index].text in pattern.later_words:
         return bool(written)
@@ -86,8 +86,8 @@ def spelled(pattern: Pattern, offence: Offence, words: list[Word]) -> bool:
 # --- tools with a language of their own --------------------------------------------------
 
 
-def _find(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
-    """What it runs is judged by itself."""
+def _find(words: list[Word], write: tuple[str, ...]) -> list[RiskyArgument]:
+    """What it runs is checked by itself."""
     runs = {index for start, end in exec_ranges(words) for index in range(start, end + 1)}
     kept: list[tuple[int, Word]] = []
     for index, word in enumerate(words):
@@ -98,7 +98,7 @@ def _find(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
     return [(kept[index][0], written, why) for index, written, why in found]
 
 
-def _sed(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
+def _sed(words: list[Word], write: tuple[str, ...]) -> list[RiskyArgument]:
     reading = read_words(words, "sed", write)
     is_given = bool(_values(reading, "-f", "--file"))
     scripts = _values(reading, "-e", "--expression") or _first_operand(reading, is_given)
@@ -109,7 +109,7 @@ def _sed(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
     return reading.found
 
 
-def _awk(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
+def _awk(words: list[Word], write: tuple[str, ...]) -> list[RiskyArgument]:
     reading = read_words(words, "awk", write)
     for at, program in _values(reading, "-e", "--source") or _first_operand(reading, reading.trusted):
         if program is None or not awk_is_plain(program):
@@ -126,7 +126,7 @@ def _first_operand(reading: Reading, is_given: bool) -> list[tuple[int, str | No
     return [] if is_given else [(at, reading.words[at].value) for at in reading.operands[:1]]
 
 
-def _tar(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
+def _tar(words: list[Word], write: tuple[str, ...]) -> list[RiskyArgument]:
     if len(words) > 1 and words[1].static and _OLD_STYLE.fullmatch(words[1].text):
         dashed = _with_dashes(words)
         moved = [(max(1, at - len(dashed) + len(words)), written, why) for at, written, why in _tar(dashed, write)]
@@ -154,14 +154,14 @@ def _with_dashes(words: list[Word]) -> list[Word]:
     return [words[0], Word(flags, words[1].at, words[1].end), *made, *values]
 
 
-def _unzip(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
+def _unzip(words: list[Word], write: tuple[str, ...]) -> list[RiskyArgument]:
     reading = read_words(words, "unzip", write)
     if reading.operands and not any(re.match(r"-[ltvZpc]", word.text) for word in words[1:]):
         reading.say(reading.operands[0], "", "which files it writes is not known")
     return reading.found
 
 
-def _ssh(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
+def _ssh(words: list[Word], write: tuple[str, ...]) -> list[RiskyArgument]:
     reading = read_words(words, "ssh", write)
     for index in reading.operands[1:]:
         if words[index].text[:1] != "-":  # options may follow the host, too
@@ -170,7 +170,7 @@ def _ssh(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
     return reading.found
 
 
-def _sqlite(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
+def _sqlite(words: list[Word], write: tuple[str, ...]) -> list[RiskyArgument]:
     reading = read_words(words, "sqlite3", write)
     for index in reading.operands[1:]:
         text = words[index].value
@@ -179,13 +179,13 @@ def _sqlite(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
     return reading.found
 
 
-def _fd(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
-    """What stands behind -x is judged by itself."""
+def _fd(words: list[Word], write: tuple[str, ...]) -> list[RiskyArgument]:
+    """What stands behind -x is checked by itself."""
     ends = (index for index, word in enumerate(words) if index and re.match(r"--exec|-[a-zA-Z0]*[xX]", word.text))
     return read_words(words[: next(ends, len(words))], "fd", write).found
 
 
-def _shell(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
+def _shell(words: list[Word], write: tuple[str, ...]) -> list[RiskyArgument]:
     """A shell whose program is a file: only a rule that spells the file covers it."""
     parsed = parse(words, 1, Grammar("O:o:", "rcfile= init-file="), first=True)
     if any(option.name == "c" for option in parsed.options) or not parsed.operands:
@@ -194,7 +194,7 @@ def _shell(words: list[Word], write: tuple[str, ...]) -> list[Offence]:
     return [(index, words[index].text if words[index].static else "", "what is in the script is not known")]
 
 
-_ANALYSERS: dict[str, Callable[[list[Word], tuple[str, ...]], list[Offence]]] = {
+_ANALYSERS: dict[str, Callable[[list[Word], tuple[str, ...]], list[RiskyArgument]]] = {
     **dict.fromkeys(("find", "gfind"), _find),
     **dict.fromkeys(("sed", "gsed"), _sed),
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),

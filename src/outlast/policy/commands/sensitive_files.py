@@ -93,7 +93,7 @@ def _glob(pattern: str) -> re.Pattern[str]:
     return re.compile(text if "/" in pattern else f"(?!/)(?:.*/)?{text}", re.DOTALL)
 
 
-def protection(home: str) -> Callable[[tuple[str | None, ...], str, bool], str | None]:
+def make_protection_check(home: str) -> Callable[[tuple[str | None, ...], str, bool], str | None]:
     """A hazard for every policy: no command writes the rules and settings in the state directory `home`."""
     user = os.path.expanduser("~")
     state, mark = os.path.normpath(home), os.path.basename(os.path.normpath(home))
@@ -113,7 +113,7 @@ def protection(home: str) -> Callable[[tuple[str | None, ...], str, bool], str |
         for word in words[1:]:
             named = word and ("/" in word or "~" in word or "OUTLAST" in word) and is_ours(word)
             if named or (inside and word and word[:1] not in "-/"):
-                return "it could change what judges it: Outlast's own rules and settings are there"
+                return "it could change what checks it: Outlast's own rules and settings are there"
         return None
 
     return look

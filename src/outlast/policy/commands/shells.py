@@ -5,7 +5,7 @@ from __future__ import annotations
 from outlast.policy.bash.words import Word, names
 from outlast.policy.commands.builtins import is_computed
 from outlast.policy.commands.getopt import Grammar, Option, parse
-from outlast.policy.commands.nested import Code, Wrapped, is_static
+from outlast.policy.commands.nested import NestedCommands, ShellText, is_static
 
 SHELLS = names("""
     sh bash dash ash zsh ksh mksh fish rbash rksh yash csh tcsh posh lksh pwsh xonsh nu elvish
@@ -21,7 +21,7 @@ _QUIET = names("e u x v f l login norc noprofile verbose h b m C B c help versio
 _QUIET_NAMES = names("pipefail errexit nounset xtrace noglob verbose noclobber errtrace nolog")
 
 
-def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> Wrapped:
+def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> NestedCommands:
     """What a shell is told to run: -c TEXT, a script, or its standard input."""
     kept = [words[0], *[word for word in words[1:] if word.text[:1] != "+"]]
     plus, words = len(kept) < len(words), kept
@@ -42,18 +42,18 @@ def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> Wrapped:
     reads_start_up = "rcfile" in given or "init-file" in given
     if "c" in given and parsed.operands:
         text = words[parsed.operands[0]]
-        return Wrapped([Code(text.text, shell, text.static)], doubt=doubt, hides=reads_start_up)
+        return NestedCommands([ShellText(text.text, shell, text.static)], doubt=doubt, hides=reads_start_up)
     if "help" in given or "version" in given:
-        return Wrapped([])
+        return NestedCommands([])
     if "n" in given:
-        return Wrapped([], doubt=doubt)
+        return NestedCommands([], doubt=doubt)
     if parsed.operands and "s" not in given and "c" not in given:
         script = words[parsed.operands[0]]
         if is_computed(script):
-            return Wrapped([], doubt="its program is made just now", hides=True)
-        return Wrapped([], doubt=doubt, hides=hides or reads_start_up)  # a script: `options` has the rest
-    texts = [Code(body, shell, False) for body in bodies]
-    return Wrapped(texts, doubt="its program comes from its input", hides=True)
+            return NestedCommands([], doubt="its program is made just now", hides=True)
+        return NestedCommands([], doubt=doubt, hides=hides or reads_start_up)  # a script: `options` has the rest
+    texts = [ShellText(body, shell, False) for body in bodies]
+    return NestedCommands(texts, doubt="its program comes from its input", hides=True)
 
 
 def _is_quiet(option: Option) -> bool:

@@ -27,7 +27,7 @@ _SED = rf"(?:[ \t\n;{{}}]*+(?:{_ADDRESS})*+(?:{_COMMAND}))*+[ \t\n;{{}}]*+"  # c
 
 
 def sed_is_plain(script: str) -> bool:
-    """Whether a sed script runs no program and writes no file. What is not understood is not plain."""
+    """Whether a sed script runs no program and writes no file. What is not parse_values is not plain."""
     return re.fullmatch(_SED, script, re.DOTALL) is not None
 
 

@@ -9,11 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from outlast.policy.bash.variables import is_harmless
+from outlast.policy.bash.variables import is_safe
 from outlast.policy.bash.words import Word, names
 from outlast.policy.commands import git
 from outlast.policy.commands.getopt import Grammar, Parsed, parse
-from outlast.policy.commands.nested import Code, Run, Wrapped, anything, base, exec_ranges, is_static, joined, replaced
+from outlast.policy.commands.nested import (
+    Argv,
+    NestedCommands,
+    ShellText,
+    anything,
+    base,
+    exec_ranges,
+    is_static,
+    joined,
+    replaced,
+)
 from outlast.policy.commands.shells import SHELLS, code_of_shell
 from outlast.policy.patterns import UNKNOWN
 
@@ -95,7 +105,7 @@ _TRIGGERS = """
     mix: cmd run; pnpm: exec dlx; yarn: exec dlx node; bun: x; ip: netns exec; vagrant: ssh; nix: run shell develop
     cmake: -E; perf: record stat trace; rr: record; machinectl: shell; jobs: -x
 """
-LOOSE: dict[str, frozenset[str]] = dict.fromkeys(_DIRECT, frozenset[str]()) | {
+UNPARSED_WRAPPERS: dict[str, frozenset[str]] = dict.fromkeys(_DIRECT, frozenset[str]()) | {
     name: names(some.partition(":")[2])
     for some in re.split("[;\n]", _TRIGGERS.strip())
     for name in some.partition(":")[0].split()
@@ -114,22 +124,22 @@ _REMOTE_SHELL = "it starts a shell on another machine"
 
 def is_wrapper(name: str) -> bool:
     """Whether a program of this base name may run other commands."""
-    return name in _GRAMMARS or name in _OPENERS or name in SHELLS or name in LOOSE
+    return name in _GRAMMARS or name in _WRAPPER_PARSERS or name in SHELLS or name in UNPARSED_WRAPPERS
 
 
-def unwrap(words: list[Word], bodies: list[str]) -> Wrapped | None:
+def nested_commands(words: list[Word], bodies: list[str]) -> NestedCommands | None:
     """What a command runs besides itself; None if it is no wrapper."""
     name = base(words[0].text)
-    if name in _OPENERS:
-        return _OPENERS[name](words)
+    if name in _WRAPPER_PARSERS:
+        return _WRAPPER_PARSERS[name](words)
     if name in SHELLS:
         return code_of_shell(words, name, bodies)
     return _simple(words) if name in _GRAMMARS else None
 
 
-def loose_start(words: list[Word]) -> int | None:
+def find_inner_start(words: list[Word]) -> int | None:
     """Where the inner command of a loose wrapper may begin; None if there is none."""
-    triggers = LOOSE.get(base(words[0].text))
+    triggers = UNPARSED_WRAPPERS.get(base(words[0].text))
     if triggers is None:
         return None
     if not triggers:
@@ -165,16 +175,16 @@ def _doubt_of(words: list[Word], parsed: Parsed, at: int | None) -> str:
     return ""
 
 
-def _runs(words: list[Word], doubt: str, *, transparent: bool = False) -> Wrapped:
-    return Wrapped([Run(words)] if words else [], transparent, doubt, suffixes=1 if doubt else 0)
+def _runs(words: list[Word], doubt: str, *, transparent: bool = False) -> NestedCommands:
+    return NestedCommands([Argv(words)] if words else [], transparent, doubt, suffixes=1 if doubt else 0)
 
 
 def _set_variable(word: Word, doubt: str) -> str:
     name = word.text.partition("=")[0]
-    return doubt if word.static and is_harmless(name) else doubt or f"it sets {name}"
+    return doubt if word.static and is_safe(name) else doubt or f"it sets {name}"
 
 
-def _simple(words: list[Word]) -> Wrapped:
+def _simple(words: list[Word]) -> NestedCommands:
     """A wrapper that runs the words behind its own."""
     name = base(words[0].text)
     is_number = name == "nice" and len(words) > 1 and re.fullmatch(r"--?[0-9]+", words[1].text)
@@ -182,7 +192,7 @@ def _simple(words: list[Word]) -> Wrapped:
     doubt, at = call.doubt, call.at
     # Behind a word that is not known -v may be an argument: `command $X -v ls` runs $X.
     if name == "command" and any(one.name in "vV" for one in call.parsed.options if at is None or one.index < at):
-        return Wrapped([])
+        return NestedCommands([])
     if name == "time" and call.has("o", "output"):
         doubt = doubt or "-o writes a file"
     if call.has(*_DIRECTORY.get(name, ())):
@@ -190,7 +200,7 @@ def _simple(words: list[Word]) -> Wrapped:
     if at is None:
         # `sudo -i`, `chroot dir`, `unshare` alone: an interactive shell.
         alone = name in _TRANSPARENT or name in ("exec", "busybox", "toybox")
-        return Wrapped([], doubt=doubt if alone else doubt or _SHELL, suffixes=1)
+        return NestedCommands([], doubt=doubt if alone else doubt or _SHELL, suffixes=1)
     while at < len(words) - 1 and name in ("sudo", "doas") and re.match(r"[A-Za-z_]\w*=", words[at].text):
         doubt = _set_variable(words[at], doubt)
         at += 1
@@ -200,7 +210,7 @@ def _simple(words: list[Word]) -> Wrapped:
 # --- wrappers with a grammar of their own ------------------------------------------------
 
 
-def _env(words: list[Word]) -> Wrapped:
+def _env(words: list[Word]) -> NestedCommands:
     call = _Call(words)
     rest = call.parsed.operands
     if rest and words[rest[0]].text == "-":
@@ -220,9 +230,9 @@ def _env(words: list[Word]) -> Wrapped:
     return _runs(words[at:], doubt, transparent=at < len(words))
 
 
-def _split(text: str | None, rest: list[Word]) -> Wrapped:
+def _split(text: str | None, rest: list[Word]) -> NestedCommands:
     if text is None:
-        return Wrapped([], doubt="the text of -S is not static", hides=True, suffixes=1)
+        return NestedCommands([], doubt="the text of -S is not static", hides=True, suffixes=1)
     # Like a shell's words, but with rules of its own for $ and backslashes: those are not read.
     inner = _words_inside(text)
     escaped = "$" in text or "\\" in text
@@ -231,7 +241,7 @@ def _split(text: str | None, rest: list[Word]) -> Wrapped:
         doubt = doubt or "the text of -S has options or variables"
         inner.pop(0)
     command = inner + rest
-    return Wrapped([Run(command)] if command else [], doubt=doubt, hides=escaped, suffixes=1 if doubt else 0)
+    return NestedCommands([Argv(command)] if command else [], doubt=doubt, hides=escaped, suffixes=1 if doubt else 0)
 
 
 def _words_inside(text: str) -> list[Word]:
@@ -243,7 +253,7 @@ def _words_inside(text: str) -> list[Word]:
     return [*words] if words or not text.strip() else [Word(part, 0, 0) for part in text.split()]
 
 
-def _xargs(words: list[Word]) -> Wrapped:
+def _xargs(words: list[Word]) -> NestedCommands:
     call = _Call(words)
     marks = [option.text or "{}" for option in call.parsed.options if option.name in ("I", "i", "replace")]
     if marks:
@@ -251,38 +261,38 @@ def _xargs(words: list[Word]) -> Wrapped:
     return _runs([*call.rest, anything(words[-1])] if call.rest else [], call.doubt)
 
 
-def _find(words: list[Word]) -> Wrapped | None:
+def _find(words: list[Word]) -> NestedCommands | None:
     # A path that find prints begins as its starting point does, which is no option.
     ranges = [(start, end) for start, end in exec_ranges(words) if end > start + 1]
-    inners = [Run([replaced(word, "{}") for word in words[start + 1 : end]]) for start, end in ranges]
-    return Wrapped(inners) if inners else None
+    inners = [Argv([replaced(word, "{}") for word in words[start + 1 : end]]) for start, end in ranges]
+    return NestedCommands(inners) if inners else None
 
 
-def _fd(words: list[Word]) -> Wrapped | None:
+def _fd(words: list[Word]) -> NestedCommands | None:
     for index, word in enumerate(words[1:], 1):
         match = re.fullmatch(r"(?:--exec(?:-batch)?=?|-[a-zA-Z0]*?[xX])(.*)", word.text, re.DOTALL)
         if match is None:
             continue
         inner = ([Word(match[1], word.at, word.end)] if match[1] else []) + words[index + 1 :]
         if inner:
-            return Wrapped([Run([*(replaced(one, "{") for one in inner), anything(words[-1])])])
+            return NestedCommands([Argv([*(replaced(one, "{") for one in inner), anything(words[-1])])])
     return None
 
 
-def _ssh(words: list[Word]) -> Wrapped:
+def _ssh(words: list[Word]) -> NestedCommands:
     call = _Call(words)
     operands = call.parsed.operands
     if not operands and call.parsed.options:
-        return Wrapped([], doubt=call.doubt)
+        return NestedCommands([], doubt=call.doubt)
     if len(operands) < 2:
-        return Wrapped([], doubt=_doubt_of(words, call.parsed, None) or _REMOTE_SHELL)
+        return NestedCommands([], doubt=_doubt_of(words, call.parsed, None) or _REMOTE_SHELL)
     again = _Call(words, operands[0] + 1)  # options may follow the host
     if not again.rest:
-        return Wrapped([], doubt=call.doubt or _REMOTE_SHELL)
-    return Wrapped([joined(again.rest, "sh")], doubt=call.doubt)
+        return NestedCommands([], doubt=call.doubt or _REMOTE_SHELL)
+    return NestedCommands([joined(again.rest, "sh")], doubt=call.doubt)
 
 
-def _texts(words: list[Word], name: str, *names: str) -> tuple[list[Code], str, list[str]]:
+def _texts(words: list[Word], name: str, *names: str) -> tuple[list[ShellText], str, list[str]]:
     """The texts that options give to a shell, a doubt, and all options."""
     parsed = parse(words, 1, _GRAMMARS[name][0])
     texts = []
@@ -293,66 +303,66 @@ def _texts(words: list[Word], name: str, *names: str) -> tuple[list[Code], str, 
     return texts, _doubt_of(words, parsed, None) if parsed.strange else "", [one.name for one in parsed.options]
 
 
-def _su(words: list[Word]) -> Wrapped:
+def _su(words: list[Word]) -> NestedCommands:
     texts, doubt, given = _texts(words, "su", "c", "command", "session-command")
     if "s" in given or "shell" in given:
         doubt = doubt or "it chooses a shell"
-    return Wrapped(texts, doubt=doubt) if texts else Wrapped([], doubt=doubt or _SHELL, suffixes=1)
+    return NestedCommands(texts, doubt=doubt) if texts else NestedCommands([], doubt=doubt or _SHELL, suffixes=1)
 
 
-def _runuser(words: list[Word]) -> Wrapped:
+def _runuser(words: list[Word]) -> NestedCommands:
     as_user = any(word.text in ("-u", "--user") or word.text.startswith("--user=") for word in words)
     return _simple(words) if as_user else _su(words)
 
 
-def _watch(words: list[Word]) -> Wrapped:
+def _watch(words: list[Word]) -> NestedCommands:
     call = _Call(words)
     if not call.rest:
-        return Wrapped([], doubt=call.doubt)
-    return Wrapped([Run(call.rest) if call.has("x", "exec") else joined(call.rest, "sh")], doubt=call.doubt)
+        return NestedCommands([], doubt=call.doubt)
+    return NestedCommands([Argv(call.rest) if call.has("x", "exec") else joined(call.rest, "sh")], doubt=call.doubt)
 
 
-def _script(words: list[Word]) -> Wrapped:
+def _script(words: list[Word]) -> NestedCommands:
     texts, doubt, _ = _texts(words, "script", "c", "command")
-    return Wrapped(texts, doubt=doubt) if texts else Wrapped([], doubt=_SHELL, suffixes=1)
+    return NestedCommands(texts, doubt=doubt) if texts else NestedCommands([], doubt=_SHELL, suffixes=1)
 
 
-def _flock(words: list[Word]) -> Wrapped:
+def _flock(words: list[Word]) -> NestedCommands:
     call = _Call(words)
     command = call.rest[1:]
     if len(command) > 1 and command[0].text in ("-c", "--command"):
-        return Wrapped([joined(command[1:2], "sh")], doubt=call.doubt)
-    return Wrapped([Run(command)] if command else [], doubt=call.doubt)
+        return NestedCommands([joined(command[1:2], "sh")], doubt=call.doubt)
+    return NestedCommands([Argv(command)] if command else [], doubt=call.doubt)
 
 
-def _parallel(words: list[Word]) -> Wrapped:
+def _parallel(words: list[Word]) -> NestedCommands:
     call = _Call(words)
     doubt, at = call.doubt, len(words) - len(call.rest)
     ends = next((index for index in range(at, len(words)) if words[index].text.startswith(":::")), len(words))
     if at < ends:
         inner = [*(replaced(word, "{") for word in words[at:ends]), anything(words[-1])]
-        return Wrapped([joined(inner, "sh")], doubt=doubt, suffixes=1 if doubt else 0)
+        return NestedCommands([joined(inner, "sh")], doubt=doubt, suffixes=1 if doubt else 0)
     # Without a command the arguments are commands.
     texts = [joined([word], "sh") for word in words[ends + 1 :] if not word.text.startswith(":::")]
-    return Wrapped(texts, doubt=doubt or "its commands come from its input", hides=True, suffixes=1)
+    return NestedCommands(texts, doubt=doubt or "its commands come from its input", hides=True, suffixes=1)
 
 
-def _eval(words: list[Word]) -> Wrapped:
+def _eval(words: list[Word]) -> NestedCommands:
     rest = _behind_dashes(words)
-    return Wrapped([joined(rest, "bash")] if rest else [])
+    return NestedCommands([joined(rest, "bash")] if rest else [])
 
 
-def _trap(words: list[Word]) -> Wrapped:
+def _trap(words: list[Word]) -> NestedCommands:
     rest = _behind_dashes(words)
     shows = not rest or rest[0].text in ("-", "", "-l", "-p", "-P") or (len(rest) == 1 and rest[0].static)
-    return Wrapped([] if shows else [joined(rest[:1], "bash")])
+    return NestedCommands([] if shows else [joined(rest[:1], "bash")])
 
 
 def _behind_dashes(words: list[Word]) -> list[Word]:
     return words[2:] if len(words) > 1 and words[1].text == "--" else words[1:]
 
 
-def _alias(words: list[Word]) -> Wrapped:
+def _alias(words: list[Word]) -> NestedCommands:
     bodies = []
     for word in words[1:]:
         _, set_, body = word.text.partition("=")
@@ -360,20 +370,20 @@ def _alias(words: list[Word]) -> Wrapped:
             inner = Word(body, word.at, word.end)
             inner.unknown = word.unknown
             bodies.append(joined([inner], "bash"))
-    return Wrapped(bodies, doubt="an alias changes what later commands mean" if bodies else "")
+    return NestedCommands(bodies, doubt="an alias changes what later commands mean" if bodies else "")
 
 
-def _npm(words: list[Word]) -> Wrapped | None:
+def _npm(words: list[Word]) -> NestedCommands | None:
     texts = []
     for word, follows in zip(words, [*words[1:], words[-1]], strict=True):
         flag, attached, value = word.text.partition("=")
         if flag in ("-c", "--call"):
             texts.append(joined([Word(value, word.at, word.end) if attached else follows], "sh"))
     wanted = base(words[0].text) == "npx" or any(word.text in ("exec", "x") for word in words)
-    return Wrapped(texts) if texts and wanted else None
+    return NestedCommands(texts) if texts and wanted else None
 
 
-_OPENERS: dict[str, Callable[[list[Word]], Wrapped | None]] = {
+_WRAPPER_PARSERS: dict[str, Callable[[list[Word]], NestedCommands | None]] = {
     "env": _env,
     "xargs": _xargs,
     **dict.fromkeys(("find", "gfind"), _find),
