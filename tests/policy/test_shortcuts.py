@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from outlast.policy import evaluator
-from outlast.policy.bash import crosscheck, simple_commands
+from outlast.policy import command_evaluator, evaluator
+from outlast.policy.bash import crosscheck
 from outlast.policy.bash.parser import read
-from outlast.policy.bash.simple_commands import SimpleCommandParser
 from outlast.policy.evaluator import Evaluator
 from outlast.policy.rules import Overrides, Part, Rules, evaluate
 from tests.policy.fuzz import RULES as MANY
@@ -39,48 +36,19 @@ slow = settings(max_examples=150, deadline=None, suppress_health_check=list(Heal
 
 
 @pytest.fixture
-def readings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The commands that are read word by word."""
-    seen: list[str] = []
-    whole = SimpleCommandParser._simple
-
-    def counted(reader: SimpleCommandParser, fed: bool) -> Any:
-        start = reader.at
-        command = whole(reader, fed)
-        seen.append(reader.text[start : reader.at])
-        return command
-
-    monkeypatch.setattr(SimpleCommandParser, "_simple", counted)
-    return seen
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts that bash is asked to read."""
-    seen: list[bytes] = []
-    ask = crosscheck._ask_bash
+    seen: list[str] = []
 
-    def counted(source: bytes) -> int:
+    def counted(source: str) -> bool:
         seen.append(source)
-        return ask(source)
+        return crosscheck.bash_accepts(source)
 
-    monkeypatch.setattr(crosscheck, "_ask_bash", counted)
-    monkeypatch.setattr(crosscheck, "_read", {})
+    monkeypatch.setattr(command_evaluator, "bash_accepts", counted)
     return seen
 
 
 # --- what they save ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "command", ["ls $a", "ls <a", "'ls' a", 'echo "$a" b', "ls 2>&1", "LANG=C ls", "ls *", "cat <<<a", "echo a#b"]
-)
-@pytest.mark.parametrize("separator", [";", "\n", " && ", " | ", "||"])
-def test_the_same_command_of_a_list_is_read_once(readings: list[str], command: str, separator: str) -> None:
-    text = read(separator.join([command] * 100 + ["ls"]))
-    assert not text.problems
-    assert len(text.commands) == 101
-    assert len(readings) == (2 if separator == " | " else 1)  # in a pipeline the first one is not fed
 
 
 def test_where_it_stands_and_whether_it_is_fed_is_told_for_each() -> None:
@@ -119,20 +87,20 @@ def test_a_bashism_is_one_every_time() -> None:
     assert not read("ls <a;ls <a;").bashisms
 
 
-def test_a_list_of_plain_commands_needs_no_other_reader(asked: list[bytes]) -> None:
+def test_a_list_of_plain_commands_needs_no_other_reader(asked: list[str]) -> None:
     assert evaluate("ls -l; cat a/b && echo c | ls &\n\n cat d || ls\n", RULES).verdict == "allow"
     assert evaluate("bash -c 'ls; ls a'; eval 'ls && ls'", RULES).verdict == "allow"
-    assert asked == [b"bash -c 'ls; ls a'; eval 'ls && ls'"]
+    assert asked == ["bash -c 'ls; ls a'; eval 'ls && ls'"]
 
 
 @pytest.mark.parametrize(
     "line", ["ls 'a'; ls", "ls $a", "(ls)", "ls &&", "ls |", "ls; # a", "ls\\\n; ls", "! ls", "ls ||\n"]
 )
 def test_all_others_do(line: str) -> None:
-    assert not read(line).plain
+    assert not read(line).is_plain()
 
 
-def test_bash_is_started_for_a_few_texts_only(asked: list[bytes]) -> None:
+def test_bash_is_started_for_a_few_texts_only(asked: list[str]) -> None:
     few, many = (";".join(f"eval 'ls \"{number}\"'" for number in range(count)) for count in (31, 33))
     assert evaluate(few, RULES).verdict == "allow"
     assert len(asked) == 32
@@ -156,11 +124,6 @@ def parts_of(line: str, rules: Rules, overrides: Overrides) -> list[Part]:
 
 def parts_the_long_way(line: str, rules: Rules, overrides: Overrides) -> list[Part]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simple_commands, "_PIECE", re.compile(r"(?!)"))
-        patch.setattr(SimpleCommandParser, "plain_enclosed", lambda reader, inside: False)
-        patch.setattr(SimpleCommandParser, "plain_inside", lambda reader, text, inside, at: False)
-        patch.setattr(SimpleCommandParser, "plain", lambda reader, fed: False)
-        patch.setattr(SimpleCommandParser, "listed", lambda reader: 0)
         patch.setattr(evaluator, "plain_words", lambda text: None)
         patch.setattr(Evaluator, "_is_ordinary", lambda evaluator, name: False)
         patch.setattr(Evaluator, "_is_deniable", lambda evaluator, name: True)
@@ -208,5 +171,5 @@ PLAIN = st.lists(st.tuples(st.sampled_from(_WORDS.split()), st.sampled_from(_BET
 def test_bash_reads_every_list_of_plain_commands(pairs: list[tuple[str, str]]) -> None:
     line = "".join(word + between for word, between in pairs)
     text = read(line)
-    if text.plain and not text.problems:
+    if text.is_plain() and not text.problems:
         subprocess.run(["bash", "--norc", "-n"], input=line, text=True, check=True, capture_output=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from outlast.policy.bash.crosscheck import BashSyntaxCheck, find_disagreement
+from outlast.policy.bash.crosscheck import bash_accepts, find_disagreement
 from outlast.policy.bash.parser import ParsedText
 from outlast.policy.bash.quoting import quoted
 from outlast.policy.bash.simple_commands import Assignment, Redirection
@@ -59,11 +59,6 @@ class CommandEvaluator:
         self.depth, self.inside = 0, ""
         self.budget = _MOST_WORK
         self.moves = False  # whether the line may change its directory
-        # What was said of a command or a text, by how it is written and where it stands.
-        self.seen: dict[object, list[Part]] = {}
-        self.scanned: dict[object, list[Part]] = {}
-        self.ordinary: dict[str, bool] = {}
-        self.deniable: dict[str, bool] = {}
 
     # --- what is said about a part -------------------------------------------------------------
 
@@ -87,21 +82,17 @@ class CommandEvaluator:
 
     def cross_check(self) -> None:
         """Nothing stands against it: the other readers are heard."""
-        texts = [text for text in self.texts if not (text.plain or _PLAIN_WORDS.fullmatch(text.source))]
+        texts = [text for text in self.texts if not (text.is_plain() or _PLAIN_WORDS.fullmatch(text.source))]
         if len({text.source for text in texts}) > _MOST_TEXTS:
             self.ask("", f"it has more than {_MOST_TEXTS} texts for a shell in it")
             return
-        asked = BashSyntaxCheck(text.source for text in texts)
-        try:
-            for text in texts:
-                why = find_disagreement(text, strict=not self.allows_by_default)
-                if not why and not asked.accepts(text.source):
-                    why = "bash cannot read it"
-                if why:
-                    self.ask("", why)
-                    return
-        finally:
-            asked.close()
+        for text in texts:
+            why = find_disagreement(text, strict=not self.allows_by_default)
+            if not why and not bash_accepts(text.source):
+                why = "bash cannot read it"
+            if why:
+                self.ask("", why)
+                return
 
     def assignment(self, assignment: Assignment, text: str) -> None:
         name, values = assignment.name, assignment.values
@@ -153,13 +144,10 @@ class CommandEvaluator:
 
     def _is_ordinary(self, name: str) -> bool:
         """Whether only the rules have anything to say about a program, whatever its arguments are."""
-        known = self.ordinary.get(name)
-        if known is None:
-            special = is_wrapper(base(name)) or builtins.is_known(name) or may_read_program(base(name))
-            special = special or base(name) in _READ_COMMANDS
-            changed = not self.allows_by_default and self._redefined(name)
-            known = self.ordinary[name] = is_plain_name(name) and not (special or changed)
-        return known
+        special = is_wrapper(base(name)) or builtins.is_known(name) or may_read_program(base(name))
+        special = special or base(name) in _READ_COMMANDS
+        changed = not self.allows_by_default and self._redefined(name)
+        return is_plain_name(name) and not (special or changed)
 
     def _tail_is_known(self, name: Word) -> bool:
         """ "$VENV/bin/python" can be no other program than python."""
@@ -167,11 +155,8 @@ class CommandEvaluator:
 
     def _is_deniable(self, name: str) -> bool:
         """Whether there is a rule that may deny a program of this name."""
-        known = self.deniable.get(name)
-        if known is None:
-            plain = ORDINARY_NAME.fullmatch(name) is not None
-            known = self.deniable[name] = not plain or self.deny.knows(name) or self.deny.knows(base(name))
-        return known
+        plain = ORDINARY_NAME.fullmatch(name) is not None
+        return not plain or self.deny.knows(name) or self.deny.knows(base(name))
 
     def denied(self, words: list[Word], text: str) -> bool:
         for candidate in deny_candidates(words) if self._is_deniable(words[0].text) else ():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable
 from operator import attrgetter
 
 from outlast.policy.bash.expansions import DEEPEST
@@ -151,8 +150,7 @@ class Evaluator(CommandEvaluator):
 
     def _problem(self, problem: Problem) -> None:
         self.flow.evaluates = self.flow.evaluates or problem.evaluates
-        written = (problem.why, problem.hides, self.depth, self.inside)
-        self._once(written, lambda: self.uncertain("", problem.why, hides=problem.hides))
+        self.uncertain("", problem.why, hides=problem.hides)
 
     def nested_text(self, code: ShellText, label: str) -> None:
         """A text inside an argument."""
@@ -161,32 +159,14 @@ class Evaluator(CommandEvaluator):
         if self.depth > DEEPEST:
             self.ask("", f"it is nested deeper than {DEEPEST}")
         else:
-            written = (code.text, code.shell, code.known, self.depth, label, self.flow.version)
-            self._once(written, lambda: self._code(code))
+            if not code.known:
+                self.uncertain("", "the text that it runs is not known", hides=True)
+            self.text(code.text.replace(UNKNOWN, "$_"), code.shell)
         self.depth, self.inside = outer
-
-    def _code(self, code: ShellText) -> None:
-        if not code.known:
-            self.uncertain("", "the text that it runs is not known", hides=True)
-        self.text(code.text.replace(UNKNOWN, "$_"), code.shell)
-
-    def _once(self, written: object, look: Callable[[], None]) -> None:
-        """Judge what is written like this, or say again what was said of it before."""
-        if said := self.seen.get(written):
-            self.parts += said
-            return
-        before = len(self.parts)
-        look()
-        self.seen[written] = self.parts[before:]
 
     # --- simple commands ---------------------------------------------------------------------------
 
     def command(self, command: Command) -> None:
-        # Long lists hold the same command again and again.
-        written = (command.source, tuple(command.bodies), command.fed, self.depth, self.inside, self.flow.version)
-        if command.source and (said := self.seen.get(written)):
-            self.parts += said
-            return
         before, redirections = len(self.parts), command.redirections
         text = shown(command.words)
         if command.words:
@@ -203,8 +183,6 @@ class Evaluator(CommandEvaluator):
                 self.flow.write(redirection.target.text, command.words, command.bodies)
         if len(self.parts) == before and (command.assignments or command.redirections):
             self.say("allow", text, "it needs no rule")
-        if command.source and written[-1] == self.flow.version:
-            self.seen[written] = self.parts[before:]
 
     def _each(self, command: Command, text: str) -> None:
         """Judge a command with all that its words may be."""
@@ -366,10 +344,8 @@ class Evaluator(CommandEvaluator):
 
     def scan_possible_code(self, code: ShellText, label: str) -> None:
         """A text that may be run: only what is denied in it counts."""
-        before, texts, seen = len(self.parts), len(self.texts), self.seen
-        self.seen = self.scanned  # apart: what is said here is not followed by a second opinion on the texts inside
+        before, texts = len(self.parts), len(self.texts)
         self.nested_text(code, label)
-        self.seen = seen
         del self.texts[texts:]
         self.parts[before:] = [part for part in self.parts[before:] if part.verdict == "deny"]
         self._spend(0)  # asks if it was too much

@@ -55,7 +55,6 @@ class Index:
         words = [_first_word(pattern) for pattern in self.patterns]
         self._open = [one for one, word in zip(self.patterns, words, strict=True) if word is None]
         self._by_word = {word: self._beginning(words, word) for word in words if word is not None}
-        self._by_letter: dict[str, list[Pattern]] = {}
 
     def _beginning(self, words: list[str | None], wanted: str) -> list[Pattern]:
         return [one for one, word in zip(self.patterns, words, strict=True) if word is None or word == wanted]
@@ -78,9 +77,7 @@ class Index:
         letter = text[:1]
         if not letter or letter == UNKNOWN:
             return self.patterns
-        if letter not in self._by_letter:
-            self._by_letter[letter] = [one for one in self.patterns if one.pieces[0][:1] in ("", letter)]
-        return self._by_letter[letter]
+        return [one for one in self.patterns if one.pieces[0][:1] in ("", letter)]
 
 
 def _first_word(pattern: Pattern) -> str | None:

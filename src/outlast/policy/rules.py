@@ -7,8 +7,6 @@ Pure, but for `bash -n`.
 
 from __future__ import annotations
 
-import gc
-
 from outlast.light import frozen
 
 TYPE_CHECKING = False
@@ -16,14 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Literal
 
-    from outlast.policy.evaluator import Evaluator
-
     Verdict = Literal["allow", "ask", "deny"]
 else:
     Verdict = str  # importing typing costs more than checking a line
 
 LONGEST_BYTES = 64 * 1024
-_LONG = 2048
 _RANK: tuple[Verdict, ...] = ("allow", "ask", "deny")  # from mild to strict
 
 
@@ -86,18 +81,6 @@ class Decision:
 UNCHANGED = Overrides()
 
 
-def _heard(evaluator: Evaluator, line: str, shell: str) -> None:
-    """Hear a line. A long one makes many objects and no cycles of them: to look for some takes a third of the time."""
-    pauses = len(line) > _LONG and gc.isenabled()
-    if pauses:
-        gc.disable()
-    try:
-        evaluator.evaluate_line(line, shell)
-    finally:
-        if pauses:
-            gc.enable()
-
-
 def evaluate(line: str, rules: Rules, overrides: Overrides = UNCHANGED, *, shell: str = "bash") -> Decision:
     """Judge a line for a shell. It never raises."""
     from outlast.policy.evaluator import Evaluator
@@ -106,7 +89,7 @@ def evaluate(line: str, rules: Rules, overrides: Overrides = UNCHANGED, *, shell
     if len(line) > LONGEST_BYTES or len(line.encode("utf-8", "replace")) > LONGEST_BYTES:
         evaluator.ask("", f"it is longer than {LONGEST_BYTES // 1024} KiB")
     else:
-        _heard(evaluator, line, shell)
+        evaluator.evaluate_line(line, shell)
     parts = tuple(evaluator.parts)
     verdict: Verdict = max({part.verdict for part in parts}, key=_RANK.index, default="allow")
     if verdict == "allow" and not (rules.allow or rules.deny or rules.hazard) and rules.otherwise != "allow":

@@ -8,25 +8,23 @@ read it.
 from __future__ import annotations
 
 import os
-from functools import cache
+from functools import cache, lru_cache
 from itertools import accumulate
 
 from outlast.policy.bash.parser import ParsedText
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from tree_sitter import Parser, Query
 
 _NAMES = "[(command name: (_) @n) (declaration_command) @n (unset_command) @n (test_command) @n]"
 _KEYWORDS = (b"time", b"coproc", b"[[", b"((")
-_REMEMBERED = 4096
-_AT_ONCE = 4
 _MOST_FUZZY = 64  # more of them than anybody writes
 _MOST_ODD = 100  # with each error tree-sitter takes longer over the next
 _TOO_MANY = "it has too many places that two readers of bash cannot compare"
-_BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/opt/homebrew/bin/bash")
+_BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
 
 
 @cache
@@ -91,75 +89,23 @@ def _is_fuzzy(ranges: list[tuple[int, int]], at: int) -> bool:
     return any(low <= at <= high for low, high in ranges)
 
 
-_read: dict[str, bool] = {}
-
-
-class BashSyntaxCheck:
-    """Texts that bash is to read, without running them. It reads while we do something else."""
-
-    def __init__(self, sources: Iterable[str]) -> None:
-        self._due = [one for one in dict.fromkeys(sources) if one not in _read]
-        self._asked: dict[str, int] = {}
-        self._ask_more()
-
-    def _ask_more(self) -> None:
-        while len(self._asked) < _AT_ONCE and self._due:
-            source = self._due.pop(0)
-            self._asked[source] = _ask_bash(source.encode("utf-8", "surrogateescape"))
-
-    def accepts(self, source: str) -> bool:
-        """Whether bash accepts the text. False where there is no bash."""
-        if source not in _read:
-            if len(_read) >= _REMEMBERED:
-                _read.clear()
-            pid = self._asked.pop(source, None) or _ask_bash(source.encode("utf-8", "surrogateescape"))
-            _read[source] = _answered(pid)
-            self._ask_more()
-        return _read[source]
-
-    def close(self) -> None:
-        """Nobody wants to know the rest."""
-        for pid in self._asked.values():
-            _answered(pid)
-        self._asked = {}
-
-
-def _ask_bash(source: bytes) -> int:
-    """Its pid; 0 if there is no bash."""
+@lru_cache(maxsize=4096)
+def bash_accepts(source: str) -> bool:
+    """Whether bash can read a text, which it does not run. False where there is no bash."""
     bash = next((path for path in _BASH if os.access(path, os.X_OK)), "")
-    if not bash:
-        return 0
     # A file, not a pipe: a pipe may hold less than the text, and bash reads it byte by byte.
-    text = _file(source)
+    text = os.memfd_create("line")
     try:
+        os.write(text, source.encode("utf-8", "surrogateescape"))
+        os.lseek(text, 0, os.SEEK_SET)
         actions = [
             (os.POSIX_SPAWN_DUP2, text, 0),
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         ]
-        return os.posix_spawn(bash, ["bash", "--norc", "--noprofile", "-n"], {}, file_actions=actions)
-    except OSError:
-        return 0
-    finally:
-        os.close(text)
-
-
-def _answered(pid: int) -> bool:
-    try:
-        return pid > 0 and os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        pid = os.posix_spawn(bash, ["bash", "--norc", "--noprofile", "-n"], {}, file_actions=actions)
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     except OSError:
         return False
-
-
-def _file(content: bytes) -> int:
-    """A descriptor of a nameless file with this content."""
-    if hasattr(os, "memfd_create"):
-        text = os.memfd_create("line")
-    else:
-        import tempfile
-
-        text, name = tempfile.mkstemp()
-        os.unlink(name)
-    os.write(text, content)
-    os.lseek(text, 0, os.SEEK_SET)
-    return text
+    finally:
+        os.close(text)

@@ -31,8 +31,6 @@ class Expansions:
     # The readers of words and commands supply these.
     statements: Callable[[], str]
     inner: Callable[[str, str, int], Expansions]
-    plain_inside: Callable[[str, str, int], bool]
-    plain_enclosed: Callable[[str], bool]
 
     def __init__(self, text: str, depth: int, inside: str, base: int) -> None:
         self.text, self.depth, self.inside, self.at = text, depth, inside, 0
@@ -163,8 +161,6 @@ class Expansions:
 
     def _within(self, text: str, inside: str, at: int, *, document: bool = False) -> None:
         """Read a text that stands inside this one, and keep what it holds."""
-        if not document and self.plain_inside(text, inside, at):
-            return
         scanner = self.inner(text, inside, self.base + at)
         try:
             if document:
@@ -187,8 +183,6 @@ class Expansions:
 
     def substitution(self, inside: str) -> None:
         """Commands up to the closing parenthesis."""
-        if self.plain_enclosed(inside):
-            return
         outer = (self.depth, self.inside, self.documents)
         start = self.at
         self.enter(inside)

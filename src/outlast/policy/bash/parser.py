@@ -13,6 +13,7 @@ from operator import attrgetter
 from outlast.policy.bash.simple_commands import (
     CLOSING,
     EMPTY_PARENTHESES,
+    PLAIN_LIST,
     RESERVED,
     Command,
     Function,
@@ -25,6 +26,7 @@ _RESERVED_AT = re.compile(r"(?:\[\[|[!{}]|[a-z]+)(?=[ \t\n;&|()<>]|\Z)")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _COPROC_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*[ \t]+(?=[{(]|(?:if|while|until|for|case|select|\[\[)\b)")
 _LONGEST_CONDITION = 1000  # words between [[ and ]]: over more of them tree-sitter takes long
+_MOST_STAGES = 3000  # bash itself reads about 3,300, and tree-sitter takes long over them
 _MAY_BE_RESERVED = frozenset("abcdefghijklmnopqrstuvwxyz!{}[(")  # what begins a compound command, or closes one
 _ENDS_COMPOUND = frozenset(["", "\n", ")", ";", "|"])
 _NO_SEPARATOR = frozenset(["", "\n", ")"])
@@ -40,7 +42,12 @@ class ParsedText:
         self.loops = [one for one in reader.found if isinstance(one, Loop)]
         self.functions = [one for one in reader.found if isinstance(one, Function)]
         self.fuzzy, self.odd, self.bashisms = reader.fuzzy, reader.odd, reader.bashisms
-        self.plain = reader.all_listed  # words and what separates commands: there is nothing to read in another way
+        self.depth = reader.depth
+
+    def is_plain(self) -> bool:
+        """Whether it is nothing but a list of commands of plain words: there is nothing to read in another way."""
+        deeper = any(one.depth > self.depth or one.keyword for one in self.commands)
+        return PLAIN_LIST.fullmatch(self.source) is not None and not deeper
 
 
 def read(source: str, depth: int = 0, inside: str = "") -> ParsedText:
@@ -68,7 +75,6 @@ class Parser(SimpleCommandParser):
         reader = Parser(text, self.depth, self.inside, at)
         if inside != "here-document":
             reader.enter(inside)
-        reader.plain_words, reader.readings = self.plain_words, self.readings
         return reader
 
     # --- between commands --------------------------------------------------------------------
@@ -78,25 +84,15 @@ class Parser(SimpleCommandParser):
         text = self.text
         while True:
             begun = len(self.found)
-            if not (self.documents or self.in_function) and (stages := self.listed()):
-                self._next_in_pipeline()
-                self._rest_of_pipeline(stages)
-                self._separator(begun)
-                continue
             self.lines()
             char = self.peek()
             if not char or char == ")":
                 return char
             if char == ";" and text.startswith((";;", ";&"), self.at):
                 return ";;"
-            word = ""
-            if char in _MAY_BE_RESERVED:
-                if self.plain(fed=False):
-                    self._rest_of_pipeline()
-                    self._separator(begun)
-                    continue
-                if (word := self.reserved()) in CLOSING:
-                    return word
+            word = self.reserved() if char in _MAY_BE_RESERVED else ""
+            if word in CLOSING:
+                return word
             if word or char == "(":
                 self._pipeline()
             else:
@@ -146,7 +142,8 @@ class Parser(SimpleCommandParser):
         self._command(fed=False)
         self._rest_of_pipeline()
 
-    def _rest_of_pipeline(self, stages: int = 0) -> None:
+    def _rest_of_pipeline(self) -> None:
+        stages = 0
         while True:
             self.blanks()
             if not self.text.startswith("|", self.at) or self.text.startswith("||", self.at):
@@ -156,12 +153,10 @@ class Parser(SimpleCommandParser):
                 self.at += 1
             self.at += 1
             self.not_continued()
-            stages = self.piped(stages)
-            self._next_in_pipeline()
-
-    def _next_in_pipeline(self) -> None:
-        self.lines()
-        if not self.plain(fed=True):
+            if stages == _MOST_STAGES:
+                self.problem(f"a pipeline has more than {_MOST_STAGES} commands", hides=True)
+            stages += 1
+            self.lines()
             self._command(fed=True)
 
     def _before(self) -> None:

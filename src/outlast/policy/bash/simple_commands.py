@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from outlast.policy.bash.expansions import DEEPEST
 from outlast.policy.bash.lexer import BLANK_OR_COMMENT, BLANKS, Lexer
 from outlast.policy.bash.words import Unreadable, Word, names
 
@@ -14,19 +13,10 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?=)")
 _ELEMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\[")
 _ELEMENT_SET = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\[.*?\]\+?=", re.DOTALL)
 # Nothing is tried in two ways (`++`, `*+`): what does not fit is known after one look.
-_PLAIN_COMMAND = re.compile(
-    r"(([A-Za-z0-9_./:,+@%^-]++)(?:[ \t]++[A-Za-z0-9_./:,+@%^=-]++)*+)[ \t]*+(?=[;\n|)]|&(?!>)|\Z)"
-)
-# The same with what stands between it and the next one, which must follow what is in the third group; a line that is
-# continued there is not for here.
-_LISTED = re.compile(
-    r"[ \t\n]*+(([A-Za-z0-9_./:,+@%^-]++)(?:[ \t]++[A-Za-z0-9_./:,+@%^=-]++)*+)[ \t]*+"
-    r"(?:[;\n](?![;&\\])|&(?![&>\\])|\Z|(&&(?!\\)|\|\|(?!\\)|\|(?![|&\\])))"
-)
-_SPACE = re.compile(r"[ \t\n]*+")
-# What may be one command, with the character that ends it.
-_PIECE = re.compile(r"(?:[^;\n&|<>()`]++|[<>]&?)++(?:[;\n|]|&(?=&))")
-_LONGEST_PIECE = 120  # nobody writes longer ones again and again, and to look for them takes time too
+_PLAIN = r"[A-Za-z0-9_./:,+@%^-]++(?:[ \t]++[A-Za-z0-9_./:,+@%^=-]++)*+[ \t]*+"
+_PLAIN_COMMAND = re.compile(_PLAIN)
+# Commands of plain words and what stands between them, which cannot be read in two ways.
+PLAIN_LIST = re.compile(rf"[ \t\n]*+{_PLAIN}(?:(?:&&|\|\|?|[;\n&])[ \t\n]*+{_PLAIN})*+[;&]?[ \t\n]*+")
 _NEXT_WORD = re.compile(r"[ \t]*+([A-Za-z0-9_./:,+@%^=-]++)(?=[ \t\n;|)]|&(?!>)|\Z)")
 _REDIRECTS = frozenset("<>&{0123456789")
 _DOCUMENTS = ("<<", "<<-")
@@ -35,7 +25,6 @@ EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
 CLOSING = frozenset(["then", "elif", "else", "fi", "do", "done", "esac", "}"])
 RESERVED = CLOSING | names("if while until for case select function { [[ ! time coproc in")
 _MOST_DOCUMENTS = 16  # bash itself reads no more, and tree-sitter takes long over them
-_MOST_STAGES = 3000  # bash itself reads about 3,300, and tree-sitter takes long over them
 DECLARING = names("declare typeset local export readonly")
 
 
@@ -61,146 +50,48 @@ class Redirection:
 class Command:
     """One simple command, or the redirections of a compound one."""
 
-    __slots__ = tuple(names("assignments at bodies depth fed inside keyword parallel redirections source words"))
+    __slots__ = tuple(names("assignments at bodies depth fed inside keyword parallel redirections words"))
 
     def __init__(self, at: int, depth: int, inside: str, fed: bool, words: list[Word] | None = None) -> None:
         self.at, self.depth, self.inside = at, depth, inside
         self.fed = fed  # its standard input is a pipe, a file or a here-document
         self.keyword = False  # `time` or `coproc` stands before it
         self.parallel = fed  # it runs beside others: in a pipe, or behind `&`
-        self.source = ""  # how it is written, where two that are written alike are alike
         self.words: list[Word] = [] if words is None else words
         self.assignments: list[Assignment] = []
         self.redirections: list[Redirection] = []
         self.bodies: list[str] = []  # static texts on its standard input
 
-    def again(self, at: int, depth: int, inside: str) -> Command:
-        """The same command in another place."""
-        other = Command(at, depth, inside, self.fed, self.words)
-        other.source, other.bodies = self.source, self.bodies
-        other.assignments, other.redirections = self.assignments, self.redirections
-        return other
-
-
-def _split(source: str, at: int) -> list[Word]:
-    words = [Word(word, at, at + len(word)) for word in source.split()]
-    for word in words:
-        word.shape = word.text  # plain words need no quotes
-    return words
-
 
 def plain_words(text: str) -> list[Word] | None:
     """The words of a text, if it is one command of plain words and nothing else."""
-    match = _PLAIN_COMMAND.fullmatch(text)
-    return _split(text, 0) if match and match[2] not in RESERVED else None
+    if not _PLAIN_COMMAND.fullmatch(text):
+        return None
+    words = [Word(word, 0, len(word)) for word in text.split()]
+    for word in words:
+        word.shape = word.text  # plain words need no quotes
+    return None if words[0].text in RESERVED else words
 
 
 class SimpleCommandParser(Lexer):
     """Simple commands, redirections and assignments."""
 
-    define: Callable[[Word, bool], None]  # a function; `syntax` supplies it
+    define: Callable[[Word, bool], None]  # a function; `parser` supplies it
     keyword = False  # the next simple command follows `time` or `coproc`
-    all_listed = False  # the text is nothing but a list of plain commands
     in_function = False
 
-    def __init__(self, text: str, depth: int, inside: str, base: int) -> None:
-        super().__init__(text, depth, inside, base)
-        self.plain_words: dict[str, list[Word]] = {}  # of commands of plain words, by how they are written
-        self.readings: dict[tuple[str, bool], tuple[Command, int]] = {}  # of other commands
-
-    def plain(self, fed: bool) -> bool:
-        """A command of plain words, if one begins here."""
-        match = _PLAIN_COMMAND.match(self.text, self.at)
-        if not match or match[2] in RESERVED:
-            return False
-        self._found_plain(match[1], self.at, fed)
-        self.at = match.end()
-        return True
-
-    def plain_inside(self, text: str, inside: str, at: int) -> bool:
-        """The same for a whole text that stands inside this one."""
-        match = _PLAIN_COMMAND.fullmatch(text)
-        return match is not None and self._plain_deeper(match, inside, at)
-
-    def plain_enclosed(self, inside: str) -> bool:
-        """The same up to a closing parenthesis."""
-        match = _PLAIN_COMMAND.match(self.text, self.at)
-        if not (match and self.text.startswith(")", match.end()) and self._plain_deeper(match, inside, self.at)):
-            return False
-        self.at = match.end() + 1
-        return True
-
-    def _plain_deeper(self, match: re.Match[str], inside: str, at: int) -> bool:
-        if match[2] in RESERVED or self.depth >= DEEPEST:
-            return False
-        outer = (self.depth, self.inside)
-        self.enter(inside)
-        self._found_plain(match[1], at, False)
-        self.depth, self.inside = outer
-        return True
-
-    def listed(self) -> int:
-        """Plain commands with what separates them, as many as there are; how many of them feed an open pipe."""
-        text, start, at, stages = self.text, self.at, self.at, 0
-        joined = None
-        while (match := _LISTED.match(text, at)) and match[2] not in RESERVED:
-            self._found_plain(match[1], match.start(1), stages > 0)
-            at, joined = match.end(), match[3]
-            stages = self.piped(stages) if joined == "|" else 0
-        if not joined and (space := _SPACE.match(text, at)):
-            at = space.end()
-            self.all_listed = start == 0 and at == len(text)
-        self.at = at
-        return stages
-
-    def piped(self, stages: int) -> int:
-        """One more command feeds a pipe."""
-        if stages == _MOST_STAGES:
-            self.problem(f"a pipeline has more than {_MOST_STAGES} commands", hides=True)
-        return stages + 1
-
-    def _found_plain(self, source: str, at: int, fed: bool) -> None:
-        # Those that are written alike share their words: nobody asks a plain word for its place.
-        words = self.plain_words.get(source)
-        if words is None:
-            words = self.plain_words[source] = _split(source, at)
-        command = Command(self.base + at, self.depth, self.inside, fed, words)
-        command.source = source
-        self.found.append(command)
-
     def simple(self, fed: bool) -> None:
-        piece = _PIECE.match(self.text, self.at, self.at + _LONGEST_PIECE)
-        if piece is None or self.documents or self.keyword:
-            self._simple(fed)
-            return
-        # Long lists hold the same command again and again. If reading a piece ends where the piece ends, then nothing
-        # behind it was looked at, and the same piece is read in the same way wherever it stands.
-        written = (piece[0], fed)
-        if known := self.readings.get(written):
-            once, offset = known
-            self.found.append(once.again(self.base + self.at + offset, self.depth, self.inside))
-            self.at = piece.end() - 1
-            return
-        start, found, odd = self.base + self.at, len(self.found), self.odd
-        command = self._simple(fed)
-        alone = len(self.found) == found + 1 and self.odd == odd and not self.documents
-        if command and alone and self.at == piece.end() - 1:
-            self.readings[written] = (command, command.at - start)
-
-    def _simple(self, fed: bool) -> Command | None:
-        """The command that begins here; None if it is a function."""
+        """The command that begins here."""
         command = Command(self.base + self.at, self.depth, self.inside, fed)
         command.keyword, self.keyword = self.keyword, False
         start = self.at
         self.found.append(command)
         if self._read_into(command):
-            return None
+            return  # it is a function
         if self.at == start:
             raise Unreadable(f"{self.peek()} stands where a command should begin")
         if command.words:
             command.at = self.base + command.words[0].at
-        command.source = self.text[start : self.at]
-        return command
 
     def _read_into(self, command: Command) -> bool:
         """The words of a command and what stands between them; True if it turned out to be a function."""
