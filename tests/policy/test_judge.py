@@ -173,7 +173,7 @@ def test_a_hazard_is_asked_about_words_and_about_files_that_are_written() -> Non
 
 
 @pytest.mark.parametrize(
-    "known",
+    "overrides",
     [
         Overrides(functions=frozenset(["ls"])),
         Overrides(aliases=frozenset(["ls"])),

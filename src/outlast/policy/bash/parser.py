@@ -46,8 +46,10 @@ class ParsedText:
 
     def is_plain(self) -> bool:
         """Whether it is nothing but a list of commands of plain words: there is nothing to read in another way."""
-        deeper = any(one.depth > self.depth or one.keyword for one in self.commands)
-        return PLAIN_LIST.fullmatch(self.source) is not None and not deeper
+        if not PLAIN_LIST.fullmatch(self.source):
+            return False
+        reserved = any(one.words and one.words[0].text in RESERVED for one in self.commands)
+        return not reserved and not any(one.depth > self.depth or one.keyword for one in self.commands)
 
 
 def read(source: str, depth: int = 0, inside: str = "") -> ParsedText:
