@@ -20,12 +20,13 @@ from outlast.policy import Policy
 from outlast.policy.approval import Layer
 from outlast.policy.layers import evaluate_layers
 from outlast.policy.loading import combine_policies
-from outlast.policy.rules import Decision, Rules
+from outlast.policy.rules import Decision, Overrides, Rules
 from outlast.settings import Settings
 
 HERE = Path(__file__).parent
 FILES = tuple(sorted(HERE.glob("bypasses*.jsonl")))
-STATE = "/tmp/proj/state"  # the state directory, as the cage sees it
+PROJECT = "/tmp/proj"  # as the cage sees it
+STATE = f"{PROJECT}/state"
 _PROGRAMS = """
     git npm npx node yarn pnpm python python3 pip uv pytest cargo go make cmake mix ls cat head tail grep rg find
     wc sort uniq diff echo pwd date mkdir cp mv touch tar sed awk mawk gawk sqlite3 env timeout nice tee dd ln
@@ -95,11 +96,12 @@ def read(files: Iterable[Path] = FILES) -> list[dict[str, str]]:
     return [json.loads(line) for file in files for line in file.read_text().splitlines()]
 
 
-def evaluate_by(policy: str, line: str) -> Decision:
-    """What a policy, with all that is in force beside it, says of a line."""
+def evaluate_by(policy: str, line: str, directory: str = PROJECT) -> Decision:
+    """What a policy, with all that is in force beside it, says of a line in a directory."""
     known = POLICIES.get(policy)
     call = Policy(policy, (Layer(policy, known),)) if known else policy
-    return evaluate_layers(line, combine_policies(STATE, Settings(), call)).decision
+    place = Overrides(directory=directory, values={"HOME": directory})
+    return evaluate_layers(line, combine_policies(f"{directory}/state", Settings(), call), place).decision
 
 
 class Cage:
@@ -109,7 +111,7 @@ class Cage:
         self.state, self.work = place / "cage", place / "work"
         for directory in (self.state / "lines", self.state / "bin", self.state / "template", self.work):
             directory.mkdir(parents=True)
-        template = self.state / "template"
+        self.template = template = self.state / "template"
         for name, text in _FILES.items():
             (template / name).parent.mkdir(parents=True, exist_ok=True)
             (template / name).write_text(text)
@@ -188,7 +190,12 @@ def cage_works(cage: Cage) -> bool:
 
 def bypasses(cage: Cage, lines: Sequence[dict[str, str]]) -> tuple[int, list[str]]:
     """How many lines were allowed and run, and what each bypass among them did."""
-    allowed = [line for line in lines if evaluate_by(line["policy"], line["line"]).verdict == "allow"]
+    place = str(cage.template)
+    allowed = [
+        line
+        for line in lines
+        if evaluate_by(line["policy"], line["line"].replace(PROJECT, place), place).verdict == "allow"
+    ]
     found = cage.hits([line["line"] for line in allowed]) if allowed else {}
     return len(allowed), [
         f"{allowed[n]['policy']}: {allowed[n]['line']!r}: {', '.join(what)}" for n, what in found.items()

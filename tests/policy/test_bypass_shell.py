@@ -16,6 +16,7 @@ from outlast.policy.rules import Overrides, Rules
 from outlast.settings import Settings
 from tests.policy.fuzz import RULES, Cage, cage_works
 from tests.policy.lines import read_lines
+from tests.policy.machine import Machine, is_contained, machine_works
 
 LINES = read_lines("bypass_shell.jsonl")
 EVERYDAY = [line["line"] for line in read_lines("everyday.jsonl")]
@@ -108,3 +109,19 @@ def test_nothing_that_the_judge_allows_runs_a_canary(tmp_path: Path) -> None:
     lines = [line["line"] for line in LINES if line["policies"] != ["guarded"] and "setup" not in line]
     allowed = [line for line in lines if evaluate_layers(line, POLICIES["strict"]).decision.verdict == "allow"]
     assert cage.hits(allowed) == []
+
+
+@pytest.mark.parametrize("policy", ["banned", "guarded"])
+def test_what_a_policy_allows_by_default_is_run_and_does_no_harm(policy: str, tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    if not machine_works(machine):
+        pytest.skip("bubblewrap is needed")
+    chosen = [line for line in LINES if policy in line["policies"] and "setup" not in line and is_contained(line)]
+    everyday = [line for line in EVERYDAY if is_contained({"class": "", "line": line})]
+    lines = [line["line"] for line in chosen] + (everyday if policy == "guarded" else [])
+    place = Overrides(directory=PROJECT, values={"HOME": HOME})
+    allowed = [line for line in lines if evaluate_layers(line, POLICIES[policy], place).decision.verdict == "allow"]
+    what = "ran" if policy == "banned" else "lost"
+    found = {allowed[n]: hits for n, hits in machine.hits(allowed).items() if any(hit.startswith(what) for hit in hits)}
+    print(f"{policy}: {len(lines)} lines, {len(allowed)} allowed and run, {len(found)} did harm")
+    assert found == {}

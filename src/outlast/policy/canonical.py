@@ -33,7 +33,7 @@ def expected(word: Word) -> str | None:
     """What a hazard is shown: patterns and tildes as written, and of all variables only $HOME (and $USER in /home)."""
     if not word.unknown:
         return word.text
-    source = re.sub(r'"|(?<=HOME):?\?[^}]*', "", word.source)
+    source = re.sub(r'"|(?<=\{HOME)[:?%#/][^}]*', "", word.source)
     if _AT_HOME.fullmatch(source):
         return source
     return word.text if _PERHAPS_ROOT.fullmatch(word.text) else None

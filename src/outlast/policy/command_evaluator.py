@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 
 from outlast.policy.bash.crosscheck import bash_accepts, find_disagreement
 from outlast.policy.bash.parser import ParsedText
@@ -20,10 +21,12 @@ from outlast.policy.canonical import (
     open_ended,
 )
 from outlast.policy.commands import builtins
+from outlast.policy.commands.catalog import RiskyArgument
+from outlast.policy.commands.destructive import DESTROYERS, as_one_command
 from outlast.policy.commands.interpreters import may_read_program, reads_program
 from outlast.policy.commands.nested import NestedCommands, ShellText, base, is_static
 from outlast.policy.commands.risky import is_known, is_spelled_out, risky_arguments
-from outlast.policy.commands.sensitive_files import may_write
+from outlast.policy.commands.sensitive_files import RUNS_PROJECT, foreign_directory, may_write
 from outlast.policy.commands.wrappers import is_wrapper
 from outlast.policy.dataflow import Dataflow
 from outlast.policy.patterns import UNKNOWN, Index
@@ -59,6 +62,7 @@ class CommandEvaluator:
         self.depth, self.inside = 0, ""
         self.budget = _MOST_WORK
         self.moves = False  # whether the line may change its directory
+        self.copies = False  # whether it may copy, or unpack, a repository
 
     # --- what is said about a part -------------------------------------------------------------
 
@@ -163,8 +167,18 @@ class CommandEvaluator:
             for pattern in self.deny.matching(candidate):
                 self.say("deny", text, f"denied by {pattern.text}", pattern.text)
                 return True
-        hazard = self.rules.hazard is not None
-        return hazard and self._hazard(tuple([expected(word) if word.unknown else word.text for word in words]), text)
+        if self.rules.hazard is None:
+            return False
+        shown = tuple([expected(word) if word.unknown else word.text for word in words])
+        return self._hazard(shown, text) or self._bulk_hazard(words, shown, text)
+
+    def _bulk_hazard(self, words: list[Word], shown: tuple[str | None, ...], text: str) -> bool:
+        """`find / | xargs rm`, `rm $(find /)`: a program that destroys what another one lists."""
+        unknown = [word for word in words[1:] if word.unknown]
+        if not (unknown and self.allows_by_default and base(words[0].text) in DESTROYERS):
+            return False
+        listings = [*self.flow.pipeline, *(one for word in unknown for one in self.flow.listings(word))]
+        return any(self._hazard(probe, text) for one in listings for probe in as_one_command(one, shown))
 
     def _hazard(self, words: tuple[str | None, ...], text: str) -> bool:
         if self.rules.hazard is None or self.elsewhere in CONTAINERS:
@@ -255,7 +269,9 @@ class CommandEvaluator:
             self.say(self.rules.otherwise, text, why)
         if not fitting:
             return
-        against = [] if self.allows_by_default or self.rules.any_arguments else risky_arguments(words, self._write())
+        against: list[RiskyArgument] = []
+        if not (self.allows_by_default or self.rules.any_arguments):
+            against = [*risky_arguments(words, self._write()), *self._foreign(words)]
         for pattern in fitting:
             if not against or all(is_spelled_out(pattern, one, words) for one in against):
                 trusts = not (
@@ -265,6 +281,18 @@ class CommandEvaluator:
                 self.say("allow", text, f"allowed by {pattern.text}{why}", pattern.text)
                 return
         self.ask(text, against[0][2])
+
+    def _foreign(self, words: list[Word]) -> list[RiskyArgument]:
+        """What runs the files of another directory: `cd /other && make`, `git -C sub` where sub is a repository."""
+        name, root = base(words[0].text), self.overrides.directory
+        if not root or name not in RUNS_PROJECT:
+            return []
+        where = self.flow.where
+        inside = [two.text for one, two in pairwise(words) if name == "git" and one.text == "-C"]
+        for place in [where, *(f"{where}/{one}" for one in inside if one[:1] not in "/~")]:
+            if why := foreign_directory(name, place, root, self.copies):
+                return [(0, "", why)]
+        return []
 
 
 def _exports(words: list[Word]) -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from itertools import product
 
-from outlast.policy.bash.parser import ParsedText
+from outlast.policy.bash.parser import ParsedText, read
 from outlast.policy.bash.simple_commands import Command
 from outlast.policy.bash.words import Loop, Problem, Word, names
+from outlast.policy.canonical import expected
 from outlast.policy.commands.builtins import is_computed
 from outlast.policy.commands.nested import base
 from outlast.policy.patterns import UNKNOWN
@@ -26,6 +27,9 @@ _COPIERS = names("cp mv ln install dd link rsync")
 _SUBSHELLS = frozenset(["( )", "$( )", "` `", "<( )", ">( )"])
 _LOOPS = frozenset(["for", "while", "until"])
 _MOST = 32  # values of one word
+# They print the names of files: all below their operands, or the operands themselves.
+_LISTERS = names("find gfind fd fdfind du tree locate plocate ls dir vdir echo printf")
+Listing = tuple[str | None, ...]  # the words of such a command
 
 
 class Dataflow:
@@ -45,13 +49,22 @@ class Dataflow:
         self.written: dict[str, list[Value]] = {}  # what files hold that the line writes
         self.ran: list[tuple[str, str]] = []  # files that it runs, and the commands that do
         self.evaluates = self.decodes = self.traces = self.sets_unknown = False
+        self.copies: dict[str, list[str]] = {}  # of which programs a file may be a copy, or a link
+        self.pipeline: list[Listing] = []  # what earlier commands of the same pipeline list
+        self.lists: dict[str, list[Listing]] = {}  # what variables, and files as `<name`, may hold
         self._scopes: list[tuple[int, str]] = []
 
     # --- values ----------------------------------------------------------------------------------
 
     def assign(self, name: str, words: list[Word], adds: bool = False) -> None:
+        self.keep_listings(name, words)
         texts = [text for word in words for text in self.texts(word)] or [""]
         self.bind(name, texts if len(words) < 2 else _and_together(texts), adds)
+
+    def assign_each(self, name: str, words: list[Word]) -> None:
+        """The variable of a loop."""
+        self.keep_listings(name, words)
+        self.bind(name, [text for word in words for text in self.texts(word)] or [None])
 
     def bind(self, name: str, values: list[Value], adds: bool = False) -> None:
         if adds:
@@ -106,6 +119,20 @@ class Dataflow:
         values = [one for values in self.values.values() for one in values if one is not None]
         return [one for one in dict.fromkeys([*values, *session]) if _DANGEROUS.search(one)]
 
+    # --- lists of files --------------------------------------------------------------------------
+
+    def listings(self, word: Word) -> list[Listing]:
+        """The commands whose output a word holds: `$(find /)`, or a variable that was given it."""
+        found = [listing for ref in word.refs if ref for listing in self.lists.get(ref[0], [])]
+        if re.search(r"[$<]\(|`", word.source):
+            found += [listing for one in read(word.source).commands if (listing := listing_of(one.words))]
+        return found
+
+    def keep_listings(self, name: str, words: list[Word]) -> None:
+        """A variable is given what these words hold."""
+        if found := [listing for word in words if word.unknown for listing in self.listings(word)]:
+            self.lists.setdefault(name, []).extend(found)
+
     # --- places and loops ------------------------------------------------------------------------
 
     def enter(self, depth: int, inside: str) -> None:
@@ -120,10 +147,16 @@ class Dataflow:
         text = "~" if target is None else target.text
         if target is not None and target.unknown:
             text = target.source.replace('"', "") if re.match(r'"?\$(HOME|\{HOME\})(?=[/"]|\Z)', target.source) else "-"
-        if text.startswith(("/", "~", "$HOME", "${HOME}")):
-            self.where = text
+        self.go_to(None if text == "-" else text)
+
+    def go_to(self, directory: str | None) -> None:
+        """Later commands run in a directory; None if it is not known."""
+        if directory is None:
+            self.where = ""
+        elif directory.startswith(("/", "~", "$HOME", "${HOME}")):
+            self.where = directory
         else:
-            self.where = f"{self.where}/{text}" if self.where and text != "-" else ""
+            self.where = f"{self.where}/{directory}" if self.where else ""
         self.version += 1
 
     # --- commands --------------------------------------------------------------------------------
@@ -151,6 +184,8 @@ class Dataflow:
     def notice(self, words: list[Word], bodies: list[str], fed: bool) -> None:
         """Follow what a command does to later ones."""
         name, rest = base(words[0].text), words[1:]
+        if listing := listing_of(words):
+            self.pipeline.append(listing)
         if name in ("cd", "pushd"):
             self.change_directory(words)
         elif name == "popd":
@@ -163,7 +198,10 @@ class Dataflow:
         elif name == "set":
             self.traces = self.traces or any(re.match(r"-[A-Za-z]*x|xtrace", word.text) for word in rest)
             self.parameters([word for word in rest if word.text != "--"])
-        elif name in ("mkfifo", "mknod", "tee") or (name in _COPIERS and (fed or any(map(is_computed, rest)))):
+        if name in _COPIERS and len(rest) > 1:
+            sources = [text for word in rest[:-1] for text in self.texts(word) if text]
+            self.copies.setdefault(base(rest[-1].text), []).extend(base(one) for one in sources)
+        if name in ("mkfifo", "mknod", "tee") or (name in _COPIERS and (fed or any(map(is_computed, rest)))):
             for word in rest:
                 self.written.setdefault(base(word.text.removeprefix("of=")), []).append(None)
         else:
@@ -176,6 +214,7 @@ class Dataflow:
             for word in rest:
                 if word.text[:1] != "-":
                     self.bind(word.text, [*given] or [None])
+                    self.lists.setdefault(word.text, []).extend(self.pipeline)
         elif name == "printf" and rest and rest[0].text.startswith("-v"):
             target = rest[0].text[2:] or (rest[1].text if len(rest) > 1 else "")
             self.bind(target, [text for word in rest[1:] for text in self.texts(word)] or [None])
@@ -201,6 +240,8 @@ class Dataflow:
         elif name in ("echo", "printf") and None not in texts and not self.decodes and "%" not in str(texts[:1]):
             content = " ".join([one for one in texts if one is not None]).replace("\\n", "\n")
         self.written.setdefault(base(target), []).append(content)
+        if listing := listing_of(words):
+            self.lists.setdefault(f"<{base(target)}", []).append(listing)
 
 
 def _written(word: Word, text: str) -> list[Word]:
@@ -208,6 +249,13 @@ def _written(word: Word, text: str) -> list[Word]:
     for one in found:
         one.glob = one.splits = word.glob or (word.splits and bool(re.search(r"[*?\[]", one.text)))
     return found
+
+
+def listing_of(words: list[Word]) -> Listing | None:
+    """The words of a command that prints the names of files; None if it is none."""
+    if not words or base(words[0].text) not in _LISTERS:
+        return None
+    return tuple(expected(word) if word.unknown else word.text for word in words)
 
 
 def _and_together(texts: list[Value]) -> list[Value]:

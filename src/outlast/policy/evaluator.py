@@ -12,6 +12,7 @@ from outlast.policy.bash.simple_commands import DECLARING, RESERVED, Assignment,
 from outlast.policy.bash.words import Loop, Problem, Word, names
 from outlast.policy.canonical import canonical, is_plain_name, shown
 from outlast.policy.command_evaluator import CONTAINERS, READS, CommandEvaluator
+from outlast.policy.commands.inline_code import inline_commands
 from outlast.policy.commands.nested import Argv, NestedCommands, ShellText, base, is_static
 from outlast.policy.commands.shells import SHELLS
 from outlast.policy.commands.wrappers import UNPARSED_WRAPPERS, find_inner_start, nested_commands
@@ -19,6 +20,7 @@ from outlast.policy.patterns import UNKNOWN
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b|-C\b|--chdir")
+_COPIES = re.compile(r"\b(?:cp|mv|ln|rsync|scp|install|tar|unzip|cpio)\b")
 _MOST_SUFFIXES = 64
 _NO_NAME = "the name of the program is not static"
 _MOST_BODIES = 8
@@ -45,6 +47,7 @@ class Evaluator(CommandEvaluator):
         if match := _CONTROL.search(line):
             self.ask("", f"it has a control character, number {ord(match[0])}")
         line = line.replace("\0", "\ufffd")
+        self.copies = _COPIES.search(line) is not None
         self.moves = bool(self.rules.write) and _MOVES.search(line) is not None
         if self.overrides.traps or self.overrides.texts or self.overrides.variables or self.overrides.bodies:
             self._session(line)
@@ -121,22 +124,29 @@ class Evaluator(CommandEvaluator):
                 open_ = [one for one in open_ if item.at < one.end]
                 self.flow.within = [*within, *(one.name for one in open_)]
             if isinstance(item, Command):
-                self._follow(item, text.source)
+                self._follow(item, text)
                 self.command(item)
             elif isinstance(item, Problem):
                 self._problem(item)
             else:
-                self.flow.bind(item.name, [text for word in item.values for text in self.flow.texts(word)] or [None])
+                self.flow.assign_each(item.name, item.values)
                 if item.name in self.overrides.attributes:
                     self.uncertain("", f"the session has declared {item.name}", hides=True)
         self.depth, self.inside = outer
         self.flow.within = within
 
-    def _follow(self, item: Command, source: str) -> None:
+    def _follow(self, item: Command, text: ParsedText) -> None:
         self.flow.enter(item.depth, item.inside)
+        if not (item.piped or text.depth):
+            self.flow.pipeline = []
+        for one in item.redirections:
+            if one.operator == "<":
+                self.flow.pipeline += self.flow.listings(one.target)
+                self.flow.pipeline += self.flow.lists.get(f"<{base(one.target.text)}", [])
+        self.flow.pipeline += [("echo", *body.split()[:_MOST_SUFFIXES]) for body in item.bodies]
         if item.words and self.flow.within:
             self.flow.call(item.words[0].text, item.inside, item.parallel)
-        if item.assignments and (item.depth or not _BEGINS.search(source[max(0, item.at - 9) : item.at])):
+        if item.assignments and (item.depth or not _BEGINS.search(text.source[max(0, item.at - 9) : item.at])):
             self.flow.uncertain |= {one.name for one in item.assignments}  # only a run can tell if it is reached
 
     def _define(self, text: ParsedText, items: list[Command | Problem | Loop]) -> None:
@@ -161,6 +171,9 @@ class Evaluator(CommandEvaluator):
         else:
             if not code.known:
                 self.uncertain("", "the text that it runs is not known", hides=True)
+            if code.parameters and self.allows_by_default:
+                self.flow.bind("0", self.flow.texts(code.parameters[0]))
+                self.flow.parameters([*code.parameters[1:]])
             self.text(code.text.replace(UNKNOWN, "$_"), code.shell)
         self.depth, self.inside = outer
 
@@ -215,14 +228,11 @@ class Evaluator(CommandEvaluator):
         if len(words) > 1:
             self._settings(words, text)
         if not self.allows_by_default:
+            if name in ("cd", "pushd", "popd"):
+                self.flow.change_directory(words if name != "popd" else [words[0], Word("-", 0, 0)])
             return False
         self.flow.notice(words, bodies, fed)
-        if name in (".", "source") or base(name) in SHELLS:
-            script = next((word for word in words[1:] if word.text[:1] != "-"), None)
-            if script and not any(re.match("-[A-Za-z]*c", word.text) for word in words[1:]):
-                self.flow.ran.append((base(script.text), text))
-        elif "/" in name:
-            self.flow.ran.append((base(name), text))
+        self._follow_files(words, text, bodies)
         if name in self.overrides.texts and name not in self.expanding:
             self.expanding.add(name)
             rest = canonical(words[1:]).replace(UNKNOWN, "$_")
@@ -232,6 +242,20 @@ class Evaluator(CommandEvaluator):
         if name in self.flow.functions or name in self.overrides.bodies:
             self._call(name, words)
         return False
+
+    def _follow_files(self, words: list[Word], text: str, bodies: list[str]) -> None:
+        """Follow what a command runs besides programs: text in its arguments, scripts, copies of programs."""
+        name = words[0].text
+        for inside in inline_commands(words, bodies):
+            self.scan_possible_code(ShellText(inside, "bash", True), base(name))
+        if name in (".", "source") or base(name) in SHELLS:
+            script = next((word for word in words[1:] if word.text[:1] != "-"), None)
+            if script and not any(re.match("-[A-Za-z]*c", word.text) for word in words[1:]):
+                self.flow.ran.append((base(script.text), text))
+        elif "/" in name:
+            self.flow.ran.append((base(name), text))
+            for source in self.flow.copies.get(base(name), []):
+                self.denied([Word(source, words[0].at, words[0].end), *words[1:]], text)
 
     def _settings(self, words: list[Word], text: str) -> None:
         """Words that set a variable, for whatever command; and Outlast's own command line."""
@@ -323,14 +347,15 @@ class Evaluator(CommandEvaluator):
                 self._suffixes(words, start)
             for body in bodies:
                 self.scan_possible_code(ShellText(body, "sh", True), base(name))
-        if self.elsewhere != outer:
-            self.elsewhere, self.flow.where = outer, where
+        self.elsewhere, self.flow.where = outer, where
         if self.rules.any_arguments and self.allow.matching(canonical(words)):
             own, *inner = self.parts[before:]
             self.parts[before:] = [own, *(part for part in inner if part.verdict == "deny" and part.rule)]
 
     def _inner(self, words: list[Word], nested: NestedCommands, bodies: list[str], fed: bool) -> None:
         label = base(words[0].text)
+        if nested.directory != "":
+            self.flow.go_to(nested.directory)
         for inner in nested.inners:
             if isinstance(inner, ShellText):
                 self.nested_text(inner, label)

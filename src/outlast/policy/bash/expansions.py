@@ -5,6 +5,7 @@ Subscripts, arithmetic over variables, `${x@P}` and the like evaluate data. They
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 
@@ -18,6 +19,7 @@ _IN_DOCUMENT = re.compile(r"[^\\$`]+")
 _NAMED = re.compile(r"\$[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"([!#]?)([A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])")
 _SPECIAL = re.compile(r"[#!][}:+?=%-]")
+_PATH_PRINTERS = frozenset(["realpath", "readlink", "dirname", "which"])
 _CONSTANT = re.compile(r"(?:\s|0[xX][0-9a-fA-F]+|[0-9]+(?:#[0-9a-zA-Z@_]+)?(?![A-Za-z_])|[-+*/%<>=!&|^~?:,;()])*")
 _DULL = re.compile(r"[^\\$`\"'<>()\[\]{}]+")
 _INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*")
@@ -214,6 +216,8 @@ class Expansions:
     def _printed(self, mark: int) -> Ref:
         """What a substitution leaves, if it is one command that prints constants."""
         words = [word.value for one in self.found[mark:] for word in getattr(one, "words", [])]
+        if len(self.found) == mark + 2 and words[:1] == ["cd"] and words[2:] == ["pwd"] and words[1]:
+            return "", (words[1],)
         texts = [word.replace("\\n", "\n") for word in words[1:] if word is not None]
         if len(self.found) != mark + 1 or None in words or not words or any("\\" in text for text in texts):
             return None
@@ -222,6 +226,8 @@ class Expansions:
         if words[0] == "printf" and texts:
             form = texts[0].rstrip("\n")
             return "", (" ".join(texts[1:]),) if form == "%s" else (form,) if "%" not in form else ()
+        if words[0] in _PATH_PRINTERS and len(texts) > 0:
+            return "", tuple(os.path.dirname(one) if words[0] == "dirname" else one for one in texts if one[:1] != "-")
         # A new directory is somewhere below the one for temporary files.
         return ("PWD", ()) if words == ["pwd"] else ("", ("/tmp/new/tmp",)) if words[0] == "mktemp" else None
 

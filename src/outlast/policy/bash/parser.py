@@ -159,7 +159,11 @@ class Parser(SimpleCommandParser):
                 self.problem(f"a pipeline has more than {_MOST_STAGES} commands", hides=True)
             stages += 1
             self.lines()
+            begun = len(self.found)
             self._command(fed=True)
+            for one in self.found[begun:]:
+                if isinstance(one, Command):
+                    one.piped = True
 
     def _before(self) -> None:
         """`!` and `time`, which stand before a pipeline."""

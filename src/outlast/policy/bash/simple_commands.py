@@ -50,13 +50,14 @@ class Redirection:
 class Command:
     """One simple command, or the redirections of a compound one."""
 
-    __slots__ = tuple(names("assignments at bodies depth fed inside keyword parallel redirections words"))
+    __slots__ = tuple(names("assignments at bodies depth fed inside keyword parallel piped redirections words"))
 
     def __init__(self, at: int, depth: int, inside: str, fed: bool, words: list[Word] | None = None) -> None:
         self.at, self.depth, self.inside = at, depth, inside
         self.fed = fed  # its standard input is a pipe, a file or a here-document
         self.keyword = False  # `time` or `coproc` stands before it
         self.parallel = fed  # it runs beside others: in a pipe, or behind `&`
+        self.piped = False  # it stands behind a `|`, perhaps inside a compound command
         self.words: list[Word] = [] if words is None else words
         self.assignments: list[Assignment] = []
         self.redirections: list[Redirection] = []

@@ -41,7 +41,11 @@ _GIVES_UP = "it gives up what a disk holds"
 _STOPS = "it stops the machine"
 _ENDS_ALL = "it ends every process that it can reach"
 _RAW = ("/proc/sysrq-trigger", "/proc/kcore")
-_DESTROYERS = names("rm shred unlink mv chmod chown chgrp truncate dd srm sh bash")
+DESTROYERS = names(
+    "rm shred unlink mv chmod chown chgrp chattr setfacl truncate dd srm rmdir wipe trash tee sponge scrub cp ln "
+    "install"
+)
+_RUN_BY_FIND = DESTROYERS | names("sh bash")
 _FIND_NAMES = names("-name -iname -path -ipath -wholename -regex -iregex -empty -samefile -inum")
 _FIND_TESTS = tuple(names("-mtime -mmin -atime -amin -ctime -cmin -newer -size -user -group -perm"))
 _GLOB = re.compile(r"[*?\[{]")
@@ -228,16 +232,30 @@ def _find(words: Words, place: Place) -> str | None:
     starts = [*takewhile(lambda word: word is not None and not word.startswith(("-", "(", "!", ")")), rest)]
     tests, starts = rest[len(starts) :], starts or ["."]
     runs = [run for word, run in pairwise(tests) if word in ("-exec", "-execdir", "-ok", "-okdir")]
-    destroys = any(one and one.rpartition("/")[2] in _DESTROYERS for one in runs)
+    destroys = any(one and one.rpartition("/")[2] in _RUN_BY_FIND for one in runs)
     if not destroys and {"-delete", "rm", "/bin/rm", "shred"}.isdisjoint(tests):
         return None
     for path in starts:
+        if path and place.is_raw(f"{path}/sda"):
+            return f"it writes over what is in {path}"
+        if path and any(name and place.is_protected(f"{path}/{name}") for name in tests):
+            return f"it removes a file below {path}, which the system needs"
         if path and (place.is_vital(path, every_top=False) or place.is_protected(path, recursive=True)):
             chosen = _is_chosen(tests)
             if not chosen:
                 return f"it removes everything below {path}"
             return None if chosen == "name" else Doubtful(f"it removes a good part of what is below {path}")
     return _unclear(starts)
+
+
+def as_one_command(listing: Words, words: Words) -> list[tuple[str | None, ...]]:
+    """A program that is given what `listing` prints, as the command that does the same without it."""
+    name, *rest = listing
+    if (name or "").rpartition("/")[2] in ("find", "gfind"):
+        return [(*listing, "-exec", *words, "{}", ";")]
+    operands = _operands(rest) or ["*"]
+    tree = ("find", *operands, "-exec", *words, "{}", ";")
+    return [(*words, *operands), *([tree] if operands and not (name or "").endswith(("echo", "printf")) else [])]
 
 
 def _is_chosen(tests: Words) -> str:
@@ -295,6 +313,33 @@ def _rsync(words: Words, place: Place) -> str | None:
     return _last_onto(words, place)
 
 
+def _edits(words: Words, place: Place) -> str | None:
+    """sed and perl change files in place with -i."""
+    given = [word for word in words if word and re.match(r"-[A-Za-z0-9]*i|--in-place", word)]
+    why = _onto(words, place) if given else None
+    return Doubtful(why) if why else None
+
+
+def _tar(words: Words, place: Place) -> str | None:
+    if "--remove-files" not in words:
+        return None
+    inside = next((one for before, one in pairwise(words) if before in ("-C", "--directory") and one), "")
+    return _rm(["-r", *(f"{inside}/{one}" if inside else one for one in _operands(words))], place)
+
+
+def _kills_by_name(words: Words, place: Place) -> str | None:
+    return _ENDS_ALL if any(re.fullmatch(r"[.^$*+?]*", one) for one in _operands(words)) else None
+
+
+def _umount(words: Words, place: Place) -> str | None:
+    return "it takes away file systems that are in use" if _has(words, "a", "all") or "/" in words else None
+
+
+def _mount(words: Words, place: Place) -> str | None:
+    again = any(word and "remount" in word for word in words)
+    return Doubtful("it changes how the root is mounted") if again and "/" in words else None
+
+
 def _partitions(words: Words, place: Place) -> str | None:
     looks = _has(words, "ldp", "list") or _has(words, "", "dump") or _has(words, "", "print") or "print" in words
     return None if looks or not any(map(place.is_raw, _operands(words))) else "it changes how a disk is divided"
@@ -347,6 +392,13 @@ _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
         "dd dcfldd dc3dd": _dd,
         "tee shred sponge badblocks ddrescue scrub nwipe >": _onto,
         "truncate": _truncate,
+        "sed gsed perl": _edits,
+        "tar gtar bsdtar": _tar,
+        "pkill killall": _kills_by_name,
+        "umount": _umount,
+        "mount": _mount,
+        "userdel deluser": _with("root", "it removes the account root", first=None),
+        "rclone": lambda words, place: _rm(["-r", *_operands(words)[1:]], place) if "purge" in words else None,
         "cp install ln": _last_onto,
         "rsync": _rsync,
         "fdisk sfdisk cfdisk gdisk sgdisk cgdisk parted": _partitions,

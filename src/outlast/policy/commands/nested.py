@@ -23,6 +23,7 @@ class ShellText:
     text: str
     shell: str
     known: bool
+    parameters: tuple[Word, ...] = ()  # $0, $1 and so on
 
 
 Inner = Argv | ShellText
@@ -42,6 +43,7 @@ class NestedCommands:
     hides: bool = False
     suffixes: int = 0
     possible_code: Sequence[ShellText] = ()  # texts that may be run: nothing denied may be in them
+    directory: str | None = ""  # where it runs, if that is not here; None: nobody knows
 
 
 def base(name: str) -> str:

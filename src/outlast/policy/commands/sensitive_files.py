@@ -42,6 +42,11 @@ _DEVICES = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "
 _READERS = names("""
     cat ls head tail grep egrep fgrep wc stat du df less more file diff cmp rg find md5sum sha256sum readlink realpath
 """)
+# They run, or obey, what stands in the directory that they run in.
+RUNS_PROJECT = names("""
+    git make gmake cmake ctest ninja npm npx yarn pnpm bun bunx node tsc eslint prettier jest vitest mocha python
+    python3 pytest tox nox pip pip3 uv poetry pipenv pdm hatch cargo go mix mvn gradle dotnet rake bundle just task
+""")
 _HOME = re.compile(r"\$\{?OUTLAST_HOME\}?")
 
 
@@ -69,6 +74,23 @@ def names_file(path: str | None) -> bool:
 def leaves(path: str) -> bool:
     """Whether a path is not below the directory that it is seen from."""
     return path.startswith(("/", "~")) or os.path.normpath(path).startswith("..")
+
+
+def foreign_directory(name: str, directory: str, root: str, is_new: bool) -> str:
+    """Why a program must not run what it finds in a directory, seen from the one that the user works in; "" if it may.
+
+    git obeys the configuration of the repository that it is in, so one of its own below the project counts, too. This
+    looks at the file system: nothing in the line tells it. `is_new`: the line may have made it just now.
+    """
+    directory = os.path.normpath(directory) if directory else ""
+    if directory != root and not directory.startswith(f"{root.rstrip('/')}/"):
+        return "it runs what another directory holds"
+    while name == "git" and directory != root:
+        own = any(os.path.lexists(f"{directory}/{one}") for one in (".git", "HEAD"))
+        if own or (is_new and not os.path.lexists(directory)):
+            return f"{directory[len(root) :].strip('/')} may be a repository of its own, whose settings name programs"
+        directory = os.path.dirname(directory)
+    return ""
 
 
 def may_write(path: str | None, write: tuple[str, ...]) -> bool:

@@ -41,8 +41,9 @@ def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> NestedComm
     given = [option.name for option in options]
     reads_start_up = "rcfile" in given or "init-file" in given
     if "c" in given and parsed.operands:
-        text = words[parsed.operands[0]]
-        return NestedCommands([ShellText(text.text, shell, text.static)], doubt=doubt, hides=reads_start_up)
+        text, *rest = (words[index] for index in parsed.operands)
+        code = ShellText(text.text, shell, text.static, tuple(rest))
+        return NestedCommands([code], doubt=doubt, hides=reads_start_up)
     if "help" in given or "version" in given:
         return NestedCommands([])
     if "n" in given:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from outlast.light import replaced as with_fields
 from outlast.policy.bash.variables import is_safe
 from outlast.policy.bash.words import Word, names
 from outlast.policy.commands import git
@@ -195,7 +196,8 @@ def _simple(words: list[Word]) -> NestedCommands:
         return NestedCommands([])
     if name == "time" and call.has("o", "output"):
         doubt = doubt or "-o writes a file"
-    if call.has(*_DIRECTORY.get(name, ())):
+    directory = _directory(call)
+    if directory != "":
         doubt = doubt or "it runs in another directory"
     if at is None:
         # `sudo -i`, `chroot dir`, `unshare` alone: an interactive shell.
@@ -204,7 +206,13 @@ def _simple(words: list[Word]) -> NestedCommands:
     while at < len(words) - 1 and name in ("sudo", "doas") and re.match(r"[A-Za-z_]\w*=", words[at].text):
         doubt = _set_variable(words[at], doubt)
         at += 1
-    return _runs(words[at:], doubt, transparent=name in _TRANSPARENT)
+    return with_fields(_runs(words[at:], doubt, transparent=name in _TRANSPARENT), directory=directory)
+
+
+def _directory(call: _Call) -> str | None:
+    """The directory that its options choose: "" if none, None if it is not known."""
+    names = _DIRECTORY.get(call.name, ())
+    return next((option.text for option in call.parsed.options if option.name in names), "")
 
 
 # --- wrappers with a grammar of their own ------------------------------------------------
@@ -220,14 +228,15 @@ def _env(words: list[Word]) -> NestedCommands:
         doubt = _set_variable(words[rest[0]], doubt)
         rest = rest[1:]
     at = rest[0] if rest else len(words)
-    if call.has(*_DIRECTORY["env"]):
+    directory = _directory(call)
+    if directory != "":
         doubt = doubt or "it runs in another directory"
     if call.parsed.strange or call.parsed.unsure:
         doubt = _doubt_of(words, call.parsed, at)
     for option in call.parsed.options:
         if option.name in ("S", "split-string"):
             return _split(option.text, words[at:])
-    return _runs(words[at:], doubt, transparent=at < len(words))
+    return with_fields(_runs(words[at:], doubt, transparent=at < len(words)), directory=directory)
 
 
 def _split(text: str | None, rest: list[Word]) -> NestedCommands:
