@@ -92,9 +92,9 @@ class Resources:
         client = await self._clients.find(ctx)
         key = _subscription(ctx, client, params.uri)
         if key not in self._subscribed:
-            await _find_resource(client, params.uri)
+            position = await _find_position(client, params.uri)
             session = ctx.session
-            reporting = _report(client, params.uri, lambda: session.send_resource_updated(params.uri))
+            reporting = _report(client, position, lambda: session.send_resource_updated(params.uri))
             self._subscribed[key] = asyncio.create_task(reporting)
             self._subscribed[key].add_done_callback(lambda _: self._subscribed.pop(key, None))
         return wire.EmptyResult()
@@ -120,9 +120,9 @@ class Resources:
         try:
             for uri in params.notifications.resource_subscriptions or ():
                 with suppress(MCPError):  # it is not there, so it does not change
-                    await _find_resource(client, uri)
+                    position = await _find_position(client, uri)
                     updated = ResourceUpdated(uri)
-                    report = _report(client, uri, lambda it=updated: bus.publish(it))  # type: ignore[misc]
+                    report = _report(client, position, lambda it=updated: bus.publish(it))  # type: ignore[misc]
                     reporting.append(asyncio.create_task(report))
             return await handler(ctx, params)
         finally:
@@ -147,25 +147,33 @@ class Resources:
             del self._announcing[session]
 
 
-async def _find_resource(client: ConnectedClient, uri: str) -> None:
-    """Raise `MCPError` if there is no such resource."""
-    if uri != _NOTICES:
-        try:
-            await client.shell.show(_task_in(uri))
-        except OutlastError as error:
-            raise _unknown(client, error, uri) from None
+async def _find_position(client: ConnectedClient, uri: str) -> tuple[str, str]:
+    """Return a task and the cursor of its output now; or the notices' URI and the number of the last one.
+
+    Call this before the client is told that its subscription holds: every change after that must be reported.
+    """
+    if uri == _NOTICES:
+        return uri, str(await asyncio.to_thread(client.shell.plain.notice_board.last_number))
+    try:
+        result = await client.shell.read(_task_in(uri), tail=1)
+        return result.task_id, result.cursor
+    except OutlastError as error:
+        raise _unknown(client, error, uri) from None
 
 
-async def _report(client: ConnectedClient, uri: str, report: Callable[[], Awaitable[None]]) -> None:
-    """Report each change of a task's output, and its end; or each new notice, none twice while this server lives."""
+async def _report(client: ConnectedClient, position: tuple[str, str], report: Callable[[], Awaitable[None]]) -> None:
+    """Report each change of a task's output after that cursor, and its end; or each notice after that number.
+
+    None twice while this server lives; another one begins with new ones.
+    """
+    subject, after = position
     with suppress(OutlastError):
-        if uri == _NOTICES:
-            async with aclosing(loop.new_notices(client.shell.plain.notice_board.new_board)) as new:
+        if subject == _NOTICES:
+            async with aclosing(loop.new_notices(client.shell.plain.notice_board.new_board, int(after))) as new:
                 async for _ in new:
                     await report()
             return
-        task_id = _task_in(uri)
-        async for _ in client.shell.follow(task_id, cursor=(await client.shell.read(task_id, tail=1)).cursor):
+        async for _ in client.shell.follow(subject, cursor=after):
             await report()
             await asyncio.sleep(_PAUSE_S)
         await report()
