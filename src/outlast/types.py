@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     StatusName = Literal["pending", "running", "completed", "failed", "killed"]
+    Stream = Literal["stdout", "stderr"]
     Reason = Literal["exit", "signal", "timeout", "killed", "spawn-error", "lost"]
 
 STREAMS = ("stdout", "stderr")
@@ -38,6 +39,24 @@ class Stdin:
     text: bytes | None = None
     file: str | None = None
     open: bool = False
+
+
+@frozen
+class Limits:
+    """What a command may use: the memory and the processes of the whole task, the rest for each process by itself."""
+
+    memory: float | None = None  # bytes
+    processes: float | None = None
+    cpu_time: float | None = None  # seconds
+    file_size: float | None = None  # bytes
+
+
+@frozen
+class Notify:
+    """What becomes a notice while a command runs."""
+
+    lines: tuple[str, ...] = ()  # patterns
+    silent_after: float | None = None  # seconds without output
 
 
 @frozen

@@ -18,6 +18,14 @@ _SHORTEST_PAUSE_S = 0.0005  # about what a merge of a session takes
 _LONGEST_PAUSE_S = 0.02
 
 
+def get_cwd() -> str:
+    """Return the directory that this process is in; empty if it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
 def open_regular(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     """Open a regular file; OSError (ENXIO) for everything else.
 
