@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.cli.thorough import Thorough
-    from outlast.permissions.approval import Answer, Approval
+    from outlast.policy.approval import Answer, Approval
     from outlast.shell.shell import Shell
     from outlast.types import Task
 
