@@ -14,13 +14,13 @@ import subprocess
 import sys
 import tempfile
 
-from outlast.cli.options import Parser, parse
+from outlast.cli.arguments import Asked, Parser
 from outlast.errors import OutlastError
 from outlast.shell.shell import Shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    pass
 
 _SERVER = f"{shlex.quote(sys.executable)} -u -m http.server 0 --bind 127.0.0.1"
 _JOB = 'for i in 1 2 3 4 5 6; do echo "step $i of 6"; sleep 0.4; done; echo finished; exit 7'
@@ -39,8 +39,7 @@ def demo_parser() -> Parser:
     return Parser("demo", "See the main job in half a minute. It cleans up after itself.", "  outlast demo")
 
 
-def demo(words: Sequence[str]) -> int:
-    parse(demo_parser(), words)
+def demo(asked: Asked) -> int:
     with tempfile.TemporaryDirectory(prefix="outlast-demo-") as directory:
         tour = _Tour(os.path.join(directory, "state"))
         try:
