@@ -211,7 +211,13 @@ def test_yolo_loads_nothing_that_judges(cli: Cli) -> None:
     loaded = called(cli, "run", "true")
     assert "outlast.permissions" in loaded
     assert (
-        not {"outlast.gate", "outlast.permissions.judge", "outlast.permissions.policies", "tomllib", "tree_sitter"}
+        not {
+            "outlast.shell.gate",
+            "outlast.permissions.judge",
+            "outlast.permissions.policies",
+            "tomllib",
+            "tree_sitter",
+        }
         & loaded
     )
 

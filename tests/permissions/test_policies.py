@@ -21,7 +21,7 @@ from outlast.permissions.policies import READY, in_force, load
 from outlast.permissions.policyfile import BadPolicy
 from outlast.permissions.ruling import rule
 from outlast.settings import Settings
-from outlast.validation import request
+from outlast.shell.validation import build_request as request
 
 BANNED = (
     "alias curl curlie wget axel aria2c nc ncat telnet ftp lynx w3m links http https httpie xh http-prompt "

@@ -6,7 +6,7 @@ import errno
 import os
 import sys
 
-from outlast.validation import session_name
+from outlast.shell.validation import session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from outlast import validation
 from outlast.cli.arguments import Asked, Parser, whole
 from outlast.cli.common import open_shell, write
 from outlast.display import render
@@ -12,6 +11,7 @@ from outlast.errors import BadInput, named
 from outlast.output.reader import check_selection
 from outlast.output.redaction import OFF
 from outlast.output.text_stream import Selection, TextStream, describe_gap, mask_start, read_settled
+from outlast.shell import validation
 from outlast.storage import reader_cursors
 from outlast.types import STREAMS, Cursor
 

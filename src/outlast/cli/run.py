@@ -6,18 +6,18 @@ import os
 import stat
 import sys
 
-from outlast import validation
 from outlast.cli.arguments import REST, Asked, Parser, seconds, size, whole
 from outlast.cli.common import check_stdout, exit_code, open_shell, tell_id_on_stderr, waited_code, write
-from outlast.conditions import choose_leave
 from outlast.display import render
 from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused, named
 from outlast.light import replaced, signal
 from outlast.output.cleaner import inline
+from outlast.shell import validation
+from outlast.shell.conditions import choose_leave
+from outlast.shell.validation import SKIP
 from outlast.storage.task_directory import Hold
 from outlast.storage.watch import Deadline
-from outlast.types import STREAMS, Cursor, Stdin, Waited
-from outlast.validation import SKIP
+from outlast.types import STREAMS, Cursor, Limits, Notify, Stdin, Waited
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Any
 
-    from outlast.conditions import UnderWay
     from outlast.settings import Settings
+    from outlast.shell.conditions import UnderWay
     from outlast.shell.shell import Shell
     from outlast.types import Slice, Task
 
@@ -112,10 +112,9 @@ def run(asked: Asked) -> int:
         "after": asked.after,
         "after_failed": asked.after_failed,
         "pass_secrets": asked.passed,
-        "notify": asked.notify,
-        "silent_after": asked.silent_after,
+        "notify": Notify(tuple(asked.notify), asked.silent_after),
+        "limits": Limits(asked.memory, asked.processes, asked.cpu_time, asked.file_size),
         "sandbox": asked.sandbox or bool(asked.writable) or asked.network or (False if asked.no_sandbox else None),
-        **{name: getattr(asked, name) for name in ("memory", "processes", "cpu_time", "file_size")},
     }
     validation.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
@@ -234,10 +233,11 @@ class _Foreground:
 
     def _attend(self, command: str, how: dict[str, Any], timeout: float | None, then_end: bool) -> int:
         # Without a session's name each call stands for itself.
-        flows, keeps = self._shell.flows, self._shell.context.named
-        task, ours = flows.call(lambda: self._shell.starter.launch(command, background=False, keeps=keeps, **how))
+        context, launch = self._shell.context, self._shell.starter.launch
+        task, ours = context.call(lambda: launch(command, background=False, keeps=context.named, **how))
         self._task_id = task.task_id
-        self._leave = choose_leave(command, self._asked.auto_bg or None, self._shell.context.settings)
+        if self._asked.auto_bg or context.settings.auto_background:
+            self._leave = choose_leave(command, context.settings)
         self._at = dict.fromkeys(STREAMS if task.split else STREAMS[:1], 0)
         if self._interrupts:
             self._end_as_asked()
@@ -256,14 +256,13 @@ class _Foreground:
         """Wait until it runs, as long as a person waits: the default limit is for running. How long to wait then."""
         sys.stderr.write(f"outlast: {task.task_id} {render.waits(task)}.\n")
         patience = Deadline(validation.seconds("wait", self._asked.wait))
-        flows = self._shell.flows
-        flows.drive(flows.wait_begun(task.task_id, patience.left()))
+        self._shell.driver.drive(self._shell.flows.wait_for_phase(task.task_id, "begun", patience.left()))
         return timeout if self._asked.wait is None else patience.left()
 
     def _show(self, timeout: float | None, then_end: bool) -> None:
         """What is printed until the command ends or we stop waiting."""
-        flows = self._shell.flows
-        for piece in flows.stream(flows.follow(self._task_id, None, self._leave, timeout=timeout, to_end_of="command")):
+        follow = self._shell.flows.follow(self._task_id, None, self._leave, timeout=timeout, to_end_of="command")
+        for piece in self._shell.driver.stream(follow):
             self._at[piece.stream] = piece.next
             self._copy(piece)
         if then_end and not (self._leave and self._leave.met) and self._is_running():

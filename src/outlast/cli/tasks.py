@@ -6,11 +6,11 @@ import os
 import sys
 import time
 
-from outlast import validation
 from outlast.cli.arguments import Asked, Parser, number, seconds
 from outlast.cli.common import open_shell, waited_code, write
 from outlast.display import render
 from outlast.errors import AlreadyEnded, BadInput
+from outlast.shell import validation
 from outlast.storage.watch import Deadline
 
 TYPE_CHECKING = False

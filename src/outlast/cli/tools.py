@@ -10,7 +10,7 @@ from outlast.cli.arguments import Asked, Parser
 from outlast.cli.common import write
 from outlast.errors import BadInput, named
 from outlast.settings import default_home, load
-from outlast.validation import session_name
+from outlast.shell.validation import session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

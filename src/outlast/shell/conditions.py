@@ -1,38 +1,39 @@
 """What can be waited for besides a task's end: a line that it prints, a port, a URL, silence.
 
-A condition only looks; whoever waits (`Shell`, `AsyncShell`) decides when. A line and
-silence are looked for when the bell rings. Nothing rings when a stranger's port opens,
-so ports and URLs are tried again and again, less and less often: that is the only
-polling in Outlast.
+A condition only looks; the flow that waits decides when. A line and silence are looked for when the bell rings. Nothing
+rings when the port of another program opens, so ports and URLs are tried again and again, less and less often.
 """
 
 from __future__ import annotations
 
 import time
 
-from outlast import validation
-from outlast.activity import BUSY, DISK, INPUT, SLEEPING
 from outlast.errors import BadInput, BadPattern, named
+from outlast.linux.activity import BUSY, DISK, INPUT, SLEEPING
 from outlast.output.cleaner import Cleaner
 from outlast.output.line_filter import LineFilter
 from outlast.settings import development_commands
+from outlast.shell import validation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Any
     from urllib.request import OpenerDirector
 
     from outlast.settings import Settings
+    from outlast.shell.options import ConditionOptions
     from outlast.storage.output import Source
     from outlast.types import Cursor
 
 FIRST_TRY_S, LAST_TRY_S, SLOWER = 0.05, 1.0, 1.5  # between two tries, at first and in the end
 CONNECT_S = 1.0  # for a port that takes packets and says nothing
 LONGEST_TRY_S = 10.0  # for a URL: some servers compile first
-SHORTEST_TRY_S = 0.2  # also if no time is left: who asks without waiting wants to know
+SHORTEST_TRY_S = 0.2  # also if no time is left: a wait of 0 s asks how it is now
 LONGEST_PROMPT = 8192  # characters of an unfinished line that are matched; a longer one is no prompt
 LONGEST_MATCH = 2000  # characters of a line that a reply repeats
 NOT_READY = 500  # the first HTTP status that says that a server cannot answer yet
+OVER = "it is over"
 PAUSE_S, LONG_PAUSE_S = 0.15, 1.5  # of a program that has reacted; the longer one if it computes or sleeps
 _LOOPBACK = ("127.0.0.1", "::1")
 _PORTS = range(1, 65536)
@@ -44,55 +45,68 @@ class Condition:
     to_end_of = "task"  # or of its "command": what ends the wait for it
     by_output = False  # whether it can come true when the task prints
     matched: str | None = None  # what showed that it is true
-    has_begun = False  # whether it knows the task's output
+    sources: Mapping[str, Source] | None = None  # the task's output
 
-    def begin(self, streams: Mapping[str, Source]) -> None:
-        """Told once, before the first look: the task's output."""
+    @property
+    def met(self) -> bool:
+        return self.matched is not None
+
+    def begin(self, sources: Mapping[str, Source]) -> None:
+        """Take the task's output; called once, before the first look."""
+        self.sources, self._size, self._since = sources, -1, time.monotonic()
+
+    def printed(self) -> int:
+        """Return how many bytes the task has printed."""
+        return sum(source.end() for source in (self.sources or {}).values())
+
+    def silence(self) -> float:
+        """Return for how many seconds, as far as is known, the task has printed nothing."""
+        size, now = self.printed(), time.monotonic()
+        if size != self._size:
+            self._size, self._since = size, now
+        return now - self._since
 
     def look(self, over: bool, left: float | None = None) -> bool:
-        """Whether it is true now; `over` if nothing more will come of the task, `left` is how long it may take."""
+        """Return whether it is true now; `over` if nothing more will come of the task, `left` is how long to try."""
+        self.matched = self.find(over, left)
+        return self.met
+
+    def find(self, over: bool, left: float | None) -> str | None:
+        """Return what shows that it is true."""
         raise NotImplementedError
 
     def patience(self) -> float | None:
-        """After how long to look again if nothing happens."""
+        """Return after how long to look again if nothing happens."""
         return None
 
 
-def choose(
-    *,
-    until: str | None = None,
-    port: int | str | None = None,
-    url: str | None = None,
-    quiet: float | None = None,
-    cursor: str | Cursor | None = None,
-) -> Condition | None:
+def choose(options: ConditionOptions) -> Condition | None:
     """Return the one condition that was asked for, if any."""
-    given = {"until": until, "port": port, "url": url, "quiet": quiet}
-    names = [name for name, value in given.items() if value is not None]
-    if len(names) > 1:
-        raise BadInput(f"Only one of {' and '.join(names)} can be waited for at a time; leave out the rest.")
-    if cursor is not None and until is None:
+    kinds: dict[str, Callable[[Any], Condition]] = {
+        "until": lambda pattern: Line(pattern, validation.cursor(options.get("cursor"))),
+        "port": Port,
+        "url": Url,
+        "quiet": Quiet,
+    }
+    given = [(name, value) for name in kinds if (value := options.get(name)) is not None]
+    if len(given) > 1:
+        raise BadInput(
+            f"Only one of {' and '.join(name for name, _ in given)} can be waited for at a time; leave out the rest."
+        )
+    if options.get("cursor") is not None and options.get("until") is None:
         raise BadInput("A cursor says from where `until` looks; leave it out, or give a pattern.")
-    if until is not None:
-        return Line(until, validation.cursor(cursor))
-    if port is not None:
-        return Port(port)
-    if url is not None:
-        return Url(url)
-    return Quiet(quiet) if quiet is not None else None
+    return next((kinds[name](value) for name, value in given), None)
 
 
-def choose_leave(command: str, wanted: bool | None, settings: Settings) -> UnderWay | None:
+def choose_leave(command: str, settings: Settings) -> UnderWay | None:
     """Return when to stop waiting for a development command (a server, say) before its end; None: never."""
-    if not (settings.auto_background if wanted is None else wanted):
-        return None
     from outlast.rootcommand import runs_any  # most callers do without
 
     develops = runs_any(command, development_commands(settings))
     return UnderWay(settings.auto_background_after_s) if develops else None
 
 
-# --- a line ------------------------------------------------------------------------------
+# --- output ------------------------------------------------------------------------------
 
 
 class Line(Condition):
@@ -112,23 +126,23 @@ class Line(Condition):
         self._streams: list[_Matching] = []
         self._prompt = ""  # the unfinished line that matches
         self._prompt_since = 0.0
-        LineFilter(pattern, None)  # a wrong pattern is told before anything is started
+        LineFilter(pattern, None)  # a wrong pattern is an error before anything is started
 
-    def begin(self, streams: Mapping[str, Source]) -> None:
+    def begin(self, sources: Mapping[str, Source]) -> None:
+        super().begin(sources)
         self._streams = [
-            _Matching(source, self._start.at(name), LineFilter(self._pattern, None)) for name, source in streams.items()
+            _Matching(source, self._start.at(name), LineFilter(self._pattern, None)) for name, source in sources.items()
         ]
 
-    def look(self, over: bool, left: float | None = None) -> bool:
-        found = next((line for one in self._streams if (line := one.look()) is not None), None)
+    def find(self, over: bool, left: float | None) -> str | None:
+        found = next((line for one in self._streams if (line := one.find()) is not None), None)
         if found is None:
-            found = self._look_at_prompt(over or (left is not None and left <= 0))
-        self.matched = None if found is None else found[:LONGEST_MATCH]
-        return found is not None
+            found = self._find_prompt(over or (left is not None and left <= 0))
+        return None if found is None else found[:LONGEST_MATCH]
 
-    def _look_at_prompt(self, at_once: bool) -> str | None:
-        """The unfinished line that matches, if it has not changed for a while or nothing more can be waited for."""
-        prompt = next((line for one in self._streams if (line := one.unfinished(at_once)) is not None), "")
+    def _find_prompt(self, at_once: bool) -> str | None:
+        """Return the unfinished line that matches, if it has not changed for a while or the wait is over."""
+        prompt = next((line for one in self._streams if (line := one.find_unfinished(at_once))), "")
         if prompt != self._prompt:
             self._prompt, self._prompt_since = prompt, time.monotonic()
         return prompt if prompt and (at_once or not self.patience()) else None
@@ -144,8 +158,8 @@ class _Matching:
         self._source, self._place, self._sieve = source, place, sieve
         self._cleaner = Cleaner()
 
-    def look(self) -> str | None:
-        """The first whole line that matches in what is new."""
+    def find(self) -> str | None:
+        """Return the first whole line that matches in what is new."""
         for piece in self._source.chunks(self._place, self._source.end()):
             self._place = piece.next
             text = self._cleaner.finish() + "\n" if piece.dropped else ""
@@ -154,13 +168,10 @@ class _Matching:
                 return passed.partition("\n")[0]
         return None
 
-    def unfinished(self, is_last: bool) -> str | None:
-        """The line that has no end yet, if it matches."""
+    def find_unfinished(self, is_last: bool) -> str | None:
+        """Return the line that has no end yet, if it matches."""
         line = self._cleaner.unfinished(None if is_last else LONGEST_PROMPT)
         return line if line and self._sieve.matches(line) else None
-
-
-# --- silence -----------------------------------------------------------------------------
 
 
 class Quiet(Condition):
@@ -169,28 +180,17 @@ class Quiet(Condition):
     by_output = True
 
     def __init__(self, seconds: float) -> None:
-        self._seconds = validation.seconds("quiet", seconds, least=0.001)
-        if self._seconds is None:
+        checked = validation.seconds("quiet", seconds, least=0.001)
+        if checked is None:
             raise BadInput("The quiet must be a number of seconds that passes; leave it out to wait for the end.")
-        self._sources: tuple[Source, ...] = ()
-        self._size = -1
-        self._since = 0.0
+        self._seconds = checked
 
-    def begin(self, streams: Mapping[str, Source]) -> None:
-        self._sources = tuple(streams.values())
-
-    def look(self, over: bool, left: float | None = None) -> bool:
-        size = sum(source.end() for source in self._sources)
-        if size != self._size:
-            self._size, self._since = size, time.monotonic()
+    def find(self, over: bool, left: float | None) -> str | None:
         if over:
-            self.matched = "it is over"
-        elif self.patience() == 0:
-            self.matched = f"no output for {self._seconds:g} s"
-        return self.matched is not None
+            return OVER
+        return f"no output for {self._seconds:g} s" if self.silence() >= self._seconds else None
 
     def patience(self) -> float:
-        assert self._seconds is not None
         return max(0.0, self._since + self._seconds - time.monotonic())
 
 
@@ -207,34 +207,22 @@ class Reaction(Condition):
     def __init__(self, activity: Callable[[], str]) -> None:
         """`activity` says what the task does at this moment, as `Shell.activity` does."""
         self._activity = activity
-        self._sources: tuple[Source, ...] = ()
-        self._first_size = self._size = 0
-        self._since = time.monotonic()
 
-    def begin(self, streams: Mapping[str, Source]) -> None:
-        self._sources = tuple(streams.values())
-        self._first_size = self._size = self._printed()
-        self._since = time.monotonic()
+    def begin(self, sources: Mapping[str, Source]) -> None:
+        super().begin(sources)
+        self._first_size = self._size = self.printed()
 
-    def _printed(self) -> int:
-        return sum(source.end() for source in self._sources)
-
-    def look(self, over: bool, left: float | None = None) -> bool:
-        size, now = self._printed(), time.monotonic()
-        if size != self._size:
-            self._size, self._since = size, now
+    def find(self, over: bool, left: float | None) -> str | None:
         if over:
-            self.matched = "it is over"
-        elif now - self._since >= PAUSE_S:
-            self.matched = self._reacted(now - self._since)
-        return self.matched is not None
-
-    def _reacted(self, quiet: float) -> str | None:
+            return OVER
+        silence = self.silence()
+        if silence < PAUSE_S:
+            return None
         activity = self._activity()
         if activity == INPUT:
             return activity
         needed = LONG_PAUSE_S if activity in (BUSY, DISK, SLEEPING) else PAUSE_S
-        return f"no output for {needed:g} s" if self._size > self._first_size and quiet >= needed else None
+        return f"no output for {needed:g} s" if self._size > self._first_size and silence >= needed else None
 
     def patience(self) -> float:
         left = self._since + PAUSE_S - time.monotonic()
@@ -242,23 +230,16 @@ class Reaction(Condition):
 
 
 class UnderWay(Condition):
-    """The command has run for so long, and has printed something: nobody has to wait for it any more."""
+    """The command has run for so long, and has printed something: its caller need not wait for it any more."""
 
     by_output = True
     to_end_of = "command"
 
     def __init__(self, seconds: float) -> None:
         self._at = time.monotonic() + seconds
-        self._sources: tuple[Source, ...] = ()
-        self.met = False
 
-    def begin(self, streams: Mapping[str, Source]) -> None:
-        self._sources = tuple(streams.values())
-
-    def look(self, over: bool, left: float | None = None) -> bool:
-        if not over and time.monotonic() >= self._at:
-            self.met = any(source.end() for source in self._sources)
-        return self.met
+    def find(self, over: bool, left: float | None) -> str | None:
+        return "it is under way" if not over and time.monotonic() >= self._at and self.printed() else None
 
     def patience(self) -> float | None:
         # Afterwards the bell rings when it prints.
@@ -266,19 +247,17 @@ class UnderWay(Condition):
         return left if left > 0 else None
 
 
-# --- what others answer ------------------------------------------------------------------
+# --- servers -----------------------------------------------------------------------------
 
 
-class _Tried(Condition):
-    """What can only be found out by trying."""
+class _Server(Condition):
+    """Something answers. Only a try can tell: less and less often, so that a slow server is not disturbed."""
 
-    def __init__(self) -> None:
-        self._pause = FIRST_TRY_S
+    _pause = FIRST_TRY_S
 
-    def look(self, over: bool, left: float | None = None) -> bool:
+    def find(self, over: bool, left: float | None) -> str | None:
         most = LONGEST_TRY_S if left is None else min(left, LONGEST_TRY_S)
-        self.matched = self._try(max(most, SHORTEST_TRY_S))
-        return self.matched is not None
+        return self._try(max(most, SHORTEST_TRY_S))
 
     def patience(self) -> float:
         pause, self._pause = self._pause, min(self._pause * SLOWER, LAST_TRY_S)
@@ -288,38 +267,32 @@ class _Tried(Condition):
         raise NotImplementedError
 
 
-class Port(_Tried):
-    """A TCP port takes a connection, whoever it is that opened it."""
+class Port(_Server):
+    """A TCP port takes a connection, whatever program opened it."""
 
     def __init__(self, asked: int | str) -> None:
-        super().__init__()
-        host, port = _address(asked)
-        self._addresses = [(one, port) for one in ((host,) if host else _LOOPBACK)]
+        host, _, port = str(asked).rpartition(":")
+        if isinstance(asked, bool) or not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) in _PORTS):
+            raise BadInput(f"{named(asked)} is not a port; give a number from 1 to 65535, or HOST:PORT.")
+        self._hosts = (host.removeprefix("[").removesuffix("]"),) if host else _LOOPBACK
+        self._port = int(port)
 
     def _try(self, most: float) -> str | None:
         import socket
 
-        for host, port in self._addresses:
+        for host in self._hosts:
             try:
-                socket.create_connection((host, port), min(CONNECT_S, most)).close()
-                return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                socket.create_connection((host, self._port), min(CONNECT_S, most)).close()
+                return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
             except (OSError, UnicodeError):
                 continue
         return None
 
 
-def _address(asked: int | str) -> tuple[str, int]:
-    host, _, port = str(asked).rpartition(":")
-    if isinstance(asked, bool) or not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) in _PORTS):
-        raise BadInput(f"{named(asked)} is not a port; give a number from 1 to 65535, or HOST:PORT.")
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-class Url(_Tried):
+class Url(_Server):
     """An HTTP GET is answered with a status below 500; a redirect is an answer too."""
 
     def __init__(self, url: str) -> None:
-        super().__init__()
         from urllib.parse import urlsplit
 
         try:

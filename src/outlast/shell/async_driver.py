@@ -5,28 +5,31 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import partial
+from functools import wraps
 from inspect import isawaitable
 
 from outlast.errors import OutlastError
-from outlast.shell.flows import Flows, Wait, Work
+from outlast.shell.context import SYSTEM_ERRORS
+from outlast.shell.flows import Step, yield_result
+from outlast.shell.options import OptionCheck
 from outlast.storage.task_directory import Hold
-from outlast.types import Slice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
     from concurrent.futures import Future
-    from typing import Any, TypeVar
+    from contextlib import AbstractContextManager
+    from typing import Any, Concatenate, ParamSpec, TypeVar
 
-    from outlast.gate import Ask
     from outlast.permissions.approval import Approval
-    from outlast.shell.flows import Flow
+    from outlast.shell.flows import Flow, Open, Work
+    from outlast.shell.gate import Ask
     from outlast.shell.shell import Shell
     from outlast.storage.watch import Watch
 
+    P = ParamSpec("P")
     T = TypeVar("T")
 
 _LAUNCH_WAIT_S = 5.0  # a thread launches a command within milliseconds, unless the machine is overloaded
@@ -48,42 +51,30 @@ def track(**task_ids: str) -> None:
             setattr(current, name, task_id)
 
 
-class Driver:
-    """Runs the flows of one shell, and calls of it that may block or ask."""
+class LoopDriver:
+    """Does the steps of flows in an event loop, and calls in threads what may block or ask."""
 
     def __init__(self, shell: Shell, questions: Questions | None) -> None:
-        self._shell, self._questions = shell, questions
-        self._watches: dict[tuple[str, bool], LoopWatch] = {}
-        parts = shell.reader, shell.starter, shell.control
-        self.flows = Flows(shell.context, *parts, self._watch)
+        self._context, self._executor, self._questions = shell.context, shell.executor, questions
+        self.watches: dict[tuple[str, bool], LoopWatch] = {}
 
     def close(self) -> None:
-        while self._watches:
-            self._watches.popitem()[1].close()
+        while self.watches:
+            self.watches.popitem()[1].close()
 
     async def call(self, method: Callable[..., T], *args: Any, **options: Any) -> T:
         """Call in a thread what may block or ask. If we are cancelled, a question is too, and nothing is done."""
-        if self._questions is None:
-            return await asyncio.to_thread(method, *args, **options)
-        with self._questions.from_here():
+        with self._questions.from_here() if self._questions else nullcontext():
             return await asyncio.to_thread(method, *args, **options)
 
     async def drive(self, flow: Flow[T]) -> T:
         """Run a flow; returns its result. A cancellation is thrown into the flow."""
-        resume: Callable[[Any], Any] = flow.send
-        value: Any = None
-        while True:
-            try:
-                step = resume(value)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            try:
-                value, resume = await self._do(step), flow.send
-            except BaseException as error:
-                value, resume = error, flow.throw
+        result: T
+        (result,) = [one async for one in self.stream(yield_result(flow))]
+        return result
 
-    async def stream(self, flow: Flow[None]) -> AsyncGenerator[Slice, None]:
-        """Run a flow; yields the slices that it yields."""
+    async def stream(self, flow: Flow[Any]) -> AsyncGenerator[Any, None]:
+        """Run a flow; yields what it yields besides steps."""
         resume: Callable[[Any], Any] = flow.send
         value: Any = None
         try:
@@ -92,23 +83,22 @@ class Driver:
                     step = resume(value)
                 except StopIteration:
                     return
+                except SYSTEM_ERRORS as error:
+                    self._context.raise_translated(error)
                 value, resume = None, flow.send
-                if isinstance(step, Slice):
+                if not isinstance(step, Step):
                     yield step
                     continue
                 try:
-                    value = await self._do(step)
+                    value = await step.do(self)
                 except BaseException as error:
                     value, resume = error, flow.throw
         finally:
             flow.close()
 
-    async def _do(self, step: Wait | Work) -> Any:
-        if isinstance(step, Wait):
-            return await step.watch.wait(step.timeout)
-        call = partial(self.flows.call, step.call)
-        result = await (self.call(call) if step.undo is None else self._do_or_undo(call, step.undo))
-        if step.launches:
+    async def work(self, work: Work) -> Any:
+        result = await (self.call(work.call) if work.undo is None else self._do_or_undo(work.call, work.undo))
+        if work.launches:
             track(launched=result[0].task_id)
         return result
 
@@ -142,24 +132,51 @@ class Driver:
                 await asyncio.to_thread(finished.wait, _LAUNCH_WAIT_S)
             raise
 
+    async def open(self, step: Open) -> AbstractContextManager[_Waiter]:
+        track(awaited=step.task_id)
+        return self._open(step.task_id, step.ends_only)
+
     @contextmanager
-    def _watch(self, task_id: str, ends_only: bool) -> Iterator[_Waiter]:
+    def _open(self, task_id: str, ends_only: bool) -> Iterator[_Waiter]:
         """Open something to wait on until a task changes. It keeps the task from being removed."""
-        track(awaited=task_id)
         # Shared by all that wait for the same: two thousand waiters take four descriptors, not eight thousand.
-        key, executor = (task_id, ends_only), self._shell.executor
-        if key not in self._watches:
-            hold = Hold().take(executor.registry.home.task(task_id))
-            self._watches[key] = LoopWatch(executor.watch(task_id, ends_only), hold)
-        watch = self._watches[key]
+        key = (task_id, ends_only)
+        if key not in self.watches:
+            hold = Hold().take(self._executor.registry.home.task(task_id))
+            self.watches[key] = LoopWatch(self._executor.watch(task_id, ends_only), hold)
+        watch = self.watches[key]
         watch.waiters += 1
         try:
             yield _Waiter(watch)
         finally:
             watch.waiters -= 1
-            if not watch.waiters and self._watches.get(key) is watch:
-                del self._watches[key]
+            if not watch.waiters and self.watches.get(key) is watch:
+                del self.watches[key]
                 watch.close()
+
+
+def in_thread(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return a method for asyncio that calls this one of `self.plain` in a thread."""
+    check = OptionCheck(method, f"Async{method.__qualname__}")
+
+    @wraps(method)
+    async def called(self: Any, *args: P.args, **options: P.kwargs) -> T:
+        check(options)
+        return await self.driver.call(getattr(self.plain, method.__name__), *args, **options)  # type: ignore[no-any-return]
+
+    return called  # type: ignore[return-value]
+
+
+def in_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return a method for asyncio: this one of the shell `self.in_loop`."""
+    check = OptionCheck(method, f"Async{method.__qualname__}")
+
+    @wraps(method)
+    async def driven(self: Any, *args: P.args, **options: P.kwargs) -> T:
+        check(options)
+        return await method(self.in_loop, *args, **options)  # type: ignore[misc,no-any-return]
+
+    return driven  # type: ignore[return-value]
 
 
 class _Waiter:

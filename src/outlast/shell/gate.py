@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 
-from outlast import validation
 from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, named
 from outlast.light import replaced
+from outlast.linux.files import get_cwd
 from outlast.permissions import OWN_RULES, Policy, decide, policies, policyfile, project_files, ruling
 from outlast.permissions.approval import Approval
 from outlast.permissions.judge import Judgement, Known
@@ -54,7 +54,7 @@ class Gate:
     ) -> None:
         self._home, self._settings, self._call = home, settings, call
         self._mode, self._ask, self._around = mode, ask, around
-        self._opened_in = cwd or validation.here()
+        self._opened_in = cwd or get_cwd()
         self._policies: dict[str, Policy] = {}
         self._added: tuple[str, ...] = ()  # what "always" was said to since
         self.policy_for("")  # a policy that is not there is known at once
