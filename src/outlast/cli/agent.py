@@ -12,6 +12,7 @@ from outlast.display import render
 from outlast.errors import named
 from outlast.light import fields
 from outlast.output.cleaner import inline
+from outlast.output.duration import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def _table(agents: Sequence[Agent]) -> str:
 def _row(one: Agent) -> tuple[str, ...]:
     known = one.metadata or {}
     what = one.description or str(known.get("prompt") or known.get("output_file") or "")
-    took = render.duration(one.elapsed_ms)
+    took = duration(one.elapsed_ms)
     return one.status, one.id, one.type, took, render.usage(known) or "-", inline(what, _WHAT)
 
 

@@ -19,14 +19,14 @@ OUR_FAILURE = 125  # the exit code if Outlast itself failed
 
 
 def open_shell(session: str | None = None, policy: str | None = None) -> Shell:
-    """A person who names no session is the operator and reaches every task; inside a session only its own."""
+    """Open the shell. A caller that names no session is the operator and reaches every task."""
     from outlast.shell.shell import Shell
 
     ask = _ask if sys.stdin.isatty() and sys.stderr.isatty() else None
     if session is not None:
         # Also if it is empty: never the operator by accident.
         return Shell.open(session=session_name(session), policy=policy, ask=ask)
-    # The settings have the name as well; given here, it would be one that somebody chose, and remember.
+    # The settings have the name as well; given here, it would count as a chosen name, which makes the session remember.
     return Shell.open(policy=policy, ask=ask, operator=not os.environ.get("OUTLAST_SESSION"))
 
 

@@ -1,4 +1,4 @@
-"""`outlast tasks`: the dashboard, once or (--watch) for as long as somebody looks at it.
+"""`outlast tasks`: the dashboard, once or (--watch) until q is pressed.
 
 Watching wakes when a task ends, when the terminal changes or a key is pressed, and once
 a second, because the times that it shows run on. New tasks are seen by the change of

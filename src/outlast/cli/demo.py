@@ -1,4 +1,4 @@
-"""`outlast demo`: the main job in half a minute, for somebody who knows nothing yet.
+"""`outlast demo`: the main job in half a minute, for a new user.
 
 Everything it shows is real: the commands are run by the command line itself, in a
 state directory of their own that is removed at the end.
@@ -63,7 +63,7 @@ class _Tour:
         server = self._background()
         self._outlive()
         self._end_a_tree()
-        self._step("Everything that ran, with its true ending. The server still runs: nobody ended it yet.")
+        self._step("Everything that ran, with its true ending. The server still runs.")
         self._outlast("ps")
         self._outlast("kill", server)
         print("\nThat is the main job. `outlast --help` shows the rest; nothing of this demo is left running.")
@@ -149,7 +149,7 @@ class _Tour:
 
         connection = HTTPConnection("127.0.0.1", port, timeout=_READY_S)
         connection.request("GET", "/")
-        print(f"(somebody visits http://127.0.0.1:{port}/: {connection.getresponse().status})")
+        print(f"(a client visits http://127.0.0.1:{port}/: {connection.getresponse().status})")
         connection.close()
 
     def end_everything(self) -> None:

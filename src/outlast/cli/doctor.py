@@ -163,7 +163,11 @@ def _state(shell: Shell) -> Iterator[Finding]:
     yield Finding("tasks", GOOD, f"{len(tasks)} kept, {running} running{waiting}")
     lost = [task.task_id for task in tasks if task.reason == "lost"]
     if lost:
-        yield Finding("lost", MINOR, f"{len(lost)} tasks, nobody knows how they ended: {', '.join(lost[:5])}")
+        yield Finding(
+            "lost",
+            MINOR,
+            f"{len(lost)} tasks whose guards were killed, so how they ended is unknown: {', '.join(lost[:5])}",
+        )
     damaged = list(shell.executor.registry.damaged()) if shell.context.operator else []
     if damaged:
         yield Finding("damaged", BAD, f"{', '.join(damaged[:5])}; `outlast clean` removes them")

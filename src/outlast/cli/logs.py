@@ -184,7 +184,7 @@ class _Printing:
         out.flush()
 
     def _out(self, stream: str) -> TextIO:
-        # Both: each to its own. Only one: whoever asked for it wants to pipe it.
+        # Both streams go to the one of the same name. A single one was asked for, so it can be piped.
         return sys.stderr if stream == "stderr" and len(self._streams) > 1 else sys.stdout
 
     def _say_what_is_hidden(self) -> None:

@@ -19,7 +19,7 @@ def mcp_parser() -> Parser:
         "Serve the tools for models over MCP: to the one client that started this, or over HTTP.",
         "  outlast mcp                          over standard input and output\n"
         "  outlast mcp --profile spec           under the names of another design\n"
-        "  outlast mcp --http 127.0.0.1:8931    over Streamable HTTP, for whoever has the token",
+        "  outlast mcp --http 127.0.0.1:8931    over Streamable HTTP, with a token",
     )
     made.add("--http", metavar="HOST:PORT", help="listen there; without HOST on 127.0.0.1")
     made.add(

@@ -1,4 +1,4 @@
-"""`outlast notices`, `brief`, `verify` and `events`: what happened, and what there is to tell of it."""
+"""`outlast notices`, `brief`, `verify` and `events`: notices about tasks, and the log of events."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def notices_parser() -> Parser:
     made = Parser(
         "notices",
         "Print what there is to tell (a task ended, a line matched --notify, silence ...)\n"
-        "and acknowledge it: each notice comes once for each name. Nothing is lost while\nnobody listens.",
+        "and acknowledge it: each notice comes once for each name. Notices wait until they\nare read.",
         "  outlast notices                          what is new for you\n"
         "  outlast notices -f --to bell             as it happens, with the terminal's bell\n"
         "  outlast notices -f --to https://host/hook    to a web hook: a POST of JSON for each\n"
         "  outlast notices -f --to 'exec:mail -s done me'   to a command, as JSON on its input\n"
         "  outlast notices -f --to ntfy://topic     to whatever apprise knows\n"
-        "  outlast notices --all --json             the last 100, whoever was told\n"
+        "  outlast notices --all --json             the last 100, also acknowledged ones\n"
         "  outlast notices --for-model              as the text for a model's next turn",
     )
     add = made.add

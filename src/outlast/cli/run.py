@@ -214,7 +214,7 @@ def _from_file(path: str) -> Stdin:
 
 
 class _Foreground:
-    """A task that somebody at a terminal (or a script) waits for."""
+    """A task in the foreground, whose output is copied to the terminal."""
 
     def __init__(self, shell: Shell, asked: Asked) -> None:
         self._shell, self._asked = shell, asked
@@ -248,7 +248,7 @@ class _Foreground:
             if ours:
                 self._shell.control.release(self._task_id)
         except OSError as error:
-            self._say_that_nobody_reads(error)
+            self._report_broken_output(error)
             raise
         return self._report(command, how)
 
@@ -278,8 +278,8 @@ class _Foreground:
         if not self._asked.json:
             copy(piece)
 
-    def _say_that_nobody_reads(self, error: OSError) -> None:
-        """Whoever reads us may be an agent that was killed: its command outlasts it."""
+    def _report_broken_output(self, error: OSError) -> None:
+        """Our reader may be an agent that was killed; the command goes on."""
         if not isinstance(error, BrokenPipeError):
             why = f"The output of {self._task_id} cannot be shown here: {error.strerror}"
             raise SystemRefused(f"{why}; `outlast logs -f {self._task_id}` has it.") from None
@@ -302,7 +302,7 @@ class _Foreground:
             pass  # it was quicker
 
     def _end(self) -> None:
-        # Whoever pressed Ctrl-C twice need not be asked.
+        # The second Ctrl-C is the consent.
         if not self._shell.executor.has_reached(self._task_id, "ended"):
             self._shell.control.end_now([self._task_id], self._shell.settings.kill_grace_s)
 

@@ -71,7 +71,7 @@ def call(asked: Asked) -> int:
 
     # Named, whichever it is: what one call changes in its session is there for the next call.
     session = asked.session if asked.session is not None else load(default_home(os.environ), os.environ).session
-    # Whoever types a call has said yes to it. What the policy does not allow is another matter.
+    # Typing the call is the consent to it. The policy decides all the same.
     with Toolbox.open(session=session_name(session), profile=asked.profile, consent=True) as box:
         reply = box.call(asked.tool, given)
     write(reply.text if reply.text.endswith("\n") else reply.text + "\n")
