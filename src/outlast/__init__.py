@@ -44,8 +44,8 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from outlast.notices.board import Event, Notice
-    from outlast.permissions import Policy
-    from outlast.permissions.approval import Approval
+    from outlast.policy import Policy
+    from outlast.policy.approval import Approval
     from outlast.shell.async_shell import AsyncShell
     from outlast.shell.shell import Shell
     from outlast.types import (
@@ -107,11 +107,11 @@ __all__ = [
 
 # Loaded when first used: a process that runs one part of the package does not pay for the others.
 _HOMES = {
-    "Approval": "outlast.permissions.approval",
+    "Approval": "outlast.policy.approval",
     "AsyncShell": "outlast.shell.async_shell",
     "Event": "outlast.notices.board",
     "Notice": "outlast.notices.board",
-    "Policy": "outlast.permissions",
+    "Policy": "outlast.policy",
     "Shell": "outlast.shell.shell",
 }
 _TYPES = frozenset(("Cursor", "Limits", "Notify", "Receipt", "Result", "Sandbox", "SessionState", "Slice", "Stdin"))

@@ -104,11 +104,11 @@ class Request:
 
 @frozen
 class Grant:
-    """A request that passed the policy. Only `permissions.decide` makes one."""
+    """A request that passed the policy. Only `policy.decide` makes one."""
 
     request: Request
     policy: str
-    judgement: object = None  # a `permissions.judge.Judgement`; none if the policy has nothing to judge by
+    decision: object = None  # a `policy.rules.Decision`; none if the policy has nothing to judge by
     approved: bool = False  # a person was asked and said yes
 
 

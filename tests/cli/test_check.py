@@ -209,16 +209,9 @@ def test_yolo_loads_nothing_that_judges(cli: Cli) -> None:
     from tests.cli.test_imports import called
 
     loaded = called(cli, "run", "true")
-    assert "outlast.permissions" in loaded
+    assert "outlast.policy" in loaded
     assert (
-        not {
-            "outlast.shell.gate",
-            "outlast.permissions.judge",
-            "outlast.permissions.policies",
-            "tomllib",
-            "tree_sitter",
-        }
-        & loaded
+        not {"outlast.shell.gate", "outlast.policy.rules", "outlast.policy.loading", "tomllib", "tree_sitter"} & loaded
     )
 
 

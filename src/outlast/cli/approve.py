@@ -6,11 +6,11 @@ import os
 import signal
 import sys
 
-from outlast.permissions.approval import show_description, show_line, show_lines
+from outlast.policy.approval import show_description, show_line, show_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.permissions.approval import Answer, Approval
+    from outlast.policy.approval import Answer, Approval
 
 _QUESTIONS = {"run": "Run it?", "outside": "Run it outside the sandbox?", "kill": "End it?"}
 _ANSWERS: dict[str, Answer] = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}

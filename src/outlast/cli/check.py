@@ -12,13 +12,13 @@ from outlast.cli.run import command_of
 from outlast.display.table import columns
 from outlast.errors import BadInput, OutlastError
 from outlast.output.cleaner import inline
-from outlast.permissions import YOLO
+from outlast.policy import YOLO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from outlast.permissions.judge import Judgement, Part
+    from outlast.policy.rules import Decision, Part
     from outlast.shell.shell import Shell
 
 CODES = {"allow": 0, "deny": 1, "ask": 3}
@@ -71,8 +71,8 @@ def policy_in_force(shell: Shell) -> tuple[str, list[str]]:
     return (found.name, [layer.broken for layer in found.layers if layer.broken]) if found else (YOLO.name, [])
 
 
-def as_object(found: Judgement, policy: str) -> dict[str, object]:
-    """A judgement for programs."""
+def as_object(found: Decision, policy: str) -> dict[str, object]:
+    """A decision for programs."""
     names = ("command", "verdict", "rule", "why", "depth", "inside")
     reasons = [{name: getattr(part, name) for name in names} for part in found.parts]
     return {"verdict": found.verdict, "reasons": reasons, "policy": policy}
@@ -81,7 +81,7 @@ def as_object(found: Judgement, policy: str) -> dict[str, object]:
 # --- for people --------------------------------------------------------------------------
 
 
-def _table(found: Judgement, policy: str, colour: bool) -> str:
+def _table(found: Decision, policy: str, colour: bool) -> str:
     rows = [_HEADER, *((part.verdict, part.command, part.rule, part.why) for part in found.parts)]
     cells = [[inline(cell, most) for cell, most in zip(row, _WIDEST, strict=True)] for row in rows]
     sizes = [max(columns(row[number]) for row in cells) for number in range(len(_HEADER))]
@@ -93,7 +93,7 @@ def _table(found: Judgement, policy: str, colour: bool) -> str:
     return _summary(found, policy, colour) + ("".join(lines) if found.parts else "")
 
 
-def _summary(found: Judgement, policy: str, colour: bool) -> str:
+def _summary(found: Decision, policy: str, colour: bool) -> str:
     return f"{_painted(found.verdict, found.verdict, colour)} under the policy {policy}\n"
 
 
@@ -101,7 +101,7 @@ def _painted(text: str, verdict: str, colour: bool) -> str:
     return f"\033[{_COLOURS[verdict]}m{text}\033[0m" if colour and verdict in _COLOURS else text
 
 
-def _tree(found: Judgement, policy: str, colour: bool) -> str:
+def _tree(found: Decision, policy: str, colour: bool) -> str:
     lines = [_summary(found, policy, colour)]
     for part in found.parts:
         lines += _branch(part, colour)
@@ -161,7 +161,7 @@ def _answer(asked: Asked) -> dict[str, str] | None:
         }
 
 
-def _reason(found: Judgement, shell: Shell) -> str:
+def _reason(found: Decision, shell: Shell) -> str:
     telling = [part for part in found.parts if part.verdict == found.verdict and part.verdict != "allow"]
     why = "; ".join(f"{inline(part.command, 100)}: {part.why or part.rule}" for part in telling[:5])
     return f"outlast policy {policy_in_force(shell)[0]}: {found.verdict}{': ' + why if why else ''}"

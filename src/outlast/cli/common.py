@@ -10,7 +10,7 @@ from outlast.shell.validation import session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.permissions.approval import Answer, Approval
+    from outlast.policy.approval import Answer, Approval
     from outlast.shell.shell import Shell
     from outlast.types import Task, Waited
 

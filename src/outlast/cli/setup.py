@@ -180,10 +180,10 @@ def _policy_variable(job: Job) -> dict[str, str]:
     policy = job.asked.policy or _offered_policy(job)
     if policy is None:
         return {}
-    from outlast.permissions import policies
+    from outlast.policy import loading
 
-    policies.load(policy, load(default_home(os.environ), os.environ))  # which refuses what is no policy
-    return {"OUTLAST_POLICY": os.path.abspath(policy) if policies.is_file(policy) else policy}
+    loading.load(policy, load(default_home(os.environ), os.environ))  # which refuses what is no policy
+    return {"OUTLAST_POLICY": os.path.abspath(policy) if loading.is_file(policy) else policy}
 
 
 def _offered_policy(job: Job) -> str | None:
@@ -193,7 +193,7 @@ def _offered_policy(job: Job) -> str | None:
         return None
     if edit.current(files.read(edit.file).text or "") is not None:
         return None
-    from outlast.permissions import WORKSPACE
+    from outlast.policy import WORKSPACE
     from outlast.sandbox.choice import KINDS, able
 
     if not any(able(kind).works for kind in KINDS):
@@ -299,7 +299,7 @@ def diff(step: Step) -> str:
     """What a step changes, as a unified diff without secrets and without anything that a terminal would obey."""
     from difflib import unified_diff
 
-    from outlast.permissions.approval import visible
+    from outlast.policy.approval import visible
 
     path = step.before.path
     old, new = (_lines(text or "") for text in (step.before.text, step.text))

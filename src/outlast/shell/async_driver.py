@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any, Concatenate, ParamSpec, TypeVar
 
-    from outlast.permissions.approval import Approval
+    from outlast.policy.approval import Approval
     from outlast.shell.flows import Flow, Open, Work
     from outlast.shell.gate import Ask
     from outlast.shell.shell import Shell

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
     from outlast.notices.board import Event, Notice
-    from outlast.permissions import Policy
+    from outlast.policy import Policy
     from outlast.shell.async_agents import AsyncAgents
     from outlast.shell.options import FollowOptions, TaskId
     from outlast.types import Slice

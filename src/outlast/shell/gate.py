@@ -1,7 +1,7 @@
-"""Where a shell's requests are judged, and asked about: between a `Request` and a `Launch`.
+"""Where a shell's requests are checked, and asked about: between a `Request` and a `Launch`.
 
-A yes is for a line in the state that its session is in. So the state that a line was judged in and
-the one that it is launched with are compared, and if they differ it is judged again: a function
+A yes is for a line in the state that its session is in. So the state that a line was checked in and
+the one that it is launched with are compared, and if they differ it is checked again: a function
 `ls` that came between is not `ls`. A shell whose policy is `yolo` has no gate.
 """
 
@@ -12,9 +12,9 @@ import os
 from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, named
 from outlast.light import replaced
 from outlast.linux.files import get_cwd
-from outlast.permissions import OWN_RULES, Policy, decide, policies, policyfile, project_files, ruling
-from outlast.permissions.approval import Approval
-from outlast.permissions.judge import Judgement, Known
+from outlast.policy import OWN_RULES, Policy, decide, layers, loading, policy_file, project_files
+from outlast.policy.approval import Approval
+from outlast.policy.rules import Decision, Overrides
 from outlast.storage import snapshot
 from outlast.storage.dump import find_changed_variables
 from outlast.storage.snapshot import ALIAS, FUNCTION, OPTION, SHOPT, TRAP, VARIABLE, flags_of, unquote_words, value_of
@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from outlast.permissions import Mode
+    from outlast.policy import Mode
     from outlast.settings import Settings
     from outlast.storage.sessions import Sessions
     from outlast.storage.snapshot import Snapshot, State
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Ask = Callable[[Approval], object]
 
 _POLICY = "OUTLAST_POLICY"
-_TRIES = 20  # a session that changes this often while one line is judged is not one to judge in
+_TRIES = 20  # a session that changes this often while one line is checked is not one to check in
 _USUAL = {"PS4": "+ ", "IFS": " \t\n"}  # as bash sets them
 _FICKLE = b"ilnuc"  # attributes that change, or evaluate, what a variable is given
 _FUNCTION = ("BASH_FUNC_", "%%")  # how a function stands among the variables
@@ -49,7 +49,7 @@ class Gate:
         call: str | Policy | None,
         mode: Mode,
         ask: Ask | None,
-        around: Around,
+        around: SessionOverrides,
         cwd: str = "",
     ) -> None:
         self._home, self._settings, self._call = home, settings, call
@@ -60,62 +60,62 @@ class Gate:
         self.policy_for("")  # a policy that is not there is known at once
 
     def policy_for(self, cwd: str) -> Policy:
-        """What is in force for a command in `cwd`: read once, so that no command can change what judges the next."""
+        """What is in force for a command in `cwd`: read once, so that no command can change what checks the next."""
         if cwd not in self._policies:
             # Of a command without a directory `there` is the one that the shell was opened in.
             there = os.path.abspath(os.path.join(self._opened_in, os.path.expanduser(cwd)))
             places = dict.fromkeys((self._opened_in, there)) if self._opened_in or cwd else {}
             files = dict.fromkeys(path for one in places if one for path in project_files(one, self._home))
-            self._policies[cwd] = policies.in_force(self._home, self._settings, self._call, tuple(files))
-        return ruling.allowing(self._policies[cwd], self._added) if self._added else self._policies[cwd]
+            self._policies[cwd] = loading.combine_policies(self._home, self._settings, self._call, tuple(files))
+        return layers.with_rules(self._policies[cwd], self._added) if self._added else self._policies[cwd]
 
     # --- run -----------------------------------------------------------------------------
 
     def granted(self, request: Request, prepare: Callable[[Grant], Launch]) -> tuple[Grant, Launch]:
-        """A grant, after asking if need be, and the launch for it, in the very state that it was judged in."""
+        """A grant, after asking if need be, and the launch for it, in the very state that it was checked in."""
         approved: Approval | None = None
-        handed_on = self._handed_on(request)
+        policy_for_children = self._with_policy(request)
         for _ in range(_TRIES):
             found = None if request.fresh else self._around.snapshot()
             where = request.cwd or (found.directory if found else self._opened_in)
             known = self._around.known(found, request.env, where)
-            grant, approved = self._decided(handed_on, known, where, approved)
+            grant, approved = self._decided(policy_for_children, known, where, approved)
             launch = prepare(grant)
             if not launch.state or (found is not None and launch.snapshot == found.mark):
                 return grant, launch
-        raise SessionBusy("The session changes faster than a command can be judged; try again when less runs in it.")
+        raise SessionBusy("The session changes faster than a command can be checked; try again when less runs in it.")
 
-    def _handed_on(self, request: Request) -> Request:
+    def _with_policy(self, request: Request) -> Request:
         """The request with our policy among its variables: an `outlast run` in the command is under it, too."""
-        name = policies.handed_on(self._call)
+        name = loading.policy_for_children(self._call)
         if not name or _POLICY in request.env or os.environ.get(_POLICY):
             return request
         return replaced(request, env={**request.env, _POLICY: name})
 
     def _decided(
-        self, request: Request, known: Known, where: str, approved: Approval | None
+        self, request: Request, overrides: Overrides, where: str, approved: Approval | None
     ) -> tuple[Grant, Approval | None]:
         shell = self._shell_of(request)
         policy = self.policy_for(request.cwd)
         try:
-            return decide(request, policy, known, shell=shell, mode=self._mode, approved=approved), approved
+            return decide(request, policy, overrides, shell=shell, mode=self._mode, approved=approved), approved
         except NeedsApproval as asked:
             if not isinstance(asked.approval, Approval) or self._ask is None:
                 raise
             approval = replaced(asked.approval, cwd=where)
-            always = self._answered(approval)
+            always = self._ask_user(approval)
         if always:
             self._remember(approval.always)
-        # The rule that was just written is no reason to judge otherwise than what was said yes to.
-        return decide(request, policy, known, shell=shell, mode=self._mode, approved=approval), approval
+        # The rule that was just written is no reason to check otherwise than what was said yes to.
+        return decide(request, policy, overrides, shell=shell, mode=self._mode, approved=approval), approval
 
-    def judged(self, request: Request) -> Judgement:
+    def check(self, request: Request) -> Decision:
         """What would be decided, without asking anybody."""
         policy = self.policy_for(request.cwd)
         snapshot = self._around.snapshot()
         where = request.cwd or (snapshot.directory if snapshot else self._opened_in)
         known = self._around.known(snapshot, request.env, where)
-        found = ruling.rule_all(request, policy, known, self._shell_of(request)).judgement
+        found = layers.evaluate_request(request, policy, known, self._shell_of(request)).decision
         if found.verdict == "allow" and "run" in policy.asks and self._mode == "default":
             return replaced(found, verdict="ask")
         return found
@@ -145,12 +145,12 @@ class Gate:
             raise NeedsApproval(
                 f"Under the policy {policy.name} ending {what} needs a yes, and nobody can be asked.", None
             )
-        self._answered(
+        self._ask_user(
             Approval(
                 category="kill",
                 command="; ".join(commands),
                 policy=policy.name,
-                judgement=None,
+                decision=None,
                 cwd=self._opened_in,
                 task_ids=tuple(task_ids),
             )
@@ -158,7 +158,7 @@ class Gate:
 
     # --- ask -----------------------------------------------------------------------------
 
-    def _answered(self, approval: Approval) -> bool:
+    def _ask_user(self, approval: Approval) -> bool:
         """Ask: whether the answer was always. Anything that is not a yes is a no."""
         assert self._ask is not None
         try:
@@ -181,7 +181,7 @@ class Gate:
         import time
 
         said = f"always, {time.strftime('%Y-%m-%d')}"
-        policyfile.remember(os.path.join(self._home, OWN_RULES), patterns, said)
+        policy_file.add_allow_rules(os.path.join(self._home, OWN_RULES), patterns, said)
         self._added = (*self._added, *patterns)
 
 
@@ -193,12 +193,12 @@ def _said_no(approval: Approval) -> str:
     return f"The user was asked{about} and said no, so {named(approval.command)} was not run."
 
 
-class Around:
+class SessionOverrides:
     """What a line meets when it runs: the session's functions, aliases and variables, and what only this call has."""
 
     def __init__(self, sessions: Callable[[], Sessions], state: Callable[[], str]) -> None:
         self._sessions, self._state = sessions, state
-        self._last: tuple[str, Known] | None = None  # by the mark of a snapshot, which never changes
+        self._last: tuple[str, Overrides] | None = None  # by the mark of a snapshot, which never changes
 
     def snapshot(self) -> Snapshot | None:
         """The state that the next command begins with; none if it begins with none, or anew."""
@@ -207,9 +207,9 @@ class Around:
         except (FileNotFoundError, NotADirectoryError, snapshot.DamagedSnapshot):
             return None
 
-    def known(self, found: Snapshot | None, env: Mapping[str, str], where: str) -> Known:
+    def known(self, found: Snapshot | None, env: Mapping[str, str], where: str) -> Overrides:
         """What is not as its name says, in this state and with these variables of a call, in a directory."""
-        usual = Known(functions=frozenset(_functions(os.environ)), values=dict(os.environ))
+        usual = Overrides(functions=frozenset(_functions(os.environ)), values=dict(os.environ))
         of_session = self._of_session(found) if found else usual
         given = {name: value for name, value in env.items() if not name.startswith(_FUNCTION[0])}
         return replaced(
@@ -221,7 +221,7 @@ class Around:
             values={**of_session.values, **given},
         )
 
-    def _of_session(self, found: Snapshot) -> Known:
+    def _of_session(self, found: Snapshot) -> Overrides:
         if self._last is None or self._last[0] != found.mark:
             state = found.state()
             changed = find_changed_variables(state, self._sessions().read_first_state(self._state()))
@@ -229,7 +229,7 @@ class Around:
         return self._last[1]
 
 
-def _known_of(state: State, changed: frozenset[str], imported: set[str]) -> Known:
+def _known_of(state: State, changed: frozenset[str], imported: set[str]) -> Overrides:
     of: dict[str, dict[str, bytes]] = {}
     for (kind, item), text in state.items():
         of.setdefault(kind, {})[os.fsdecode(item)] = text
@@ -240,7 +240,7 @@ def _known_of(state: State, changed: frozenset[str], imported: set[str]) -> Know
         values[name] = os.fsdecode(line.partition(b"=")[2] if value is None else value)  # an array as it is written
     changed |= {name for name, usual in _USUAL.items() if values.get(name, usual) != usual}
     flags = {name: bytes(sorted(flags_of(line) & set(_FICKLE))).decode() for name, line in variables.items()}
-    return Known(
+    return Overrides(
         functions=frozenset(functions.keys() | imported),
         aliases=frozenset(aliases),
         variables=changed,
@@ -259,6 +259,6 @@ def _functions(env: Mapping[str, str]) -> set[str]:
     return {name[len(before) : -len(behind)] for name in env if name.startswith(before) and name.endswith(behind)}
 
 
-def unjudged() -> Judgement:
+def allow_everything() -> Decision:
     """What there is to say where everything is allowed."""
-    return Judgement("allow", ())
+    return Decision("allow", ())

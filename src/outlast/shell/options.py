@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Literal, TypedDict, TypeVar
 
-    from outlast.permissions import Mode
+    from outlast.policy import Mode
     from outlast.shell.gate import Ask
     from outlast.types import Cursor, Limits, Notify, Sandbox, Slice, StatusName, Stdin, Stream, Task
 

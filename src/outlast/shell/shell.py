@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from outlast.notices.board import Event, Notice
     from outlast.notices.subscription import Calling, Subscription
-    from outlast.permissions import Policy
-    from outlast.permissions.judge import Judgement
+    from outlast.policy import Policy
+    from outlast.policy.rules import Decision
     from outlast.shell.agents import Agents
     from outlast.shell.options import (
         ConditionOptions,
@@ -98,9 +98,9 @@ class Shell:
     @translate_errors
     def check(
         self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None, shell: str | None = None
-    ) -> Judgement:
+    ) -> Decision:
         """Return how the policy judges a command, with a reason for each part. Nothing runs, nothing is asked."""
-        from outlast.shell.gate import unjudged
+        from outlast.shell.gate import allow_everything
 
         how: dict[str, Any] = {"session": self.session, "cwd": cwd, "env": env, "shell": shell}
         try:
@@ -112,7 +112,7 @@ class Shell:
                 validation.build_request("true", **how), command=command
             )  # it cannot run, but can be judged
         gate = self.starter.gate(request.cwd)
-        return unjudged() if gate is None else gate.judged(request)
+        return allow_everything() if gate is None else gate.check(request)
 
     # --- run ---------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from outlast.errors import (
 from outlast.launch_builder import LaunchBuilder, SessionScope
 from outlast.light import replaced
 from outlast.linux.files import get_cwd
-from outlast.permissions import MODES, YOLO, Policy, decide, has_a_say
+from outlast.policy import MODES, YOLO, Policy, decide, may_apply
 from outlast.shell.preparer import Preparer
 from outlast.shell.validation import build_request
 from outlast.types import BRIDGE
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, Unpack
 
-    from outlast.permissions import Mode
+    from outlast.policy import Mode
     from outlast.shell.context import Context
     from outlast.shell.gate import Gate
     from outlast.shell.options import CommandOptions, OpenOptions, TaskId
@@ -68,11 +68,11 @@ class Starter:
             return usual
         asked = os.path.abspath(os.path.join(context.cwd, os.path.expanduser(cwd))) if cwd else ""
         allows_all = self._policy in (None, YOLO, YOLO.name)
-        if allows_all and not has_a_say(context.home, context.settings.policy, asked or context.cwd or get_cwd()):
+        if allows_all and not may_apply(context.home, context.settings.policy, asked or context.cwd or get_cwd()):
             return None
-        from outlast.shell.gate import Around, Gate  # loads the whole policy engine
+        from outlast.shell.gate import Gate, SessionOverrides  # loads the whole policy engine
 
-        around = Around(lambda: context.sessions, lambda: context.state)
+        around = SessionOverrides(lambda: context.sessions, lambda: context.state)
         return Gate(context.home, context.settings, self._policy, self._mode, self._ask, around, context.cwd)
 
     def is_confined(self, cwd: str = "") -> bool:
@@ -124,7 +124,7 @@ class Starter:
         context = self.context
         imposed = context.sandbox or context.settings.sandbox
         if not imposed and self.is_confined(cwd):
-            from outlast.permissions.workspace import sandbox_for
+            from outlast.policy.workspace import sandbox_for
 
             return sandbox_for(asked, context.settings, context.cwd)
         if not asked and not imposed:

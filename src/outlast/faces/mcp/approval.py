@@ -15,7 +15,7 @@ import mcp_types as wire
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from outlast.errors import Refused
-from outlast.permissions.approval import show_description, show_line, show_lines
+from outlast.policy.approval import show_description, show_line, show_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -33,11 +33,11 @@ def chosen(profile: Profile, settings: Settings, asked: Any = None, *, consent: 
     """
     if asked is not None:
         return asked
-    from outlast.permissions import WORKSPACE, policies  # a host that chooses for itself does without
+    from outlast.policy import WORKSPACE, loading  # a host that chooses for itself does without
 
     # In a sandbox there is no machine to destroy, so what `guarded` asks about need not be asked.
     in_sandbox = profile.policy == "guarded" and settings.policy == WORKSPACE.name
-    found = policies.load(WORKSPACE.name if in_sandbox else profile.policy, settings)
+    found = loading.load(WORKSPACE.name if in_sandbox else profile.policy, settings)
     return replaced(found, asks=profile.asks) if profile.asks and not consent else found
 
 
@@ -57,9 +57,9 @@ def denied(policy: object) -> str:
 
 def _programs(policy: object, which: str) -> list[str]:
     """The programs that a ready policy allows or denies, by name."""
-    from outlast.permissions import policies
+    from outlast.policy import loading
     from outlast.settings import Settings
 
-    found: Any = policies.load(policy, Settings()) if isinstance(policy, str) else policy
+    found: Any = loading.load(policy, Settings()) if isinstance(policy, str) else policy
     patterns: tuple[str, ...] = getattr(found.layers[0].rules, which)
     return [pattern.removesuffix(" *") for pattern in patterns]
