@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 
-from outlast.display.render import duration, ending, signal_name, waits
+from outlast.display.render import ending, signal_name, waits
 from outlast.faces.tools.model import Reply
 from outlast.faces.tools.words import fence, fenced, harmless, unmarked
 from outlast.light import fields, frozen
+from outlast.output.duration import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from outlast.display.render import duration, ending
+from outlast.display.render import ending
 from outlast.display.table import in_order
 from outlast.errors import AlreadyEnded
 from outlast.faces.tools import operations, reply, synonyms
@@ -13,6 +13,7 @@ from outlast.faces.tools.model import Profile, Reply, Tool
 from outlast.faces.tools.words import harmless
 from outlast.light import fields
 from outlast.output.cleaner import inline
+from outlast.output.duration import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

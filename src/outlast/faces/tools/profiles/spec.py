@@ -11,6 +11,7 @@ from outlast.faces.tools.shapes import json_reply, shown_status
 from outlast.faces.tools.words import bracketed, ours
 from outlast.light import fields
 from outlast.output.cleaner import inline
+from outlast.output.duration import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ async def _bash(box: Toolbox, given: Given) -> Reply:
         said = f"{result.task_id} goes on in the background; BashOutput reads on, KillBash ends it"
         return Reply(ours(said) + bracketed(result.output), data(result))
     if result.reason == "timeout":
-        said = f"error: timed out after {render.duration(result.elapsed_ms)} and was ended ({result.ended_by})"
+        said = f"error: timed out after {duration(result.elapsed_ms)} and was ended ({result.ended_by})"
         return Reply(ours(said) + bracketed(result.output), data(result), error=True, failed=True)
     return Reply(_how(result) + bracketed(result.output), data(result), failed=result.status != "completed")
 
@@ -49,7 +50,7 @@ async def _output(box: Toolbox, given: Given) -> Reply:
     result = await operations.read(box, given["bash_id"], filter=given.get("filter"))
     how = f": {render.ending(result)}" if result.finished else ""
     hidden = f"; lines that do not match: {result.hidden_lines}" if result.hidden_lines else ""
-    said = f"{result.task_id} {shown_status(result)}{how}, {render.duration(result.elapsed_ms)}{hidden}"
+    said = f"{result.task_id} {shown_status(result)}{how}, {duration(result.elapsed_ms)}{hidden}"
     return Reply(ours(said) + bracketed(result.output), data(result))
 
 
