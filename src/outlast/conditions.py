@@ -86,7 +86,7 @@ def choose_leave(command: str, wanted: bool | None, settings: Settings) -> Under
     """Return when to stop waiting for a development command (a server, say) before its end; None: never."""
     if not (settings.auto_background if wanted is None else wanted):
         return None
-    from outlast.rootcommand import runs_any  # most callers do without
+    from outlast.program_names import runs_any  # most callers do without
 
     develops = runs_any(command, development_commands(settings))
     return UnderWay(settings.auto_background_after_s) if develops else None
