@@ -6,11 +6,11 @@ a stable `code` for programs and one sentence for people that says what to do.
 
 from __future__ import annotations
 
-_NAMED = 80  # characters of what somebody gave that an error repeats
+_NAMED = 80  # characters of what a caller gave that an error repeats
 
 
 def named(text: object) -> str:
-    """Something that somebody gave, as an error repeats it: between quotes, and not the whole of a novel."""
+    """Return what a caller gave as an error repeats it: between quotes, and cut."""
     whole = str(text)
     return f"'{whole if len(whole) <= _NAMED else whole[: _NAMED - 1] + '…'}'"
 
@@ -102,11 +102,11 @@ class Unsupported(OutlastError, code="unsupported"):
 
 
 class Refused(OutlastError, code="refused"):
-    """The policy denies it, or somebody who was asked said no. Nothing ran."""
+    """The policy denies it, or a person who was asked said no. Nothing ran."""
 
 
 class NeedsApproval(Refused, code="needs-approval"):
-    """The policy wants a yes for it, and nobody could be asked. Nothing ran."""
+    """The policy wants a yes for it, and there was no person to ask. Nothing ran."""
 
     def __init__(self, message: str, approval: object) -> None:
         super().__init__(message)
@@ -114,4 +114,4 @@ class NeedsApproval(Refused, code="needs-approval"):
 
 
 class SessionMoved(OutlastError, code="session-moved"):
-    """The session's state changed between two looks at it; who asked begins anew."""
+    """The session's state changed between two looks at it; the caller begins anew."""

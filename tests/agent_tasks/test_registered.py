@@ -14,8 +14,8 @@ import pytest
 
 from outlast import AsyncShell, Shell
 from outlast.agents.types import Agent
+from outlast.cli.main import main
 from outlast.errors import AlreadyEnded, BadInput
-from outlast.faces.cli.main import main
 from outlast.light import fields
 from tests.agent_tasks import settings, template
 from tests.conftest import Cli

@@ -104,7 +104,7 @@ def test_a_hook_asks_where_the_policy_has_a_sandbox_and_the_tool_has_none(cli: C
 CALL = json.dumps({"tool_name": "Bash", "tool_input": {"command": "ls"}})
 _WITH_A_BUG = """
 import sys
-from outlast.faces.cli import check
+from outlast.cli import check
 def broken(*_): raise {error}
 check.open_shell = broken
 sys.exit(check.check(["--hook", "--policy", "guarded"]))
@@ -209,7 +209,9 @@ def test_yolo_loads_nothing_that_judges(cli: Cli) -> None:
 
     loaded = called(cli, "run", "true")
     assert "outlast.policy" in loaded
-    assert not {"outlast.gate", "outlast.policy.rules", "outlast.policy.loading", "tomllib", "tree_sitter"} & loaded
+    assert (
+        not {"outlast.shell.gate", "outlast.policy.rules", "outlast.policy.loading", "tomllib", "tree_sitter"} & loaded
+    )
 
 
 # --- a person at a terminal ----------------------------------------------------------------

@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from outlast import __version__
+from outlast.cli.completion import options_of
+from outlast.cli.main import VERBS, overview
+from outlast.cli.options import Parser
 from outlast.errors import BadInput
-from outlast.faces.cli.completion import options_of
-from outlast.faces.cli.main import VERBS, overview
-from outlast.faces.cli.options import Parser
 from tests.cli import agreed
 from tests.conftest import Cli
 
@@ -28,7 +28,7 @@ WIDTH = 100
 
 
 def parser_of(verb: str) -> Parser:
-    module = import_module(f"outlast.faces.cli.{VERBS[verb][0]}")
+    module = import_module(f"outlast.cli.{VERBS[verb][0]}")
     make = getattr(module, f"{verb}_parser", None) or module.parser
     made: Parser = make()
     return made

@@ -30,7 +30,7 @@ def loaded(cli: Cli, code: str) -> set[str]:
 
 def called(cli: Cli, *words: str) -> set[str]:
     """The modules that a call of the command line has loaded at its end."""
-    return loaded(cli, f"from outlast.faces.cli.main import main\nassert main({list(words)!r}) == 0\nprint()")
+    return loaded(cli, f"from outlast.cli.main import main\nassert main({list(words)!r}) == 0\nprint()")
 
 
 def strangers(modules: set[str]) -> list[str]:

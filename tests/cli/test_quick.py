@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outlast.cli.main import VERBS
+from outlast.cli.options import parse_thoroughly
+from outlast.cli.quick import quickly
 from outlast.errors import BadInput
-from outlast.faces.cli.main import VERBS
-from outlast.faces.cli.options import parse_thoroughly
-from outlast.faces.cli.quick import quickly
 from tests.cli.test_help import parser_of
 
 PARSERS = {verb: parser_of(verb) for verb in VERBS}

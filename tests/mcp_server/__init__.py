@@ -21,8 +21,8 @@ from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
 from outlast import Shell
-from outlast.faces.cli.mcp import mcp_parser
-from outlast.faces.cli.options import parse
+from outlast.cli.mcp import mcp_parser
+from outlast.cli.options import parse
 from outlast.faces.mcp.options import Options, chosen_session
 from outlast.faces.mcp.server import build
 from outlast.faces.mcp.tasks import EXTENSION, TaskParams, TaskState, UpdateParams

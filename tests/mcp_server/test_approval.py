@@ -11,7 +11,7 @@ import pytest
 
 from tests.mcp_server import LEGACY, MODERN, Holding, Raw, inside, play, shell, text
 
-pytest.importorskip("outlast.gate", reason="there are no policies that ask")
+pytest.importorskip("outlast.shell.gate", reason="there are no policies that ask")
 
 
 class User:

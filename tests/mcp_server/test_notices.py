@@ -83,8 +83,9 @@ def test_a_handshake_client_is_told_that_there_is_one(place: str) -> None:
         async with connected(place, how={"message_handler": heard}) as client:
             await client.subscribe_resource(URI)
 
+            await ended(client, place)
+
             async def told() -> bool:
-                await ended(client, place)
                 return updated[:1] == [URI]
 
             await eventually(told, "it is told of")
@@ -104,8 +105,9 @@ def test_a_modern_client_is_told_that_there_is_one(place: str) -> None:
 
                 hearing = asyncio.create_task(hear())
 
+                await ended(client, place)
+
                 async def told() -> bool:
-                    await ended(client, place)
                     return "ResourceUpdated" in heard
 
                 await eventually(told, "an update")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 import mcp_types as wire
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from outlast import Shell
+from outlast import AsyncShell, Shell
 from tests.mcp_server import LEGACY, MODERN, Raw, eventually, inside, play, shell
 
 
@@ -65,8 +66,6 @@ def test_a_long_list_comes_in_pages(place: str, monkeypatch: pytest.MonkeyPatch)
             return self
 
     async def scene() -> None:
-        from outlast import AsyncShell
-
         async with AsyncShell.open(home=place) as opened:
             made = [(await opened.run(f"echo {n}")).task_id for n in range(5)][::-1]
             pages, cursor = [], None
@@ -145,6 +144,33 @@ def test_a_modern_client_listens(place: str) -> None:
                 await eventually(told_again, "there were more since")
                 assert heard.count("ResourcesListChanged") <= 2 + time.monotonic() - began  # not of each by itself
                 hearing.cancel()
+
+    play(scene())
+
+
+def test_what_is_printed_right_after_the_acknowledgement_is_announced(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that found out later how far the output is would take this line for an old one."""
+    printed, read = asyncio.Event(), AsyncShell.read
+
+    async def read_late(self: AsyncShell, *words: Any, **options: Any) -> Any:
+        if options.get("tail") == 1:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(printed.wait(), 1)
+        return await read(self, *words, **options)
+
+    async def scene() -> None:
+        async with inside(place, mode=MODERN) as client:
+            task_id, uri = await started(client, "; sleep 60")
+            monkeypatch.setattr(AsyncShell, "read", read_late)
+            async with client.listen(resource_subscriptions=[uri]) as events:
+                await client.call_tool("bash_input", {"task_id": task_id, "text": "go"})
+                async with AsyncShell.open(home=place, operator=True) as other:
+                    await other.wait(task_id, until="two", timeout=30)
+                printed.set()
+                event = await asyncio.wait_for(anext(aiter(events)), 20)
+                assert type(event).__name__ == "ResourceUpdated"
 
     play(scene())
 

@@ -233,7 +233,7 @@ def test_what_is_asked_while_a_call_waits_is_answered(place: str) -> None:
 
 
 def test_wrong_usage_is_one_sentence(place: str, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    from outlast.faces.cli.main import main
+    from outlast.cli.main import main
 
     monkeypatch.setenv("OUTLAST_HTTP_TOKEN", "short")
     for words, said in (
@@ -362,7 +362,7 @@ def test_a_start_does_without_the_parts_of_the_sdk_that_a_server_does_not_need(p
     """They are there for whoever asks for them later."""
     code = (
         "import sys\n"
-        "from outlast.faces.cli.mcp import _load\n"
+        "from outlast.cli.mcp import _load\n"
         "_load()\n"
         "assert 'mcp.server.lowlevel.server' in sys.modules\n"
         "assert not {'mcp.client.client', 'mcp.server.mcpserver'} & sys.modules.keys()\n"

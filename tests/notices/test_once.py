@@ -16,6 +16,7 @@ import pytest
 from outlast import Shell
 from outlast.storage.outbox import Outbox
 from tests.conftest import eventually
+from tests.faults.support import namespace
 from tests.notices.chaos import contradictions
 
 ROOT = Path(__file__).parent.parent.parent
@@ -132,6 +133,31 @@ def test_two_holders_of_one_name_share_the_work(shell: Shell) -> None:
         assert len(mine) == len(theirs) == 2
         assert one.acknowledge(*theirs) == 0  # they are not ours
         assert other.acknowledge(*theirs) == 2
+
+
+CLAIMER = """
+import os, sys
+from outlast import Shell
+with Shell.open(home=sys.argv[1]) as shell, shell.subscribe("me") as subscription:
+    print(len(subscription.take()), flush=True)
+    sys.stdin.read()
+    os._exit(1)
+"""
+
+
+def test_what_another_container_claimed_is_left_to_it(shell: Shell, home: str) -> None:
+    for _ in range(2):
+        shell.wait(shell.start("true").task_id, timeout=30)
+    words = [*namespace(), sys.executable, "-c", CLAIMER, home]
+    inside = subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert inside.stdin is not None
+    assert inside.stdout is not None
+    assert inside.stdout.readline() == "2\n"
+    with shell.subscribe("me") as subscription:
+        assert subscription.take() == []
+        assert not subscription.is_any()
+        inside.communicate()
+        assert [one.repeated for one in subscription.take()] == [True, True]
 
 
 def test_a_new_subscriber_can_begin_with_now(shell: Shell) -> None:

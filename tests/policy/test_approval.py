@@ -12,8 +12,8 @@ import pytest
 
 import outlast
 from outlast import Approval, AsyncShell, OutlastError, Shell
+from outlast.cli.check import policy_in_force
 from outlast.errors import BadInput, NeedsApproval, Refused
-from outlast.faces.cli.check import policy_in_force
 from outlast.light import replaced
 from outlast.output.cleaner import is_invisible
 from outlast.policy import YOLO, decide
@@ -326,7 +326,7 @@ def test_a_state_that_changes_after_the_last_look_is_noticed_too(home: str, monk
 
 
 def test_a_yes_is_for_one_line_under_one_judgement() -> None:
-    from outlast.validation import request
+    from outlast.shell.validation import build_request as request
 
     policy = load("ask", Settings())
     with pytest.raises(NeedsApproval) as caught:
@@ -348,7 +348,7 @@ def test_a_yes_is_for_one_line_under_one_judgement() -> None:
 
 
 def test_a_grant_says_by_which_policy_and_why() -> None:
-    from outlast.validation import request
+    from outlast.shell.validation import build_request as request
 
     grant = decide(request("ls", session="s"), load("guarded", Settings()))
     assert (grant.policy, grant.decision.verdict, grant.approved) == ("guarded", "allow", False)  # type: ignore[attr-defined]
@@ -512,7 +512,7 @@ FORGED = [
 
 def questions(approval: Approval) -> list[str]:
     """As a terminal shows it, and as a client of the MCP server does."""
-    from outlast.faces.cli.approve import shown
+    from outlast.cli.approve import shown
 
     found = [shown(approval, colour=False)]
     try:

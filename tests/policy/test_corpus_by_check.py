@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from outlast.faces.cli import main
+from outlast.cli import main
 from tests.policy.lines import read_lines
 
 CORPUS = read_lines("corpus.jsonl")

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outlast import Policy, Shell
+from outlast.cli.check import policy_in_force
 from outlast.errors import BadInput, NeedsApproval, Refused
-from outlast.faces.cli.check import policy_in_force
 from outlast.policy import layers, loading, policy_file
 from outlast.policy.approval import Layer
 from outlast.policy.layers import evaluate_layers
@@ -21,7 +21,7 @@ from outlast.policy.loading import READY, combine_policies, load
 from outlast.policy.policy_file import BadPolicy
 from outlast.policy.rules import Rules
 from outlast.settings import Settings
-from outlast.validation import request
+from outlast.shell.validation import build_request as request
 
 BANNED = (
     "alias curl curlie wget axel aria2c nc ncat telnet ftp lynx w3m links http https httpie xh http-prompt "

@@ -18,6 +18,14 @@ _SHORTEST_PAUSE_S = 0.0005  # about what a merge of a session takes
 _LONGEST_PAUSE_S = 0.02
 
 
+def get_cwd() -> str:
+    """Return the directory that this process is in; empty if it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
 def open_regular(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     """Open a regular file; OSError (ENXIO) for everything else.
 
@@ -107,6 +115,15 @@ def try_lock(fd: int, how: int = fcntl.LOCK_EX) -> bool:
         return True
     except BlockingIOError:
         return False
+
+
+def open_locked(path: str, how: int = fcntl.LOCK_EX, flags: int = os.O_RDONLY) -> int | None:
+    """Open and lock a regular file without waiting; None if another process holds a lock that excludes this one."""
+    fd = open_regular(path, flags)
+    if try_lock(fd, how):
+        return fd
+    os.close(fd)
+    return None
 
 
 def unlock_and_close(fd: int) -> None:

@@ -29,13 +29,11 @@ async def notices(opened: Callable[[], Subscription]) -> AsyncGenerator[Notice, 
         await asyncio.shield(asyncio.to_thread(subscription.close))
 
 
-async def new_notices(opened: Callable[[], Board]) -> AsyncGenerator[Notice, None]:
-    """Notices that come from now on, whoever else is told of them: nothing is claimed."""
+async def new_notices(opened: Callable[[], Board], last: int) -> AsyncGenerator[Notice, None]:
+    """Yield the notices after the number `last`, as they come. Nothing is claimed."""
     board = await asyncio.to_thread(opened)
     watch = board.watch()
     try:
-        await asyncio.to_thread(board.gather)
-        last = board.outbox.last_notice()
         while True:
             watch.arm()
             watch.found(await asyncio.to_thread(board.gather))

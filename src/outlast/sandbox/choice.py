@@ -10,6 +10,7 @@ import os
 
 from outlast.errors import BadInput, Unsupported, named
 from outlast.light import frozen, replaced
+from outlast.linux.files import get_cwd
 from outlast.sandbox import bubblewrap, landlock, seccomp
 from outlast.types import BUBBLEWRAP, LANDLOCK, Sandbox
 
@@ -46,7 +47,9 @@ def wanted(
 
 def _of(said: Sandbox | bool | None, settings: Settings, more: list[str], base: str) -> Sandbox:
     found = said if isinstance(said, Sandbox) else Sandbox()
-    own = [path for path in (base or here(),) if path != "/"]  # a server that was started nowhere in particular
+    own = [
+        path for path in (base or get_cwd(),) if path not in ("", "/")
+    ]  # a server that was started nowhere in particular
     named_there = [path for path in settings.sandbox_writable.split(":") if path]
     return Sandbox(
         writable=tuple(existing_directory(path) for path in (*own, *more, *named_there, *_paths(found.writable))),
@@ -54,14 +57,6 @@ def _of(said: Sandbox | bool | None, settings: Settings, more: list[str], base: 
         readable=_paths(found.readable),
         kind=known_kind(found.kind or settings.sandbox_kind),
     )
-
-
-def here() -> str:
-    """The caller's own directory."""
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return "/"
 
 
 def existing_directory(path: str) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import sys
 
+from outlast.linux.files import get_cwd
 from outlast.sandbox.bubblewrap import OWN, is_within
-from outlast.sandbox.choice import existing_directory, here, known_kind, refuse_more
+from outlast.sandbox.choice import existing_directory, known_kind, refuse_more
 from outlast.types import Sandbox
 
 TYPE_CHECKING = False
@@ -36,7 +37,7 @@ def sandbox_for(asked: Sandbox | bool | None, settings: Settings, base: str) -> 
     if asked is False:
         return None
     home = os.path.realpath(os.path.expanduser("~"))
-    project = find_project(os.path.realpath(base or here()), home)
+    project = find_project(os.path.realpath(base or get_cwd() or "/"), home)
     linked, kept = find_worktree(project) if project else ([], [])
     named_there = [existing_directory(path) for path in settings.sandbox_writable.split(":") if path]
     places = [*([project] if project else []), *linked, *find_caches(settings.sandbox_caches), *named_there]

@@ -82,6 +82,12 @@ class Notices:
         return self.board.newest(most)
 
     @translate_errors
+    def last_number(self) -> int:
+        """Return the number of the last notice that there is now."""
+        self.board.gather()
+        return self.board.outbox.last_notice()
+
+    @translate_errors
     def verify(self, said: str) -> Notice | None:
         """The notice that this text quotes; None if it is not genuine, or not this session's."""
         return self.board.verify(said)

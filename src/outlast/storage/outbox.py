@@ -3,23 +3,26 @@
 A notice gets its number in the transaction that puts it in, and is unique by task, kind and
 turn: so any number of processes can find the same ending and it is told once. A subscriber
 claims notices in order; `taken` is how far it has come, and what it claimed and has not
-acknowledged is one row. Acknowledging removes that row. A claim belongs to a process by pid,
-start tick and boot: when that process is gone, the next claim takes it over, number and all.
+acknowledged is one row. Acknowledging removes that row. A claim names its holder: a byte in the
+file `holders` that its process keeps locked. When that process is gone the kernel unlocks the byte,
+and the next claim takes over what it held, number and all. Unlike a pid, a lock means the same in
+every container that shares the state directory.
 
 Unlike the index this cannot be made anew: that something was acknowledged stands nowhere else.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import struct
 import threading
 import time
 
 from outlast.errors import StateRefused, SystemRefused
 from outlast.light import frozen, json, sqlite3
-from outlast.linux import process
+from outlast.linux.files import open_regular
 from outlast.storage.database import Transaction, create_file, is_disk_full, open_database
-from outlast.types import Identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ DIRECTORY = "outbox"
 EVERYBODY = ""  # as a session: the operator's, who is told of every task
 VERSION = 1
 _FILE = "outbox.sqlite"
+_HOLDERS = "holders"  # an empty file: only its locks matter
 _WAL_PAGES = 1000  # of 4 KiB; then they go into the file itself, and that waits for the disk
 EVENTS_AT_MOST = 100_000
 _SCHEMA = (
@@ -273,7 +277,8 @@ def _stored(row: tuple[Any, ...]) -> Stored:
 
 # --- a subscriber's side: claim notices, acknowledge or return them ----------------------
 
-_FREE = ""  # as a holder: who had it gave it back
+_FREE = ""  # as a holder: it was given back
+_FLOCK = "hhqqi0q"  # struct flock, with the padding at its end
 _CLAIMED = (
     "SELECT n.number, n.task, n.kind, n.session, n.at, n.facts, c.times FROM claims c JOIN notices n "
     "ON n.number = c.number WHERE c.subscriber = ? AND c.number IN ({}) ORDER BY n.number"
@@ -286,8 +291,7 @@ class Claims:
     def __init__(self, outbox: Outbox, name: str, session: str, *, from_now: bool = False) -> None:
         """A new subscriber begins with the oldest notice that is kept or, `from_now`, with the next one."""
         self._outbox, self._session, self._name = outbox, session, name
-        who = process.identity(os.getpid())
-        self._holder = f"{who.pid} {who.tick} {who.boot} {os.urandom(4).hex()}"
+        self._holder, self._lock = "none yet", -1
         self._id = outbox.at_once(lambda db: self._known(db, from_now))
 
     def _known(self, db: sqlite3.Connection, from_now: bool) -> int:
@@ -322,6 +326,7 @@ class Claims:
         """Claim up to so many: first what others claimed and died with, then what is new."""
         if most < 1 or not self.is_any():
             return []
+        self._become_holder()
 
         def take(db: sqlite3.Connection) -> list[Stored]:
             numbers = self._orphans(db, most)
@@ -345,8 +350,25 @@ class Claims:
             numbers += [row[0] for row in db.execute(query, (self._id, holder))]
         return sorted(numbers)[:most]
 
+    # --- who holds a claim -----------------------------------------------------------------
+
+    def _open_holders(self) -> int:
+        return open_regular(os.path.join(self._outbox.directory, _HOLDERS), os.O_RDWR | os.O_CREAT)
+
+    def _become_holder(self) -> None:
+        """Lock a byte of our own, before a claim names it."""
+        if self._lock < 0:
+            self._lock = self._open_holders()
+            self._holder = str(int.from_bytes(os.urandom(7), "little"))
+            fcntl.fcntl(self._lock, fcntl.F_OFD_SETLK, _describe_lock(self._holder))
+
     def _dead(self, holders: Iterable[str]) -> list[str]:
-        return [holder for holder in holders if holder != self._holder and not _is_alive(holder)]
+        """Return those of the holders whose process is gone, or gave back what it held."""
+        fd = self._open_holders()
+        try:
+            return [one for one in holders if one != self._holder and not _is_locked(fd, one)]
+        finally:
+            os.close(fd)
 
     def _loaded(self, db: sqlite3.Connection, numbers: list[int]) -> list[Stored]:
         found = []
@@ -370,14 +392,25 @@ class Claims:
         return self._outbox.at_once(acknowledge)
 
     def give_back(self) -> None:
-        """What we claimed and did not acknowledge comes again, to whoever claims next."""
+        """Return what was claimed and not acknowledged: the next claim gets it."""
+        if self._lock < 0:
+            return
         query = "UPDATE claims SET holder = ? WHERE subscriber = ? AND holder = ?"
-        self._outbox.at_once(lambda db: db.execute(query, (_FREE, self._id, self._holder)))
+        try:
+            self._outbox.at_once(lambda db: db.execute(query, (_FREE, self._id, self._holder)))
+        finally:
+            os.close(self._lock)
+            self._lock = -1
 
 
-def _is_alive(holder: str) -> bool:
-    try:
-        pid, tick, boot, _ = holder.split()
-        return process.is_alive(Identity(int(pid), int(tick), boot))
-    except ValueError:
+def _describe_lock(holder: str) -> bytes:
+    """Return the `struct flock` of a holder's byte: kind, whence, start, length, pid."""
+    return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, int(holder), 1, 0)
+
+
+def _is_locked(fd: int, holder: str) -> bool:
+    """Return whether the byte of a holder is locked. Older versions named holders by their pid: these are gone."""
+    if not holder.isdecimal():
         return False
+    found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _describe_lock(holder))
+    return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)

@@ -11,7 +11,6 @@ from contextvars import copy_context
 import mcp_types as wire
 from mcp.shared.exceptions import MCPError
 
-from outlast.async_driver import CallTracker, tracker
 from outlast.errors import OutlastError
 from outlast.faces.mcp.approval import Call, Question, current
 from outlast.faces.mcp.clients import client_name
@@ -20,6 +19,7 @@ from outlast.faces.mcp.replies import result_of, takes_both
 from outlast.faces.tools.arguments import IDS
 from outlast.faces.tools.messages import for_model
 from outlast.faces.tools.model import Reply
+from outlast.shell.async_driver import CallTracker, tracker
 from outlast.shell.flows import go_outside
 
 TYPE_CHECKING = False

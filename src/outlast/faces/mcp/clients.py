@@ -15,7 +15,6 @@ import re
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
 
-from outlast.async_shell import AsyncShell
 from outlast.errors import BadInput, OutlastError
 from outlast.faces.tools import policy
 from outlast.faces.tools.messages import for_model
@@ -23,8 +22,9 @@ from outlast.faces.tools.profiles import profile_named
 from outlast.faces.tools.toolbox import Toolbox
 from outlast.faces.tools.words import harmless
 from outlast.settings import load
+from outlast.shell.async_shell import AsyncShell
+from outlast.shell.validation import session_name
 from outlast.storage.lease import Lease
-from outlast.validation import session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.faces.render import duration, ending
+from outlast.display.render import duration, ending
 from outlast.notices.words import quoted
 
 TYPE_CHECKING = False

@@ -6,11 +6,11 @@ learns of each once, behind a reply of one of its tools.
 
 from __future__ import annotations
 
-from contextlib import aclosing, suppress
+import asyncio
+from contextlib import aclosing
 
 import mcp_types as wire
 
-from outlast.errors import OutlastError
 from outlast.notices import loop
 from outlast.notices.words import HEADER
 
@@ -33,9 +33,13 @@ async def read(desk: Desk) -> wire.ReadResourceResult:
     )
 
 
-async def tell(desk: Desk, told: Callable[[], Awaitable[None]]) -> None:
-    """Tell of each new notice. Of none twice while this server lives; another one begins with what is new then."""
-    with suppress(OutlastError):
-        async with aclosing(loop.new_notices(desk.shell.plain.notice_board.new_board)) as coming:
-            async for _ in coming:
-                await told()
+async def find_last_number(desk: Desk) -> int:
+    """Return the number of the last notice that there is now."""
+    return await asyncio.to_thread(desk.shell.plain.notice_board.last_number)
+
+
+async def tell(desk: Desk, after: int, told: Callable[[], Awaitable[None]]) -> None:
+    """Announce each notice after that number. None twice while this server lives; another one begins with new ones."""
+    async with aclosing(loop.new_notices(desk.shell.plain.notice_board.new_board, after)) as coming:
+        async for _ in coming:
+            await told()

@@ -6,7 +6,7 @@ import os
 
 from outlast.light import frozen
 from outlast.settings import Settings, load
-from outlast.validation import session_name
+from outlast.shell.validation import session_name
 
 
 @frozen

@@ -91,10 +91,10 @@ class Resources:
         desk = await self._clients.desk(ctx)
         key = _whose(ctx, desk, params.uri)
         if key not in self._subscribed:
-            watched = await self._watched(desk, params.uri)
+            position = await _find_position(desk, params.uri)
             session = ctx.session
             self._subscribed[key] = asyncio.create_task(
-                _tell(desk, watched, lambda: session.send_resource_updated(params.uri))
+                _tell(desk, position, lambda: session.send_resource_updated(params.uri))
             )
             self._subscribed[key].add_done_callback(lambda _: self._subscribed.pop(key, None))
         return wire.EmptyResult()
@@ -117,9 +117,9 @@ class Resources:
         try:
             for uri in params.notifications.resource_subscriptions or ():
                 with suppress(MCPError):  # of what is not there, there is nothing to tell
-                    watched = await self._watched(desk, uri)
+                    position = await _find_position(desk, uri)
                     updated = ResourceUpdated(uri)
-                    telling.append(asyncio.create_task(_tell(desk, watched, lambda it=updated: bus.publish(it))))  # type: ignore[misc]
+                    telling.append(asyncio.create_task(_tell(desk, position, lambda it=updated: bus.publish(it))))  # type: ignore[misc]
             return await self._listening[desk.session](ctx, params)
         finally:
             for one in telling:
@@ -148,22 +148,29 @@ class Resources:
             self._listening[desk.session] = ListenHandler(self._buses[desk.session])
         return self._buses[desk.session]
 
-    async def _watched(self, desk: Desk, uri: str) -> str:
-        if uri == notices.URI:
-            return uri
-        try:
-            return (await desk.shell.show(_task_in(uri))).task_id
-        except OutlastError as error:
-            raise MCPError(wire.INVALID_PARAMS, for_model(error.message, desk.profile.lists), {"uri": uri}) from None
+
+async def _find_position(desk: Desk, uri: str) -> tuple[str, str]:
+    """Return a task and the cursor of its output now; or the notices' URI and the number of the last one.
+
+    Call this before the client is told that its subscription holds: every change after that must be announced.
+    """
+    if uri == notices.URI:
+        return uri, str(await notices.find_last_number(desk))
+    try:
+        result = await desk.shell.read(_task_in(uri), tail=1)
+        return result.task_id, result.cursor
+    except OutlastError as error:
+        raise MCPError(wire.INVALID_PARAMS, for_model(error.message, desk.profile.lists), {"uri": uri}) from None
 
 
-async def _tell(desk: Desk, task_id: str, tell: Callable[[], Awaitable[None]]) -> None:
-    """Tell of each change of a task's output, and of its end; or of each new notice."""
-    if task_id == notices.URI:
-        await notices.tell(desk, tell)
-        return
+async def _tell(desk: Desk, position: tuple[str, str], tell: Callable[[], Awaitable[None]]) -> None:
+    """Announce each change of a task's output after that cursor, and its end; or each notice after that number."""
+    subject, after = position
     with suppress(OutlastError):
-        async for _ in desk.shell.follow(task_id, cursor=(await desk.shell.read(task_id, tail=1)).cursor):
+        if subject == notices.URI:
+            await notices.tell(desk, int(after), tell)
+            return
+        async for _ in desk.shell.follow(subject, cursor=after):
             await tell()
             await asyncio.sleep(_AT_MOST_EVERY_S)
         await tell()

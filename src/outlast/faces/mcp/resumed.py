@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from outlast.async_agents import AsyncAgents
-from outlast.async_shell import AsyncShell
+from outlast.shell.async_agents import AsyncAgents
+from outlast.shell.async_shell import AsyncShell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

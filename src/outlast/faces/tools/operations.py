@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.faces.tools.toolbox import Toolbox
-    from outlast.options import ReadOptions
+    from outlast.shell.options import ReadOptions
     from outlast.types import Receipt, Result, Task, Waited
 
 MARKED: ReadOptions = {"marked": True}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from outlast.faces.render import duration, ending, signal_name, waits
+from outlast.display.render import duration, ending, signal_name, waits
 from outlast.faces.tools.model import Reply
 from outlast.faces.tools.words import fence, fenced, harmless, unmarked
 from outlast.light import fields, frozen

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar
 
-    from outlast.async_shell import AsyncShell
     from outlast.faces.tools.model import Tool
     from outlast.notices.board import Event
+    from outlast.shell.async_shell import AsyncShell
 
     T = TypeVar("T")
 
@@ -181,7 +181,7 @@ class Toolbox:
         """The shell, for those who wait in this event loop: each thread that calls has one of its own."""
         import asyncio
 
-        from outlast.async_shell import AsyncShell
+        from outlast.shell.async_shell import AsyncShell
 
         if self._given is not None:
             return self._given

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
+from outlast.display.render import duration, ending
+from outlast.display.table import in_order
 from outlast.errors import AlreadyEnded
-from outlast.faces.render import duration, ending
-from outlast.faces.table import in_order
 from outlast.faces.tools import operations, reply, synonyms
 from outlast.faces.tools.arguments import flag, number, schema, text, whole
 from outlast.faces.tools.model import Profile, Reply, Tool

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from outlast.display import render
 from outlast.errors import AlreadyEnded
-from outlast.faces import render
 from outlast.faces.tools import operations
 from outlast.faces.tools.arguments import flag, schema, text
 from outlast.faces.tools.model import Profile, Reply, Tool

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.faces import render
+from outlast.display import render
 from outlast.faces.tools import operations
 from outlast.faces.tools.arguments import flag, number, schema, text
 from outlast.faces.tools.model import Profile, Reply, Tool

@@ -1,0 +1,79 @@
+"""`outlast tools` and `call`: the tools for models, as JSON and as one call."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from outlast.cli.options import Parser, parse, write
+from outlast.errors import BadInput, named
+from outlast.settings import default_home, load
+from outlast.shell.validation import session_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_PROFILES = "default, neovate, jido, registry, mycode or spec"
+
+
+def tools_parser() -> Parser:
+    made = Parser(
+        "tools",
+        "Print the tools for models as JSON: names, descriptions and schemas, in the form that an API takes.",
+        "  outlast tools                                the smallest complete set, for Anthropic's API\n"
+        "  outlast tools --format openai\n"
+        "  outlast tools --profile spec --format mcp    under the names of another design",
+    )
+    made.add_argument("--profile", default="default", metavar="P", help=f"whose names: {_PROFILES}")
+    made.add_argument("--format", default="anthropic", metavar="F", help="the form: anthropic, openai or mcp")
+    made.add_argument("--read-only", action="store_true", help="only those that neither run nor end anything")
+    return made
+
+
+def tools(words: Sequence[str]) -> int:
+    asked = parse(tools_parser(), words)
+    from outlast.faces.tools import forms, policy
+    from outlast.faces.tools.profiles import profile_named
+
+    if asked.format not in forms.NAMES:
+        raise BadInput(f"There is no format {named(asked.format)}; use one of {', '.join(forms.NAMES)}.")
+    profile = profile_named(asked.profile)
+    by = policy.chosen(profile, load(default_home(os.environ), os.environ))
+    listed = forms.as_dictionaries(asked.format, forms.offered(profile, write=not asked.read_only), by)
+    write(json.dumps(listed, ensure_ascii=False, indent=2) + "\n")
+    return 0
+
+
+def call_parser() -> Parser:
+    made = Parser(
+        "call",
+        "Call a tool as a model would, and print the reply. The arguments are one JSON object.",
+        """  outlast call bash '{"command": "make test"}'\n"""
+        """  outlast call Bash '{"command": "pwd"}' --profile spec --session chat-7\n"""
+        """  echo '{"command": "ls"}' | outlast call bash -    the arguments from standard input\n"""
+        "\nexit code: 0; 1 if the reply is an error; 2 for wrong usage.",
+    )
+    made.add_argument("tool", metavar="TOOL", help="the name of the tool")
+    made.add_argument("arguments", metavar="JSON", help="its arguments, or - for standard input")
+    made.add_argument("--profile", default="default", metavar="P", help=f"whose names: {_PROFILES}")
+    return made.takes_session()
+
+
+def call(words: Sequence[str]) -> int:
+    asked = parse(call_parser(), words)
+    text = sys.stdin.buffer.read().decode(errors="surrogateescape") if asked.arguments == "-" else asked.arguments
+    try:
+        given = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise BadInput(f"The arguments are not JSON ({error}); write one object, such as '{{}}'.") from None
+    from outlast.faces.tools.toolbox import Toolbox
+
+    # Named, whichever it is: what one call changes in its session is there for the next call.
+    session = asked.session if asked.session is not None else load(default_home(os.environ), os.environ).session
+    # Whoever types a call has said yes to it. What the policy does not allow is another matter.
+    with Toolbox.open(session=session_name(session), profile=asked.profile, consent=True) as box:
+        reply = box.call(asked.tool, given)
+    write(reply.text if reply.text.endswith("\n") else reply.text + "\n")
+    return 1 if reply.error else 0
