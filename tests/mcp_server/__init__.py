@@ -22,7 +22,6 @@ from pydantic.alias_generators import to_camel
 
 from outlast import Shell
 from outlast.cli.mcp import mcp_parser
-from outlast.cli.options import parse
 from outlast.linux import process
 from outlast.mcp.options import Options, chosen_session
 from outlast.mcp.server import build
@@ -57,7 +56,7 @@ async def inside(
     home: str, *words: str, mode: str = LEGACY, how: Any = None, **variables: str
 ) -> AsyncIterator[Client]:
     """As `connected`, with the server in this process: a second faster, where only what it says matters."""
-    asked = parse(mcp_parser(), words)
+    asked = mcp_parser().parse(words)
     with mock.patch.dict(os.environ, {"OUTLAST_HOME": home, **PROGRAM, **variables}):
         session = chosen_session(asked.session, home)
         options = Options(home, asked.profile, session, asked.read_only, asked.yolo, asked.policy or "")

@@ -112,7 +112,7 @@ def machine_works(machine: Machine) -> bool:
     lines = [
         "curl x",
         "true",
-        "rm -rf /",
+        "rm -rf /*",
         "rm -f ~/notes",
         "chmod 000 /etc/canary.conf",
         "rm -rf src",

@@ -11,9 +11,9 @@ import pytest
 
 from outlast import Approval, AsyncShell, Sandbox, Shell
 from outlast.errors import BadInput, NeedsApproval, Refused
-from outlast.policy import workspace
-from outlast.policy.refusals import find_refusal
+from outlast.sandbox import workspace
 from outlast.sandbox.choice import available
+from outlast.sandbox.refusals import find_refusal
 from tests.cli.test_check import needs_tmux
 from tests.cli.test_terminal import Terminal
 from tests.conftest import Cli, eventually

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import mcp_types as wire
 
-from outlast.display.render import duration, ending
+from outlast.display.render import ending
 from outlast.notices.words import quoted
+from outlast.output.duration import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

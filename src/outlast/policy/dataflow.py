@@ -145,7 +145,10 @@ class Dataflow:
     def change_directory(self, words: list[Word]) -> None:
         target = next((word for word in words[1:] if not word.text.startswith("-") or word.text == "-"), None)
         text = "~" if target is None else target.text
-        if target is not None and target.unknown:
+        values = self.texts(target) if target is not None and target.unknown else []
+        if len(values) == 1 and values[0] is not None:
+            text = values[0]
+        elif target is not None and target.unknown:
             text = target.source.replace('"', "") if re.match(r'"?\$(HOME|\{HOME\})(?=[/"]|\Z)', target.source) else "-"
         self.go_to(None if text == "-" else text)
 

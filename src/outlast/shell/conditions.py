@@ -100,7 +100,7 @@ def choose(options: ConditionOptions) -> Condition | None:
 
 def choose_leave(command: str, settings: Settings) -> UnderWay | None:
     """Return when to stop waiting for a development command (a server, say) before its end; None: never."""
-    from outlast.rootcommand import runs_any  # most callers do without
+    from outlast.program_names import runs_any  # most callers do without
 
     develops = runs_any(command, development_commands(settings))
     return UnderWay(settings.auto_background_after_s) if develops else None

@@ -77,7 +77,7 @@ class Reader:
         """Return a result that says of what failed in a sandbox whether it failed because of it."""
         if result.status != "failed" or not result.sandbox or result.error:
             return result
-        from outlast.policy.refusals import LAST_LINES, find_refusal  # most commands run without
+        from outlast.sandbox.refusals import LAST_LINES, find_refusal  # most commands run without
 
         selection, budget = replaced(EVERYTHING, tail=LAST_LINES), self.context.settings.shown_chars
         said = read(result, selection, self._sources(result), budget, self.context.mask_for(result)).output

@@ -124,7 +124,7 @@ class Starter:
         context = self.context
         imposed = context.sandbox or context.settings.sandbox
         if not imposed and self.is_confined(cwd):
-            from outlast.policy.workspace import sandbox_for
+            from outlast.sandbox.workspace import sandbox_for
 
             return sandbox_for(asked, context.settings, context.cwd)
         if not asked and not imposed:

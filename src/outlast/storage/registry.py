@@ -158,7 +158,10 @@ class Registry:
         except OSError:
             moved = staged
         remove_tree(moved)
-        self._forget_if_gone(os.path.basename(published))
+        try:
+            self._forget_if_gone(os.path.basename(published))
+        except OSError:
+            pass  # a later listing forgets it; the caller reports why the task was not published
 
     # --- find ----------------------------------------------------------------------------
 

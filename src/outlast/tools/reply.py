@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 
-from outlast.display.render import duration, ending, signal_name, waits
+from outlast.display.render import ending, signal_name, waits
 from outlast.light import fields, frozen
+from outlast.output.duration import duration
 from outlast.tools.model import Reply
 from outlast.tools.untrusted import fence, fence_marked, plain, show_invisible
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from outlast.display.render import duration
+from outlast.output.duration import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -277,7 +277,9 @@ class LocalExecutor:
             if self._closed or (prepared and prepared.is_prepared_for(launch) and prepared.is_waiting()):
                 return
             self._discard_prepared()
-            self._prepared = self._prepare(launch)
+            self._prepared = shell = self._prepare(launch)
+        if shell.connection is not None:
+            shell.connection.reap_starter()  # a command that takes the shell meanwhile need not wait for this
 
     def _prepare(self, launch: Launch) -> StagedTask:
         shell = StagedTask(self.registry.stage(launch), launch)

@@ -228,8 +228,10 @@ class Expansions:
             return "", (" ".join(texts[1:]),) if form == "%s" else (form,) if "%" not in form else ()
         if words[0] in _PATH_PRINTERS and len(texts) > 0:
             return "", tuple(os.path.dirname(one) if words[0] == "dirname" else one for one in texts if one[:1] != "-")
+        if words in (["pwd"], ["git", "rev-parse", "--show-toplevel"]):
+            return "PWD", ()
         # A new directory is somewhere below the one for temporary files.
-        return ("PWD", ()) if words == ["pwd"] else ("", ("/tmp/new/tmp",)) if words[0] == "mktemp" else None
+        return ("", ("/tmp/new/tmp",)) if words[0] == "mktemp" else None
 
     def arithmetic(self, closer: str, what: str) -> bool:
         """Arithmetic up to its end; False if it does not end as arithmetic does."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from outlast.display.render import duration, ending
+from outlast.display.render import ending
 from outlast.display.table import in_order
 from outlast.errors import AlreadyEnded
 from outlast.light import fields
 from outlast.output.cleaner import inline
+from outlast.output.duration import duration
 from outlast.tools import operations, reply, synonyms
 from outlast.tools.arguments import flag, integer, number, schema, text
 from outlast.tools.formatting import survivors, task_list

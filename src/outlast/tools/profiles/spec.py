@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from outlast.display import render
 from outlast.light import fields
+from outlast.output.duration import duration
 from outlast.tools import operations
 from outlast.tools.arguments import flag, number, schema, text
 from outlast.tools.formatting import json_reply, shown_status
@@ -30,7 +31,7 @@ async def _bash(box: Toolbox, given: Arguments) -> Reply:
         said = f"{result.task_id} goes on in the background; BashOutput reads on, KillBash ends it"
         return Reply(bracketed_line(said) + bracket(result.output), data(result))
     if result.reason == "timeout":
-        said = f"error: timed out after {render.duration(result.elapsed_ms)} and was ended ({result.ended_by})"
+        said = f"error: timed out after {duration(result.elapsed_ms)} and was ended ({result.ended_by})"
         return Reply(bracketed_line(said) + bracket(result.output), data(result), error=True, failed=True)
     return Reply(_how(result) + bracket(result.output), data(result), failed=result.status != "completed")
 
@@ -47,7 +48,7 @@ async def _output(box: Toolbox, given: Arguments) -> Reply:
     result = await operations.read(box, given["bash_id"], filter=given.get("filter"))
     how = f": {render.ending(result)}" if result.finished else ""
     hidden = f"; lines that do not match: {result.hidden_lines}" if result.hidden_lines else ""
-    said = f"{result.task_id} {shown_status(result)}{how}, {render.duration(result.elapsed_ms)}{hidden}"
+    said = f"{result.task_id} {shown_status(result)}{how}, {duration(result.elapsed_ms)}{hidden}"
     return Reply(bracketed_line(said) + bracket(result.output), data(result))
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.rootcommand import roots, runs_any, simple_commands
+from outlast.program_names import roots, runs_any, simple_commands
 from outlast.settings import Settings, development_commands
 
 LINES = {

@@ -1,17 +1,17 @@
-"""`outlast notices`, `brief`, `verify` and `events`: what happened, and what there is to tell of it."""
+"""`outlast notices`, `brief`, `verify` and `events`: notices about tasks, and the log of events."""
 
 from __future__ import annotations
 
 import sys
 import time
 
-from outlast.cli.options import Parser, open_shell, parse, seconds, whole, write
+from outlast.cli.arguments import Asked, Parser, seconds, whole
+from outlast.cli.common import open_shell, write
 from outlast.errors import BadInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from outlast.notices.board import Event, Notice
     from outlast.notices.subscription import Subscription
@@ -29,16 +29,16 @@ def notices_parser() -> Parser:
     made = Parser(
         "notices",
         "Print what there is to tell (a task ended, a line matched --notify, silence ...)\n"
-        "and acknowledge it: each notice comes once for each name. Nothing is lost while\nnobody listens.",
+        "and acknowledge it: each notice comes once for each name. Notices wait until they\nare read.",
         "  outlast notices                          what is new for you\n"
         "  outlast notices -f --to bell             as it happens, with the terminal's bell\n"
         "  outlast notices -f --to https://host/hook    to a web hook: a POST of JSON for each\n"
         "  outlast notices -f --to 'exec:mail -s done me'   to a command, as JSON on its input\n"
         "  outlast notices -f --to ntfy://topic     to whatever apprise knows\n"
-        "  outlast notices --all --json             the last 100, whoever was told\n"
+        "  outlast notices --all --json             the last 100, also acknowledged ones\n"
         "  outlast notices --for-model              as the text for a model's next turn",
     )
-    add = made.add_argument
+    add = made.add
     add("-f", "--follow", action="store_true", help="go on, and wait for more by event")
     add("--to", action="append", default=[], metavar="WHERE", help="deliver there instead (may be repeated)")
     add("--name", metavar="NAME", help=f"whose place is moved on (default: {_NAME})")
@@ -49,8 +49,7 @@ def notices_parser() -> Parser:
     return made.takes_session().takes_json()
 
 
-def notices(words: Sequence[str]) -> int:
-    asked = parse(notices_parser(), words)
+def notices(asked: Asked) -> int:
     _refuse_contradictions(asked)
     with open_shell(asked.session) as shell:
         if asked.all:
@@ -68,7 +67,7 @@ def notices(words: Sequence[str]) -> int:
             return _each(subscription, asked, lambda notice: write(_shown(notice, asked.json)))
 
 
-def _refuse_contradictions(asked: Namespace) -> None:
+def _refuse_contradictions(asked: Asked) -> None:
     ways = [name for name in ("all", "for_model", "to") if getattr(asked, name)]
     if len(ways) > 1 or (asked.follow and ways and ways != ["to"]):
         raise BadInput("--all, --for-model, --to and -f do not go together, but for -f --to; use one of them.")
@@ -86,7 +85,7 @@ def _shown(notice: Notice, as_json: bool) -> str:
     return f"{time.strftime('%H:%M:%S', time.localtime(notice.at))} {notice}\n"
 
 
-def _each(subscription: Subscription, asked: Namespace, tell: Callable[[Notice], None]) -> int:
+def _each(subscription: Subscription, asked: Asked, tell: Callable[[Notice], None]) -> int:
     deadline = None if asked.timeout is None else time.monotonic() + asked.timeout
     while True:
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
@@ -99,7 +98,7 @@ def _each(subscription: Subscription, asked: Namespace, tell: Callable[[Notice],
             return 0
 
 
-def _deliver_all(shell: Shell, asked: Namespace) -> int:
+def _deliver_all(shell: Shell, asked: Asked) -> int:
     from outlast.notices.delivering import destination, subscriber
 
     places = [(destination(address), subscriber(address)) for address in asked.to]
@@ -122,7 +121,7 @@ def _deliver_all(shell: Shell, asked: Namespace) -> int:
     return max(codes, default=_NOT_DELIVERED)
 
 
-def _each_delivered(subscription: Subscription, asked: Namespace, deliver: Callable[[Notice], None]) -> int:
+def _each_delivered(subscription: Subscription, asked: Asked, deliver: Callable[[Notice], None]) -> int:
     from outlast.notices.delivering import Undelivered
 
     def tell(notice: Notice) -> None:
@@ -158,8 +157,7 @@ def brief_parser() -> Parser:
     return made.takes_session()
 
 
-def brief(words: Sequence[str]) -> int:
-    asked = parse(brief_parser(), words)
+def brief(asked: Asked) -> int:
     with open_shell(asked.session) as shell:
         write(shell.brief())
     return 0
@@ -172,12 +170,11 @@ def verify_parser() -> Parser:
         "  outlast verify '[outlast notice 7, code x3k2m5qa] bash-1a2b3c4d (\"make\") ...'\n"
         "  outlast verify '7 x3k2m5qa'              by number and code alone; prints the text",
     )
-    made.add_argument("notice", nargs="+", metavar="NOTICE", help="the whole line, or number and code; - reads it")
+    made.add("notice", nargs="+", metavar="NOTICE", help="the whole line, or number and code; - reads it")
     return made.takes_session().takes_json()
 
 
-def verify(words: Sequence[str]) -> int:
-    asked = parse(verify_parser(), words)
+def verify(asked: Asked) -> int:
     said = sys.stdin.read() if asked.notice == ["-"] else " ".join(asked.notice)
     with open_shell(asked.session) as shell:
         notice = shell.verify(said)
@@ -206,7 +203,7 @@ def events_parser() -> Parser:
         "  outlast events -f --json --after 1042    go on where you stopped\n"
         "  outlast events --profile jido --json     under the names of that design",
     )
-    add = made.add_argument
+    add = made.add
     add("-f", "--follow", action="store_true", help="go on, and wait for more by event")
     add("--after", type=whole, default=0, metavar="N", help="only what comes behind this number")
     add("--profile", metavar="P", help="name them as that profile does; only those that it knows")
@@ -214,8 +211,7 @@ def events_parser() -> Parser:
     return made.takes_session().takes_json()
 
 
-def events(words: Sequence[str]) -> int:
-    asked = parse(events_parser(), words)
+def events(asked: Asked) -> int:
     if asked.timeout is not None and not asked.follow:
         raise BadInput("--timeout says when -f stops; add -f, or leave it out.")
     if asked.after < 0:
