@@ -66,12 +66,12 @@ client-figures: ## the same scenes with calls, tokens and times; ARGS="claude co
 fuzz: ## lines that try to get past the judge, in a sandbox; ARGS="LINES SEED"
 	@scripts/setup dev
 	@scripts/setup tools
-	.venv/bin/python -m tests.permissions.fuzz $(ARGS)
+	.venv/bin/python -m tests.policy.fuzz $(ARGS)
 
 bypasses: ## the known attempts to get past a policy, judged and run in a sandbox; ARGS="FILE..."
 	@scripts/setup dev
 	@scripts/setup tools
-	.venv/bin/python -m tests.permissions.bypass $(ARGS)
+	.venv/bin/python -m tests.policy.bypass $(ARGS)
 
 soak: ## the faults and loads in their full size, for hours
 	@scripts/setup dev

@@ -19,7 +19,11 @@ DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "src", "out
 NAME = "outlast-guard"
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Wshadow", "-Wconversion")
 FLAGS = ("-std=c11", "-Os", "-s", "-static")
-_TRY = "#include <sys/signalfd.h>\nint main(void) { return 0; }\n"
+_TRY = "#include <linux/seccomp.h>\n#include <sys/signalfd.h>\nint main(void) { return 0; }\n"
+_HEADERS = (
+    "/usr/include",
+    f"/usr/include/{os.uname().machine}-linux-gnu",
+)  # of the kernel: musl-gcc knows only its own
 _ZIG_NAMES = {"ppc64le": "powerpc64le", "armv7l": "arm"}
 
 
@@ -39,8 +43,12 @@ def find_inputs(directory: str = DIRECTORY) -> list[str]:
 
 
 def find_compiler() -> list[str] | None:
-    """A C compiler of this machine that links static programs; None if there is none."""
-    for name in filter(None, (os.environ.get("CC"), "cc", "gcc", "clang")):
+    """A C compiler of this machine that links static programs; None if there is none.
+
+    musl first: glibc asks the processor for its features at each start, which in a virtual machine takes 0.3 ms.
+    """
+    musl = shlex.join(["musl-gcc", *(word for path in _HEADERS for word in ("-idirafter", path))])
+    for name in filter(None, (os.environ.get("CC"), musl, "cc", "gcc", "clang")):
         words = shlex.split(name)
         if words and shutil.which(words[0]) and _links_statically(words):
             return words

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from outlast import Shell, Stdin
-from outlast.activity import of_task
+from outlast.linux.activity import of_task
 from tests.conftest import eventually
 
 SOCKET = "import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen(); {}"

@@ -19,7 +19,7 @@ from outlast import Shell, Task
 from outlast.errors import AlreadyEnded, BadInput, DamagedTask, NewerTask, StartFailed, UnknownTask
 from outlast.light import fields, replaced
 from outlast.linux import process
-from outlast.storage import layout, record, removal
+from outlast.storage import layout, record, removal, task_directory
 from outlast.storage.registry import Registry
 from outlast.storage.task_directory import Hold
 from tests.conftest import eventually
@@ -208,7 +208,8 @@ def test_a_collision_with_a_running_task_of_another_session_is_harmless(home, ne
 
 def test_a_collision_with_a_task_that_is_being_prepared_is_harmless(shell, next_ids):
     index = shell.executor.registry.index
-    index.add([("bash-aaaaaaaa", "another", time.time(), 5)])
+    index.add(("bash-aaaaaaaa", "another", time.time(), 5))
+    os.mkdir(f"{shell.executor.registry.home.staging}/bash-aaaaaaaa.11111111")
     before = index.row("bash-aaaaaaaa")
     left = next_ids("bash-aaaaaaaa")
     assert shell.run("true").task_id != "bash-aaaaaaaa"
@@ -491,6 +492,55 @@ def test_an_index_that_is_deleted_while_it_is_open_hides_no_task(home):
             second = one.run("true")
             assert {task.task_id for task in two.list()} == {first.task_id, second.task_id}
             assert two.show(second.task_id).status == "completed"
+
+
+def _make_index_of_another_version(home: str) -> None:
+    """As a version with other tables would leave the file: made in place, while others have it open."""
+    with sqlite3.connect(os.path.join(home, "index.sqlite")) as db:
+        for name in ("tasks", "sums"):
+            db.execute(f"DROP TABLE {name}")
+            db.execute(f"CREATE TABLE {name} (other TEXT)")
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+
+
+def test_a_process_goes_on_when_another_version_makes_the_index_anew(home):
+    with Shell.open(home=home) as shell:
+        first, running = shell.run("echo a; exit 3"), shell.start("sleep 60")
+        _make_index_of_another_version(home)
+        second = shell.run("exit 4")
+        assert {task.task_id for task in shell.list()} == {first.task_id, running.task_id, second.task_id}
+        assert shell.kill(running.task_id).status == "killed"
+
+
+def test_an_index_of_another_version_is_replaced_and_not_changed(home):
+    """A process of that version that has it open finds the file gone and opens the new one."""
+    with Shell.open(home=home) as shell:
+        first = shell.run("exit 3")
+    path = os.path.join(home, "index.sqlite")
+    _make_index_of_another_version(home)
+    with open(path, "rb") as old, Shell.open(home=home) as shell:
+        assert [task.task_id for task in shell.list()] == [first.task_id]
+        assert not os.path.samestat(os.fstat(old.fileno()), os.stat(path))
+
+
+def test_a_task_is_listed_if_the_index_is_replaced_while_it_starts(home, monkeypatch):
+    """Before its launch is written, where nothing on disk says what it is, and after."""
+    for name in ("write_launch", "add_offspring"):
+        with Shell.open(home=home) as shell, Shell.open(home=home, operator=True) as other:
+            shell.list()
+            real = getattr(task_directory, name)
+
+            def replace_index_first(*args, other=other, real=real):
+                forget_index(home)
+                other.list()
+                real(*args)
+
+            monkeypatch.setattr(task_directory, name, replace_index_first)
+            monkeypatch.setenv("OUTLAST_TASK_ID", "bash-00000000")
+            task = shell.run("exit 3")
+            monkeypatch.undo()
+            assert [found.session for found in other.list() if found.task_id == task.task_id] == ["default"]
 
 
 @pytest.mark.parametrize("name", ["launch.json", "record", "command", "lock"])

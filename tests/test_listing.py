@@ -47,7 +47,8 @@ def test_pages_are_what_the_whole_begins_with(
 def test_pages_go_on_among_tasks_of_one_moment(tmp_path: str) -> None:
     index = Index(os.path.join(tmp_path, "index"), lambda: ())
     names = sorted(f"bash-{number:08x}" for number in range(9))
-    index.add([(name, "s" if number % 2 else "t", 5.0, 0) for number, name in enumerate(names)])
+    for number, name in enumerate(names):
+        index.add((name, "s" if number % 2 else "t", 5.0, 0))
     found, last = [], None
     while page := index.newest(after=last, most=2):
         found += [mark[0] for mark in page]

@@ -664,7 +664,7 @@ def staged(home):
 def wait_prepared(shell):
     """Wait until a shell is prepared, and return the name of its directory."""
     found = eventually(lambda: shell.executor._prepared)
-    return os.path.basename(found[0].staged)
+    return os.path.basename(found.staged)
 
 
 def test_the_next_task_is_prepared_and_changes_nothing(shell):

@@ -15,8 +15,9 @@ from typing import ClassVar
 
 import pytest
 
-from outlast import AsyncShell, Shell, Waited, conditions
+from outlast import AsyncShell, Shell, Waited
 from outlast.errors import BadInput, BadPattern
+from outlast.shell import conditions
 from outlast.types import Stdin
 from tests.conftest import end_all, eventually
 

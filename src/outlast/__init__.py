@@ -12,7 +12,8 @@
         shell.kill(server)
 
 Shells: `Shell`, and `AsyncShell` with the same methods for asyncio. What they return and take: `Task`, `Result`,
-`Waited`, `Receipt`, `Slice`, `Cursor`, `Stdin`, `Sandbox`, `Policy`, `Approval`, `Notice`, `Event`, `SessionState`.
+`Waited`, `Receipt`, `Slice`, `Cursor`, `Stdin`, `Sandbox`, `Limits`, `Notify`, `Policy`, `Approval`, `Notice`, `Event`,
+`SessionState`, `Usual`.
 What they raise: `OutlastError` and, below it, one class for each `code`, such as `BadInput` and `UnknownTask`.
 """
 
@@ -20,7 +21,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.async_shell import AsyncShell
     from outlast.errors import (
         AlreadyEnded,
         AmbiguousTask,
@@ -44,11 +44,14 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from outlast.notices.board import Event, Notice
-    from outlast.permissions import Policy
-    from outlast.permissions.approval import Approval
+    from outlast.policy import Policy
+    from outlast.policy.approval import Approval
+    from outlast.shell.async_shell import AsyncShell
     from outlast.shell.shell import Shell
     from outlast.types import (
         Cursor,
+        Limits,
+        Notify,
         Receipt,
         Result,
         Sandbox,
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
         Slice,
         Stdin,
         Task,
+        Usual,
         Waited,
     )
 
@@ -71,9 +75,11 @@ __all__ = [
     "DamagedTask",
     "Event",
     "InputRefused",
+    "Limits",
     "NeedsApproval",
     "NewerTask",
     "Notice",
+    "Notify",
     "OutOfReach",
     "OutlastError",
     "Policy",
@@ -95,19 +101,21 @@ __all__ = [
     "UnknownSession",
     "UnknownTask",
     "Unsupported",
+    "Usual",
     "Waited",
 ]
 
 # Loaded when first used: a process that runs one part of the package does not pay for the others.
 _HOMES = {
-    "Approval": "outlast.permissions.approval",
-    "AsyncShell": "outlast.async_shell",
+    "Approval": "outlast.policy.approval",
+    "AsyncShell": "outlast.shell.async_shell",
     "Event": "outlast.notices.board",
     "Notice": "outlast.notices.board",
-    "Policy": "outlast.permissions",
+    "Policy": "outlast.policy",
     "Shell": "outlast.shell.shell",
 }
-_TYPES = frozenset(("Cursor", "Receipt", "Result", "Sandbox", "SessionState", "Slice", "Stdin", "Task", "Waited"))
+_TYPES = frozenset(("Cursor", "Limits", "Notify", "Receipt", "Result", "Sandbox", "SessionState", "Slice", "Stdin"))
+_TYPES |= {"Task", "Usual", "Waited"}
 
 
 def __getattr__(name: str) -> object:

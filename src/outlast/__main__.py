@@ -10,7 +10,7 @@ import sys
 def main() -> None:
     gc.disable()  # until all is loaded: that leaves no garbage
     try:
-        from outlast.faces.cli.main import main as run
+        from outlast.cli.main import main as run
 
         code = run()
     except KeyboardInterrupt:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
+from outlast.program_names import simple_commands, unwrapped
+
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -19,33 +21,18 @@ _SERVER = _names("vite uvicorn gunicorn hypercorn nginx redis-server postgres mo
 _SERVER_WORDS = frozenset({"dev", "start", "serve", "server", "runserver", "watch", "preview", "http.server", "up"})
 _TEST_WORDS = frozenset({"test", "tests", "check", "spec", "e2e"})
 _BUILD_WORDS = frozenset({"build", "compile", "install", "package", "assemble", "all", "dist", "release", "clippy"})
-_PARTED = str.maketrans(dict.fromkeys(";&|()", "\n") | dict.fromkeys("<>\"'", " "))
 _RUN_TOOLS = frozenset({"npx", "bunx", "bun", "pnpm", "yarn", "python", "python3", "uv", "poetry", "bundle"})
 _RUN_WORDS = frozenset({"run", "exec", "x", "dlx"})
-_WRAPPERS = frozenset({"time", "nohup", "nice", "env", "sudo", "exec", "command", "stdbuf", "setsid", "timeout", "cd"})
 
 
 @lru_cache(maxsize=256)  # a task's is asked for at every look at it
 def category(command: str) -> str:
     """The first simple command that says what it is for decides."""
-    for part in command.translate(_PARTED).split("\n"):
-        words = [word for word in part.split() if not _is_assignment(word)]
-        while words and (words[0] in _WRAPPERS or _is_option(words[0])):
-            words = words[1:] if words[0] != "cd" else []
-        found = _of_words([os.path.basename(word) for word in words])
+    for words in simple_commands(command):
+        found = _of_words([os.path.basename(word) for word in unwrapped(words)])
         if found:
             return found
     return "bash"
-
-
-def _is_assignment(word: str) -> bool:
-    name, equals, _ = word.partition("=")
-    return bool(equals) and name.replace("_", "x").isalnum()
-
-
-def _is_option(word: str) -> bool:
-    """Of a wrapper: `nice -n 5`, `timeout 60s`."""
-    return word[0] == "-" or word[0].isdecimal()
 
 
 def _of_words(words: list[str]) -> str | None:

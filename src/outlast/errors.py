@@ -6,11 +6,11 @@ a stable `code` for programs and one sentence for people that says what to do.
 
 from __future__ import annotations
 
-_NAMED = 80  # characters of what somebody gave that an error repeats
+_NAMED = 80  # characters of what a caller gave that an error repeats
 
 
 def named(text: object) -> str:
-    """Something that somebody gave, as an error repeats it: between quotes, and not the whole of a novel."""
+    """Return what a caller gave as an error repeats it: between quotes, and cut."""
     whole = str(text)
     return f"'{whole if len(whole) <= _NAMED else whole[: _NAMED - 1] + '…'}'"
 
@@ -20,17 +20,46 @@ def _one_line(message: str) -> str:
     return message if message.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
 
 
+class Hint:
+    """What to do about an error, a clause for each kind of reader. An empty one says nothing to that reader."""
+
+    def __init__(self, command_line: str, python: str = "", model: str = "") -> None:
+        self.command_line, self.python, self.model = command_line, python, model
+
+
+# A model has a tool that lists tasks; its profile says which.
+LIST_TASKS = Hint("`outlast ps --all` lists them", "`Shell.list` lists them")
+
+
+def _with_clause(message: str, clause: str) -> str:
+    message = message.removesuffix(".")
+    return f"{message}; {clause}." if clause else f"{message}."
+
+
 class OutlastError(Exception):
-    """The root: catch this to catch everything that Outlast raises on purpose."""
+    """The root: catch this to catch everything that Outlast raises on purpose.
+
+    `message` is for the command line, `str()` for Python; they differ in the hint, if there is one.
+    """
 
     code = "error"
 
     def __init_subclass__(cls, code: str = "") -> None:
         cls.code = code or cls.code
 
-    def __init__(self, message: str) -> None:
-        self.message = _one_line(message)
+    def __init__(self, message: str, hint: Hint | None = None) -> None:
+        self.hint = hint
+        self.message = _one_line(_with_clause(message, hint.command_line) if hint else message)
         super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return self.message_with(self.hint.python) if self.hint else self.message
+
+    def message_with(self, clause: str) -> str:
+        """Return the message with this clause instead of the hint for the command line, if it has one."""
+        if self.hint is None:
+            return self.message
+        return _with_clause(self.message.removesuffix(f"; {self.hint.command_line}."), clause)
 
 
 class BadInput(OutlastError, code="bad-input"):
@@ -102,11 +131,11 @@ class Unsupported(OutlastError, code="unsupported"):
 
 
 class Refused(OutlastError, code="refused"):
-    """The policy denies it, or somebody who was asked said no. Nothing ran."""
+    """The policy denies it, or a person who was asked said no. Nothing ran."""
 
 
 class NeedsApproval(Refused, code="needs-approval"):
-    """The policy wants a yes for it, and nobody could be asked. Nothing ran."""
+    """The policy wants a yes for it, and there was no person to ask. Nothing ran."""
 
     def __init__(self, message: str, approval: object) -> None:
         super().__init__(message)
@@ -114,4 +143,4 @@ class NeedsApproval(Refused, code="needs-approval"):
 
 
 class SessionMoved(OutlastError, code="session-moved"):
-    """The session's state changed between two looks at it; who asked begins anew."""
+    """The session's state changed between two looks at it; the caller begins anew."""

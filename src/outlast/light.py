@@ -72,23 +72,16 @@ if TYPE_CHECKING:
 
 else:
 
-    def _complete(cls, args, given):
-        names = cls.__match_args__
-        if not given.keys().isdisjoint(names[: len(args)]):
-            raise TypeError(f"{cls.__name__}() was given a value twice")
-        values = {**cls._defaults, **dict(zip(names, args, strict=False)), **given}
-        if values.keys() != set(names) or len(args) > len(names):
-            wrong = sorted(set(names) ^ values.keys())
-            raise TypeError(f"{cls.__name__}() takes {', '.join(names)}; missing or unknown: {', '.join(wrong)}")
-        return values
-
     def _init(self, *args, **given):
-        # Mostly there is nothing to complete: all are given by position, or all by name.
-        names = self.__match_args__
-        if not given and len(args) == len(names):
-            given = zip(names, args, strict=True)
-        elif args or given.keys() != self._names:
-            given = _complete(self.__class__, args, given)
+        names, count = self.__match_args__, len(args) + len(given)
+        given.update(zip(names, args, strict=False))
+        is_wrong = len(given) < count
+        if given.keys() != self._names:
+            given = self._defaults | given
+            is_wrong |= given.keys() != self._names
+        if is_wrong:
+            kind, wrong = self.__class__.__name__, ", ".join(sorted(given.keys() ^ self._names))
+            raise TypeError(f"{kind}() takes {', '.join(names)}, none of them twice; missing or unknown: {wrong}")
         self.__dict__.update(given)
 
     def _eq(self, other):
@@ -117,6 +110,11 @@ def fields(record: object) -> dict[str, Any]:
     return {name: record.__dict__[name] for name in names}
 
 
+def from_json(kind: type[T], values: dict[str, Any]) -> T:
+    """Return a record from JSON, where its tuples are lists; TypeError if a value is missing or unknown."""
+    return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+
+
 def replaced(record: T, /, **changes: Any) -> T:
     """Return the same record with some values changed."""
     return extended(type(record), record, **changes)
@@ -132,4 +130,4 @@ def extended(kind: type[T], record: object, /, **more: Any) -> T:
     return made
 
 
-__all__ = ("extended", "fields", "frozen", "json", "replaced", "signal", "socket", "sqlite3")
+__all__ = ("extended", "fields", "from_json", "frozen", "json", "replaced", "signal", "socket", "sqlite3")

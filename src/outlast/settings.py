@@ -40,84 +40,49 @@ _CACHES = (
 
 @frozen
 class Settings:
-    """What can be set. The name of each is also its variable (`OUTLAST_` in front) and its key in the file."""
+    """What can be set. The name of each is also its variable (`OUTLAST_` in front) and its key in the file.
 
-    # What is kept of one task's output: the first half, and the newest rest.
-    output_limit_bytes: int = 100_000_000
-    # What all tasks together may keep.
-    state_limit_bytes: int = 10_000_000_000
-    # Free space that output never eats into (at most a twentieth of the disk).
-    free_floor_bytes: int = 256 * 1024 * 1024
-    # How long a finished task is kept.
-    retention_hours: float = 24.0
-    # How long a foreground command may run if the call sets no limit.
-    foreground_limit_s: float = 120.0
-    # The longest wait of one call; a longer one is cut.
-    max_wait_s: float = 600.0
-    # Between asking a tree to end and ending it: long enough for a dev server to close its sockets.
-    kill_grace_s: float = 2.0
-    # What one reply shows of the output at most.
-    shown_chars: int = 30_000
-    # Whether a foreground development command that prints is moved to the background by itself.
-    auto_background: bool = False
-    # How long such a command is waited for first.
-    auto_background_after_s: float = 2.0
-    # The programs that count as such, between blanks; with a + in front, those besides the usual ones.
-    development_commands: str = _DEVELOPMENT
-    # How many background tasks run at once; the rest are pending. 0 means that all of them start at once.
-    max_running: int = 10
-    # How long a notice is kept, and an event.
-    notice_days: float = 30.0
-    # What a model is told in one turn at most, all notices together.
-    notice_chars: int = 2000
-    # Between two notices about matching lines of one task.
-    notify_cooldown_s: float = 5.0
-    # How many such notices there are of one task; then one says that there are no more.
-    notify_most: int = 20
-    # The longest wait of one call over MCP: many clients give up after 60 s, to start and to read included.
-    mcp_wait_s: float = 45.0
-    # Whether a client that knows MCP tasks gets one for a background run, and for a command that outlasts the wait.
-    mcp_tasks: bool = True
-    # Whether MCP results have structured content for programs; many agents give a model that instead of the text.
-    mcp_structured: bool = False
-    # Whether cancelling an MCP call ends the foreground command that the call started; otherwise it goes on.
-    cancel_ends_foreground: bool = True
-    # The shell that runs commands; empty means bash, or /bin/sh where there is none.
-    shell: str = ""
-    # The session that commands belong to.
-    session: str = "default"
-    # Whether secret variables of the caller are held back from commands.
-    hold_secrets: bool = True
-    # The names of those that commands get nevertheless, between blanks; `*` stands for anything.
-    pass_secrets: str = ""
-    # Variables that are secret though they do not look like it, between blanks; `*` stands for anything.
-    secret_names: str = ""
-    # Whether secrets are masked in what is shown.
-    mask_secrets: bool = True
-    # Whether every command runs in a sandbox. If the file says so, no variable changes anything about it.
-    sandbox: bool = False
-    # Directories that a command in a sandbox may write to besides its own, with a : between them.
-    sandbox_writable: str = ""
-    # Caches that a command may write to under the policy `workspace`, where they exist, with a : between them.
-    sandbox_caches: str = _CACHES
-    # Whether a command in a sandbox may use the network.
-    sandbox_network: bool = False
-    # How: bubblewrap or landlock; empty means bubblewrap, or landlock where that does not work.
-    sandbox_kind: str = ""
-    # How much memory each process of a task may ask for; 0 means as much as there is.
-    memory_limit_bytes: int = 0
-    # How many processes a task's user may have while it starts another; 0 means as many as the system allows.
-    process_limit: int = 0
-    # How many seconds of CPU each process of a task may use; 0 means as many as it likes.
-    cpu_limit_s: int = 0
-    # How large a file may become that a task writes; 0 means as large as it likes.
-    file_size_limit_bytes: int = 0
-    # The policy that holds for everything, besides that of a call: a name or a file; empty means none.
-    policy: str = ""
-    # The programs of the policies `programs` and `allowlist`, between blanks; with a + in front, besides the usual.
-    allowed_programs: str = _ALLOWED
-    # Types of agents, by name: a command line, or a table with one. Only in the file.
-    agents: Mapping[str, object] = _NO_AGENTS
+    Lists in a text have blanks between their words.
+    """
+
+    output_limit_bytes: int = 100_000_000  # what is kept of one task's output: the first half, and the newest rest
+    state_limit_bytes: int = 10_000_000_000  # what all tasks together may keep
+    free_floor_bytes: int = 256 * 1024 * 1024  # free space that output never takes (at most a twentieth of the disk)
+    retention_hours: float = 24.0  # how long a finished task is kept
+    foreground_limit_s: float = 120.0  # how long a foreground command may run if the call sets no limit
+    max_wait_s: float = 600.0  # the longest wait of one call; a longer one is cut
+    kill_grace_s: float = 2.0  # from asking a tree to end to ending it: a dev server has to close its sockets
+    shown_chars: int = 30_000  # what one reply shows of the output at most
+    auto_background: bool = False  # whether a foreground development command that prints moves to the background
+    auto_background_after_s: float = 2.0  # how long such a command is waited for first
+    development_commands: str = _DEVELOPMENT  # the programs of such commands; with a + in front, besides the usual
+    max_running: int = 10  # how many background tasks run at once, the rest are pending; 0: all of them
+    notice_days: float = 30.0  # how long a notice is kept, and an event
+    notice_chars: int = 2000  # what a model is told in one turn at most, all notices together
+    notify_cooldown_s: float = 5.0  # between two notices about matching lines of one task
+    notify_most: int = 20  # how many such notices there are of one task; then one says that there are no more
+    mcp_wait_s: float = 45.0  # the longest wait of one call over MCP: many clients give up after 60 s
+    mcp_tasks: bool = True  # whether a client that knows MCP tasks gets one for what outlasts its call
+    mcp_structured: bool = False  # whether MCP results have structured content; many agents show a model only that
+    cancel_ends_foreground: bool = True  # whether cancelling an MCP call ends the foreground command that it started
+    shell: str = ""  # the shell that runs commands; empty means bash, or /bin/sh where there is none
+    session: str = "default"  # the session that commands belong to
+    hold_secrets: bool = True  # whether secret variables of the caller are held back from commands
+    pass_secrets: str = ""  # the names of those that commands get nevertheless, between blanks; `*` stands for anything
+    secret_names: str = ""  # variables that are secret though they do not look like it; `*` stands for anything
+    mask_secrets: bool = True  # whether secrets are masked in what is shown
+    sandbox: bool = False  # whether every command runs in a sandbox; if the file says so, no variable changes it
+    sandbox_writable: str = ""  # directories that a command in a sandbox may write to besides its own; : between
+    sandbox_caches: str = _CACHES  # caches that exist and may be written to under the policy `workspace`; : between
+    sandbox_network: bool = False  # whether a command in a sandbox may use the network
+    sandbox_kind: str = ""  # how: bubblewrap or landlock; empty means bubblewrap, or landlock where that does not work
+    memory_limit_bytes: int = 0  # how much memory each process of a task may ask for; 0 means as much as there is
+    process_limit: int = 0  # how many processes a task's user may have while it starts another; 0: as many as may be
+    cpu_limit_s: int = 0  # how many seconds of CPU each process of a task may use; 0 means as many as it likes
+    file_size_limit_bytes: int = 0  # how large a file may become that a task writes; 0 means as large as it likes
+    policy: str = ""  # the policy that holds for everything, besides that of a call: a name or a file; empty means none
+    allowed_programs: str = _ALLOWED  # of the policies `programs` and `allowlist`; with a + in front, besides the usual
+    agents: Mapping[str, object] = _NO_AGENTS  # types by name: a command line, or a table with one; only in the file
 
 
 # The smallest sensible values, where 0 is none; everything below is a typing mistake.
@@ -130,7 +95,13 @@ _LEAST: dict[str, float] = {
     "notify_most": 1,
     "mcp_wait_s": 0.1,
 }
-_KINDS: dict[type, str] = {int: "a number, and a whole one", float: "a number"}
+_KINDS: dict[type, str] = {
+    int: "a number, and a whole one",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    dict: "a table",
+}
 _MOST = 1 << 53  # what every file format and the index can hold
 _TABLES = ("agents",)  # what no variable can say
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -192,7 +163,7 @@ def _from_file(path: str) -> dict[str, object]:
         return {}
     except OSError as error:
         if not os.access(os.path.dirname(path), os.X_OK):
-            return {}  # whoever opens the state directory says what is wrong with it
+            return {}  # `open_home` says what is wrong with it
         raise BadInput(f"The settings file {path} cannot be read: {error.strerror}; put one there that can.") from None
     import tomllib  # only here: most machines have no such file
 
@@ -204,23 +175,18 @@ def _from_file(path: str) -> dict[str, object]:
 
 
 def _checked(name: str, value: object, where: str) -> object:
+    """Return the value of a setting, converted to its type. Raises `BadInput`."""
     known = fields(Settings())
     if name not in known:
         raise BadInput(f"There is no setting {where}; known are {', '.join(known)}.")
-    if name in _TABLES:
-        if not isinstance(value, dict):
-            raise BadInput(f"The setting {where} must be a table, not {value!r}.")
-        return value
     kind = type(known[name])
-    if kind is bool:
-        if str(value).lower() not in _TRUTH:
-            raise BadInput(f"The setting {where} must be true or false, not {value!r}.")
-        return _TRUTH[str(value).lower()]
-    if kind is str:
-        if not isinstance(value, str):
-            raise BadInput(f"The setting {where} must be text, not {value!r}.")
-        return value
-    return _number(kind, name, value, where)
+    if kind in (int, float):
+        return _number(kind, name, value, where)
+    if kind is bool and (truth := _TRUTH.get(str(value).lower())) is not None:
+        return truth
+    if kind is bool or not isinstance(value, kind):
+        raise BadInput(f"The setting {where} must be {_KINDS[kind]}, not {value!r}.")
+    return value
 
 
 def _number(kind: type, name: str, value: object, where: str) -> object:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any, Literal
 
     StatusName = Literal["pending", "running", "completed", "failed", "killed"]
+    Stream = Literal["stdout", "stderr"]
     Reason = Literal["exit", "signal", "timeout", "killed", "spawn-error", "lost"]
 
 STREAMS = ("stdout", "stderr")
@@ -41,6 +42,24 @@ class Stdin:
 
 
 @frozen
+class Limits:
+    """What a command may use: the memory and the processes of the whole task, the rest for each process by itself."""
+
+    memory: float | None = None  # bytes
+    processes: float | None = None
+    cpu_time: float | None = None  # seconds
+    file_size: float | None = None  # bytes
+
+
+@frozen
+class Notify:
+    """What becomes a notice while a command runs."""
+
+    lines: tuple[str, ...] = ()  # patterns
+    silent_after: float | None = None  # seconds without output
+
+
+@frozen
 class Sandbox:
     """What a command is kept from: it writes to the caller's directory and to `writable` only, and reaches no network.
 
@@ -55,15 +74,6 @@ class Sandbox:
     kind: str = ""
     program: str = ""
     protected: tuple[str, ...] = ()
-
-
-def as_sandbox(values: Mapping[str, Any] | None) -> Sandbox | None:
-    """A sandbox as it comes out of JSON."""
-    if values is None:
-        return None
-    return Sandbox(
-        **{**values, **{name: tuple(values.get(name, ())) for name in ("writable", "readable", "protected")}}
-    )
 
 
 @frozen
@@ -94,11 +104,11 @@ class Request:
 
 @frozen
 class Grant:
-    """A request that passed the policy. Only `permissions.decide` makes one."""
+    """A request that passed the policy. Only `policy.decide` makes one."""
 
     request: Request
     policy: str
-    judgement: object = None  # a `permissions.judge.Judgement`; none if the policy has nothing to judge by
+    decision: object = None  # a `policy.rules.Decision`; none if the policy has nothing to judge by
     approved: bool = False  # a person was asked and said yes
 
 
@@ -273,7 +283,7 @@ class Task:
     background: bool
     """Started in the background, or moved there because its caller stopped waiting."""
     metadata: Mapping[str, Any] | None
-    """Of an agent: its type and prompt, and what it told: result, tokens, cost."""
+    """Of an agent: its type and prompt, and what it reported: result, tokens, cost."""
 
     @property
     def finished(self) -> bool:
@@ -365,7 +375,7 @@ class Usual:
 
 @frozen
 class Receipt(Task):
-    """A task that was told to end: every pid that ended, and any that survived."""
+    """A task that was to end: every pid that ended, and any that survived."""
 
     ended: tuple[int, ...]
     survivors: tuple[int, ...]

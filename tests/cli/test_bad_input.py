@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 from outlast import OutlastError, Shell
-from outlast.faces.cli.main import main
+from outlast.cli.main import main
 from outlast.storage import record
 from outlast.types import Stdin
 from tests.cli import GOLDEN, agreed, the_running

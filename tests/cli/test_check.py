@@ -104,10 +104,11 @@ def test_a_hook_asks_where_the_policy_has_a_sandbox_and_the_tool_has_none(cli: C
 CALL = json.dumps({"tool_name": "Bash", "tool_input": {"command": "ls"}})
 _WITH_A_BUG = """
 import sys
-from outlast.faces.cli import check
+from outlast.cli import check
+from outlast.cli.main import main
 def broken(*_): raise {error}
 check.open_shell = broken
-sys.exit(check.check(["--hook", "--policy", "guarded"]))
+sys.exit(main(["check", "--hook", "--policy", "guarded"]))
 """
 
 
@@ -208,10 +209,9 @@ def test_yolo_loads_nothing_that_judges(cli: Cli) -> None:
     from tests.cli.test_imports import called
 
     loaded = called(cli, "run", "true")
-    assert "outlast.permissions" in loaded
+    assert "outlast.policy" in loaded
     assert (
-        not {"outlast.gate", "outlast.permissions.judge", "outlast.permissions.policies", "tomllib", "tree_sitter"}
-        & loaded
+        not {"outlast.shell.gate", "outlast.policy.rules", "outlast.policy.loading", "tomllib", "tree_sitter"} & loaded
     )
 
 

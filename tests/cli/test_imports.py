@@ -30,7 +30,7 @@ def loaded(cli: Cli, code: str) -> set[str]:
 
 def called(cli: Cli, *words: str) -> set[str]:
     """The modules that a call of the command line has loaded at its end."""
-    return loaded(cli, f"from outlast.faces.cli.main import main\nassert main({list(words)!r}) == 0\nprint()")
+    return loaded(cli, f"from outlast.cli.main import main\nassert main({list(words)!r}) == 0\nprint()")
 
 
 def strangers(modules: set[str]) -> list[str]:
@@ -90,7 +90,8 @@ def test_the_public_names_are_exactly_these(cli: Cli) -> None:
     errors = """AlreadyEnded AmbiguousTask BadInput BadPattern DamagedTask InputRefused NeedsApproval NewerTask
         OutOfReach OutlastError ReaderBusy Refused SessionBusy StartFailed StateRefused StillRunning SystemRefused
         UnknownSession UnknownTask Unsupported"""
-    values = "Approval Cursor Event Notice Policy Receipt Result Sandbox SessionState Slice Stdin Task Waited"
+    values = """Approval Cursor Event Limits Notice Notify Policy Receipt Result Sandbox SessionState Slice Stdin Task
+        Usual Waited"""
     names = sorted([*errors.split(), *values.split(), "AsyncShell", "Shell"])
     assert outlast.__all__ == names
     assert sorted(dir(outlast)) == sorted([*names, "__version__"])

@@ -516,7 +516,7 @@ def test_an_interrupt_while_it_is_being_started_is_not_forgotten(cli: Cli) -> No
         "    os.kill(os.getpid(), signal.SIGINT)\n"
         "    return start(*a, **k)\n"
         "Starter.launch = slow\n"
-        "from outlast.faces.cli.main import main\n"
+        "from outlast.cli.main import main\n"
         "sys.exit(main(['run', 'sleep 1000']))\n"
     )
     did = subprocess.run([sys.executable, "-c", script], env=cli.env, capture_output=True, text=True, timeout=60)

@@ -14,7 +14,7 @@ import pytest
 
 import outlast
 from outlast import Shell
-from outlast.faces.cli.doctor import has_exit_info
+from outlast.cli.doctor import has_exit_info
 from outlast.linux import process
 from outlast.storage import record, watch
 from outlast.types import Guards, Identity, Task

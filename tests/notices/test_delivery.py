@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from outlast import AsyncShell, Notice, Shell
-from outlast.faces.cli.main import main
+from outlast.cli.main import main
 from outlast.tools import Toolbox
 from tests.conftest import Cli, eventually
 
@@ -71,7 +71,7 @@ class Here(Cli):
         self._capsys, self._monkeypatch = capsys, monkeypatch
         monkeypatch.setenv("OUTLAST_HOME", home)
         monkeypatch.delenv("OUTLAST_SESSION", raising=False)
-        monkeypatch.setattr("outlast.faces.cli.tell._FIRST_PAUSE_S", 0.01)
+        monkeypatch.setattr("outlast.cli.notices._FIRST_PAUSE_S", 0.01)
 
     def __call__(
         self, *words: str, stdin: str | bytes = b"", check: int | None = None

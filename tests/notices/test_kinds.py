@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from outlast import Notice, Shell, Stdin
+from outlast import Notice, Notify, Shell, Stdin
 from outlast.launch_builder import LaunchBuilder
 from outlast.notices.subscription import Subscription
 from outlast.notices.words import for_model, quoted
@@ -82,7 +82,7 @@ def test_a_bad_pattern_is_refused_and_leaves_nothing(shell: Shell) -> None:
 
 
 def test_silence_is_told_of_once_until_it_prints_again(shell: Shell) -> None:
-    shell.start("echo a; sleep 0.8; echo b; sleep 60", silent_after=0.3)
+    shell.start("echo a; sleep 0.8; echo b; sleep 60", notify=Notify(silent_after=0.3))
     with shell.subscribe("me") as subscription:
         first, second = told(subscription, "silent"), told(subscription, "silent")
         assert second.at - first.at > 0.4

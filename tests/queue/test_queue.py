@@ -472,7 +472,7 @@ def test_places_are_free_when_all_is_over(shell: Shell, home: str) -> None:
         shell.wait(shell.start("true").task_id, timeout=30)
     queue = Queue(home)
     assert queue.is_empty()
-    fd = eventually(lambda: queue.claim_slot("x", 1))
+    fd, _ = eventually(lambda: queue.claim_slot("x", 1))
     assert queue.claim_slot("x", 1) is None
     os.close(fd)
 

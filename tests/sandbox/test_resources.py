@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast import Shell
+from outlast import Limits, Shell
 from outlast.errors import BadInput, Unsupported
 from outlast.sandbox import cgroup
 from outlast.sandbox.choice import available
@@ -69,12 +69,13 @@ def test_memory_of_all_of_it_together(shell, how, grouped):
     if not grouped:
         pytest.skip("control groups cannot be made here")
     each = python(f"import time; x = bytearray({60 * MB}); print(len(x)); time.sleep(1)")
-    assert shell.run(f"{each} & {each} & {each}; wait", memory=400 * MB, **how).output.count(str(60 * MB)) == 3
-    result = shell.run(f"{each} & {each} & {each}; wait", memory=120 * MB, **how)
+    roomy = shell.run(f"{each} & {each} & {each}; wait", limits=Limits(memory=400 * MB), **how)
+    assert roomy.output.count(str(60 * MB)) == 3
+    result = shell.run(f"{each} & {each} & {each}; wait", limits=Limits(memory=120 * MB), **how)
     assert result.output.splitlines().count(str(60 * MB)) < 3
     assert "it used all the memory" in (result.error or "")
     assert result.resources == f"memory {120 * MB} (all together)"
-    alone = shell.run(f"exec {each.replace(str(60 * MB), str(300 * MB))}", memory=50 * MB, **how)
+    alone = shell.run(f"exec {each.replace(str(60 * MB), str(300 * MB))}", limits=Limits(memory=50 * MB), **how)
     assert (alone.reason, alone.signal, alone.ended_by) == ("signal", signal.SIGKILL, None)
     assert "ended a process of it" in (alone.error or "")
     eventually(lambda: not groups_left())
@@ -85,7 +86,7 @@ def test_processes_of_all_of_it_together(shell, how, grouped):
         pytest.skip("control groups cannot be made here")
     Path("fork.py").write_text(FORKS)
     program = python("")[: -len(" -c ''")] + " fork.py"
-    result = shell.run(program, processes=50, **how)
+    result = shell.run(program, limits=Limits(processes=50), **how)
     assert result.output.startswith("refused after "), result.output
     assert int(result.output.split()[-1]) < 50
     assert (result.exit_code, result.error) == (0, None)
@@ -112,7 +113,7 @@ def test_one_tree_of_version_2_is_used_where_it_is_delegated(tmp_path, monkeypat
 def test_memory_of_each_process(shell, how, ungrouped):
     command = python(f"x = bytes({400 * MB}); print(len(x))")
     assert shell.run(command, **how).exit_code == 0
-    result = shell.run(command, memory=200 * MB, **how)
+    result = shell.run(command, limits=Limits(memory=200 * MB), **how)
     assert result.exit_code == 1
     assert "MemoryError" in result.output
     assert result.resources == f"memory {200 * MB}"
@@ -121,13 +122,13 @@ def test_memory_of_each_process(shell, how, ungrouped):
 def test_the_size_of_a_file(shell, how):
     command = "head -c 3000000 /dev/zero > f; echo $?"
     assert shell.run(command, **how).output == "0\n"
-    result = shell.run(command, file_size=MB, **how)
+    result = shell.run(command, limits=Limits(file_size=MB), **how)
     assert result.output.splitlines()[-1] == str(128 + signal.SIGXFSZ)
     assert os.path.getsize("f") == MB
 
 
 def test_cpu_time_ends_it_with_the_signal_that_says_so(shell, how):
-    result = shell.wait(shell.start("while :; do :; done", cpu_time=1, **how).task_id, 60)
+    result = shell.wait(shell.start("while :; do :; done", limits=Limits(cpu_time=1), **how).task_id, 60)
     assert (result.status, result.reason, result.signal) == ("failed", "signal", signal.SIGXCPU)
     assert result.ended_by is None
 
@@ -135,19 +136,19 @@ def test_cpu_time_ends_it_with_the_signal_that_says_so(shell, how):
 def test_processes_of_a_user(shell, how, ungrouped):
     if os.geteuid() == 0:
         with pytest.raises(Unsupported, match="root"):
-            shell.run("true", processes=50, **how)
+            shell.run("true", limits=Limits(processes=50), **how)
         assert shell.list() == []
         return
     Path("fork.py").write_text(FORKS)
     program = python("")[: -len(" -c ''")] + " fork.py"
     assert shell.run(program, **how).output == "600\n"
-    result = shell.run(program, processes=300, **how)
+    result = shell.run(program, limits=Limits(processes=300), **how)
     assert result.output.startswith("refused after "), result.output
     assert int(result.output.split()[-1]) < 300
 
 
 def test_the_next_one_is_held_to_nothing(shell, how):
-    shell.run("true", file_size=MB, **how)
+    shell.run("true", limits=Limits(file_size=MB), **how)
     result = shell.run("ulimit -f", **how)
     assert (result.output, result.resources) == ("unlimited\n", None)
 
@@ -156,7 +157,7 @@ def test_settings_hold_every_command_and_a_call_can_say_otherwise(home, monkeypa
     monkeypatch.setenv("OUTLAST_FILE_SIZE_LIMIT_BYTES", str(2 * MB))
     with Shell.open(home=home) as shell:
         assert shell.run("ulimit -f").output == "2048\n"
-        assert shell.run("ulimit -f", file_size=4 * MB).output == "4096\n"
+        assert shell.run("ulimit -f", limits=Limits(file_size=4 * MB)).output == "4096\n"
         assert shell.run("ulimit -f").resources == f"file_size {2 * MB}"
 
 
@@ -172,5 +173,5 @@ def test_the_command_line(cli):
 def test_bad_numbers_get_one_sentence(shell):
     for bad in ({"memory": 0}, {"memory": "2G"}, {"cpu_time": -1}, {"file_size": float("nan")}, {"processes": True}):
         with pytest.raises(BadInput):
-            shell.run("true", **bad)
+            shell.run("true", limits=Limits(**bad))
     assert shell.list() == []

@@ -11,9 +11,9 @@ import pytest
 
 from outlast import Approval, AsyncShell, Sandbox, Shell
 from outlast.errors import BadInput, NeedsApproval, Refused
-from outlast.permissions import workspace
-from outlast.permissions.refusals import find_refusal
+from outlast.sandbox import workspace
 from outlast.sandbox.choice import available
+from outlast.sandbox.refusals import find_refusal
 from tests.cli.test_check import needs_tmux
 from tests.cli.test_terminal import Terminal
 from tests.conftest import Cli, eventually
@@ -74,7 +74,7 @@ def test_the_next_shell_is_prepared_in_the_sandbox(home: str, project: Path, kin
     with Shell.open(home=home, session="s", policy="workspace") as shell:
         for _ in range(2):
             shell.run("x=7")
-        [prepared] = eventually(lambda: list(shell.executor._prepared))  # type: ignore[attr-defined]
+        prepared = eventually(lambda: shell.executor._prepared)  # type: ignore[attr-defined]
         result = shell.run("echo $x; echo y > src-file; false | true")
         assert os.path.basename(prepared.published) == result.task_id, "the prepared one was not used"
         assert (result.output, result.exit_code, result.pipe_status) == ("7\n", 0, (1, 0))
@@ -287,15 +287,15 @@ def test_on_a_terminal_a_person_is_asked(project: Path, cli: Cli, home: str) -> 
     target = project.parent / "x"
     try:
         terminal.type(f"outlast run --policy workspace 'echo x > {target}'; echo code=$?")
-        eventually(lambda: "Run it outside the sandbox? [y = yes, n = no]" in terminal.screen())
+        eventually(lambda: "Argv it outside the sandbox? [y = yes, n = no]" in terminal.screen())
         assert "outside the sandbox: " in terminal.screen()
         terminal.type("n")
         terminal.shows("code=1")
         assert not target.exists()
         terminal.type("clear")
-        eventually(lambda: "Run it outside the sandbox?" not in terminal.screen())  # the first question is gone
+        eventually(lambda: "Argv it outside the sandbox?" not in terminal.screen())  # the first question is gone
         terminal.type(f"outlast run --policy workspace 'echo x > {target}'; echo code=$?")
-        eventually(lambda: "Run it outside the sandbox?" in terminal.screen())
+        eventually(lambda: "Argv it outside the sandbox?" in terminal.screen())
         terminal.type("y")
         terminal.shows("code=0")
         assert target.exists()

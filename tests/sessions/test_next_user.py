@@ -379,3 +379,15 @@ def test_an_alias_of_a_word_that_outlast_uses_breaks_nothing(named: Shell) -> No
         found = named.sessions.state()
         assert (found.umask, "pipefail" in found.options, word in found.aliases) == ("0027", True, True)
         named.sessions.reset()
+
+
+@pytest.mark.parametrize("brace", ["{", "}"])
+def test_an_alias_of_a_brace_is_not_kept_and_breaks_nothing(named: Shell, brace: str) -> None:
+    make = f"alias {brace}='echo hi'\na=1; "
+    assert named.run(f"{make}false | true").exit_code == 0
+    assert named.run("echo $a; alias; exit 3").output == "1\n"
+    told = named.run(f"{make}a=2; exit 4")
+    assert (told.exit_code, told.output) == (4, "")
+    assert named.run("echo $a; false | true").exit_code == 0
+    assert named.run("b=3; exit 5").exit_code == 5
+    assert named.run("echo $b").output == "3\n"

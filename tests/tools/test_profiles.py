@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from outlast import Shell
-from outlast.faces.cli.main import main
+from outlast.cli.main import main
 from outlast.notices.words import HEADER as NOTICES
 from outlast.tools import PROFILES, Toolbox
 from tests.agent_tasks import settings

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from outlast import validation
 from outlast.launch_builder import TASK_ID, LaunchBuilder, SessionScope, compose_first_snapshot
-from outlast.permissions import YOLO, decide
+from outlast.policy import YOLO, decide
 from outlast.settings import Settings
+from outlast.shell import validation
 from outlast.storage.sessions import Sessions
 from outlast.types import Launch
 
@@ -32,7 +32,7 @@ def build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Build]:
     scope = SessionScope(Sessions(str(tmp_path / "sessions")), "s", True)
 
     def build_one(command: str = "echo 1", **how: object) -> Launch:
-        request = validation.request(command, session="s", background=False, **how)  # type: ignore[arg-type]
+        request = validation.build_request(command, session="s", background=False, **how)  # type: ignore[arg-type]
         return builder.build(decide(request, YOLO), dict(os.environ), scope)
 
     build_one()  # which begins the session

@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.faces.cli import setup_edits as edits
-from outlast.faces.cli import setup_json, setup_toml
-from outlast.faces.cli.setup_edits import Edit
-from outlast.faces.cli.setup_json import Unreadable
+from outlast.cli import setup_edits as edits
+from outlast.cli.setup_edits import Edit
+from outlast.errors import Unsupported
 
 ENTRY = {"command": "/opt/outlast", "args": ["mcp"]}
 SERVER = Edit("server", "", "json", ("mcpServers", "outlast"), ENTRY)
@@ -90,7 +89,7 @@ def test_any_json_is_as_before_or_refused(data: dict[str, Any], draw: st.DataObj
     text = json.dumps(data, indent=indent, ensure_ascii=draw.draw(st.booleans()))
     try:
         after = there_and_back(text, SERVER, DENY)
-    except Unreadable:
+    except Unsupported:
         bad = [data.get("mcpServers", {}), data.get("permissions", {})]
         assert not all(isinstance(one, dict) for one in bad) or not isinstance(bad[1].get("deny", []), list)
     else:
@@ -100,9 +99,9 @@ def test_any_json_is_as_before_or_refused(data: dict[str, Any], draw: st.DataObj
 def test_what_is_added_looks_like_the_rest() -> None:
     text, _ = edits.apply(SERVER, '{\n    "a": {"b": 1} // mine\n}\n')
     assert text == (
-        '{\n    "a": {"b": 1}, // mine\n    "mcpServers": {\n        "outlast": {\n'
+        '{\n    "mcpServers": {\n        "outlast": {\n'
         '            "command": "/opt/outlast",\n            "args": [\n                "mcp"\n            ]\n'
-        "        }\n    }\n}\n"
+        '        }\n    },\n    "a": {"b": 1} // mine\n}\n'
     )
     assert edits.apply(FLAG, "[features]\na = true\n")[0] == "[features]\nshell_tool = false\na = true\n"
     assert edits.apply(FLAG, "[features]\nshell_tool=true # x\n")[0] == "[features]\nshell_tool=false # x\n"
@@ -119,30 +118,72 @@ def test_a_replaced_entry_comes_back() -> None:
         assert edits.revert(record, changed) == text
 
 
+@pytest.mark.parametrize("indent", [None, 1, 2])
+@pytest.mark.parametrize("text", JSON_TEXTS)
+def test_it_is_taken_back_where_the_client_wrote_the_file_anew(text: str, indent: int | None) -> None:
+    changed, server = edits.apply(SERVER, text)
+    changed, denial = edits.apply(DENY, changed)
+    data = edits.parse("json", changed, "")
+    data.setdefault("mcpServers", {})["new"] = {"command": "x"}
+    for record in (server, denial):
+        changed = edits.revert(record, json.dumps(data, indent=indent))
+        data = edits.parse("json", changed, "")
+    before = edits.parse("json", text, "")
+    before.setdefault("mcpServers", {})["new"] = {"command": "x"}
+    assert data == before
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (
+            '{\n  "a": 1, // one\n  // ours\n  "mcpServers": {"outlast": {"command": "x"}}\n}',
+            '{\n  "a": 1 // one\n  // ours\n}',
+        ),
+        ('{"mcpServers": {"b": 1, "outlast": {}, /* c */ "d": 2}}', '{"mcpServers": {"b": 1,  /* c */ "d": 2}}'),
+        ('{"mcpServers": {"b": 1, "outlast": {}, },}', '{"mcpServers": {"b": 1,  },}'),
+        ('{"mcpServers": {"outlast": {} // x\n}, "b": 1}', '{ "b": 1}'),
+    ],
+)
+def test_an_entry_is_removed_however_it_is_written(text: str, left: str) -> None:
+    record = {**edits.record_of_foreign_entry(SERVER), "existed": 0}
+    assert edits.revert(record, text) == left
+
+
 def test_tables_that_the_client_added_below_ours_go_with_it() -> None:
     changed, record = edits.apply(TABLE, "a = 1\n")
     changed += "\n[mcp_servers.outlast.tools.bash]\napproval_mode = 'approve'\n"
     assert edits.is_still_there(record, changed)
     assert tomllib.loads(edits.revert(record, changed)) == {"a": 1}
+    changed = changed.replace("command", "# mine\ncommand").replace("\n\n[mcp", "\n# next\n[b]\nc = 1\n\n[mcp", 1)
+    assert edits.revert(record, changed) == "a = 1\n# next\n[b]\nc = 1\n\n"
+
+
+def test_a_switch_is_taken_back_where_more_stands_beside_it() -> None:
+    changed, record = edits.apply(FLAG, "a = 1\n")
+    assert edits.revert(record, changed + "b = 2\n") == "a = 1\n\n[features]\nb = 2\n"
+    assert edits.revert(record, changed.replace("false", "false # why")) == "a = 1\n\n[features]\n"
 
 
 def test_an_update_keeps_what_was_added() -> None:
     moved = {**ENTRY, "command": "/new/outlast"}
-    for edit, text in (
-        (SERVER, '{"mcpServers": {"outlast": {"command": "/opt/outlast", "args": ["mcp"], "env": {"A": "b"}}}}'),
-        (TABLE, "[mcp_servers.outlast]\ncommand = '/opt/outlast' # x\nargs = ['mcp']\nenv = { A = 'b' }\n"),
+    for edit, text, added in (
+        (SERVER, '{\n  "a": 1 // x\n}\n', ('"/opt/outlast",', '"/opt/outlast", "env": {"A": "b"},')),
+        (TABLE, "# x\n", ("args", 'env = { A = "b" }\nargs')),
     ):
+        changed, record = edits.apply(edit, text)
         new = Edit("server", "", edit.format, edit.path, moved)
-        found = new.current(edits.update(new, text))
-        assert found == {**moved, "env": {"A": "b"}}
+        changed, record = edits.update(new, record, changed.replace(*added))
+        assert new.current(changed) == {**moved, "env": {"A": "b"}}
+        assert edits.parse(edit.format, edits.revert(record, changed), "") == edits.parse(edit.format, text, "")
 
 
 @pytest.mark.parametrize(
     "text", ["{", "[]", "{'a': 1}", '{"a" 1}', '{"a": 1} x', '{"a": 1 "b": 2}', "{,}", '{"a": }', "{" * 5000, "x"]
 )
 def test_no_json(text: str) -> None:
-    with pytest.raises(Unreadable):
-        setup_json.parse(text)
+    with pytest.raises(Unsupported):
+        edits.parse("json", text, "file")
 
 
 @pytest.mark.parametrize(
@@ -157,15 +198,5 @@ def test_no_json(text: str) -> None:
     ],
 )
 def test_what_cannot_be_edited_is_refused(edit: Edit, text: str) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(Unsupported):
         edits.apply(edit, text)
-
-
-def test_lines_of_toml() -> None:
-    found = list(setup_toml.lines('a."b.c" = 1 # x\n["x".y] # [z]\nk = """\n[no]\n"""\nm = { n = "}" }\n'))
-    assert [(line.table, line.key) for line in found] == [
-        ((), ("a", "b.c")),
-        (("x", "y"), ()),
-        (("x", "y"), ("k",)),
-        (("x", "y"), ("m",)),
-    ]

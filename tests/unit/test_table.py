@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.faces.table import EMPTY, columns, dashboard, fitted, in_order, minutes
+from outlast.display.table import EMPTY, columns, dashboard, fitted, in_order, minutes
 from outlast.light import replaced
 from outlast.types import Task
 from tests.cli import agreed

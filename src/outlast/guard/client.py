@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Item = tuple[str, Value]
 
 HEADER = b"outlast-launch 1\n"
+LAUNCH_MOST_HELD = 16  # descriptors that the guards hold for a task, as in guard.h
 START_PATIENCE_S = 30.0  # a disk or a sandbox that is slow; a guard that hangs longer than this is stuck
 _RETRY_S = 0.01
 _MOST_BYTES = 4096  # of a message
@@ -84,8 +85,9 @@ class Refused(Exception):
 class Connection:
     """The caller's end of the connection to a guard."""
 
-    def __init__(self, connected: socket.socket) -> None:
-        self._socket = connected
+    def __init__(self, connected: socket.socket, starter: int) -> None:
+        """`starter` is the process that forks the keeper and exits: our child."""
+        self._socket, self._starter = connected, starter
         self._ended = False
 
     def fileno(self) -> int:
@@ -143,9 +145,20 @@ class Connection:
         if not poll.poll(timeout * 1000):
             return None
         try:
-            return parse_message(self._socket.recv(_MOST_BYTES))
+            message = self._socket.recv(_MOST_BYTES)
         except ConnectionResetError:
-            return "", []
+            message = b""
+        self.reap_starter()
+        return parse_message(message)
+
+    def reap_starter(self) -> None:
+        """Reap the process that forked the keeper. Its exit takes a millisecond, in which the caller has other work."""
+        starter, self._starter = self._starter, 0
+        try:
+            if starter:
+                os.waitpid(starter, 0)
+        except ChildProcessError:
+            pass  # the host reaps its children itself
 
     def close(self) -> None:
         """Stop listening. A task that runs goes on; a prepared one is removed."""
@@ -153,11 +166,12 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RDWR)  # a process that the host forked has it open, too
         except OSError:
             pass
-        self._socket.close()
+        self.leave()
 
     def leave(self) -> None:
         """Stop listening to a task that runs."""
         self._socket.close()
+        self.reap_starter()
 
 
 def check_descriptors_left() -> None:
@@ -212,11 +226,7 @@ def start_guard(description: bytes, inherit: Iterable[int]) -> Connection:
         theirs.close()
         for fd in opened:
             os.close(fd)
-    try:
-        os.waitpid(pid, 0)  # it forks the keeper and exits at once; the keeper says what happens
-    except ChildProcessError:
-        pass  # the host reaps its children itself
-    return Connection(ours)
+    return Connection(ours, pid)
 
 
 def open_in_memory(data: bytes) -> int:

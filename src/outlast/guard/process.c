@@ -167,7 +167,7 @@ static enum known find_status(int *status, int64_t *cpu_us) {
     if (!is_ready(guard.command, POLLIN)) return NOT_YET;
     if (read_zombie(page->command, status)) return KNOWN;
     if (is_unreaped(guard.command)) return NOT_YET; /* only its parent may see it, and has not recorded it yet */
-    if (ioctl(guard.command, _IOWR(0xFF, 11, struct pidfd_info), &info) == 0 && info.mask & PIDFD_INFO_EXIT) {
+    if (syscall(SYS_ioctl, guard.command, _IOWR(0xFF, 11, struct pidfd_info), &info) == 0 && info.mask & PIDFD_INFO_EXIT) {
         *status = info.exit_code; /* since Linux 6.15 the descriptor still knows */
         return KNOWN;
     }

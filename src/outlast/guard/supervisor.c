@@ -18,7 +18,7 @@ static void clean_up(void) {
     remove_cgroups();
     if (!guard.launch->publish || guard.lock < 0) return;
     DIR *here = opendir(".");
-    for (struct dirent *entry; here && (entry = readdir(here));) unlink(entry->d_name);
+    for (struct dirent *entry; here && (entry = readdir(here));) remove(entry->d_name); /* a sandbox has a directory in it */
     if (here) closedir(here);
     rmdir(guard.launch->directory);
 }

@@ -6,22 +6,20 @@ What Linux has and others lack is used here and nowhere else: `/proc`, pidfd.
 from __future__ import annotations
 
 import os
+from functools import cache
 
 from outlast.light import frozen, signal
 from outlast.types import Identity
 
 _PIDFD_SIGNAL_PROCESS_GROUP = 4
 _PROC_BYTES = 4096
-_boot: str | None = None
 
 
+@cache  # it cannot change while we live
 def boot_id() -> str:
-    """Where our pids mean something: this boot, and this pid namespace (each container has its own)."""
-    global _boot  # noqa: PLW0603 # it cannot change while we live
-    if _boot is None:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            _boot = f"{file.read().strip()}:{os.stat('/proc/self/ns/pid').st_ino}"
-    return _boot
+    """Return where our pids mean something: this boot, and this pid namespace (each container has its own)."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return f"{file.read().strip()}:{os.stat('/proc/self/ns/pid').st_ino}"
 
 
 def is_visible(boot: str) -> bool:
@@ -113,10 +111,6 @@ class Table:
             self._variables = {pid: environment(pid) for pid in self.by_pid}
         return {pid for pid, variables in self._variables.items() if variable in variables}
 
-    def holds(self, who: Identity) -> bool:
-        stat = self.by_pid.get(who.pid)
-        return stat is not None and stat.tick == who.tick
-
 
 def environment(pid: int) -> frozenset[bytes]:
     """Return the variables that a process began with."""
@@ -146,12 +140,10 @@ def is_alive(who: Identity) -> bool:
 
 def is_below(who: Identity | None) -> bool:
     """Return whether this very process is an ancestor of ours."""
-    stat = stat_of(os.getpid())
-    while stat is not None and stat.parent:
-        stat = stat_of(stat.parent)
-        if stat is not None and who is not None and (stat.pid, stat.tick) == (who.pid, who.tick):
-            return True
-    return False
+    stat = stat_of(os.getppid())
+    while stat is not None and who is not None and (stat.pid, stat.tick) != (who.pid, who.tick):
+        stat = stat_of(stat.parent) if stat.parent else None
+    return stat is not None and who is not None
 
 
 def open_pidfd(who: Identity) -> int | None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import select
 import time
+from functools import cache
 
 from outlast.light import frozen, signal
 from outlast.linux import process
@@ -88,7 +89,8 @@ def _watchers(guards: Guards) -> list[Identity]:
 def _strays(guards: Guards, table: Table) -> set[int]:
     """Return the processes in the command's own session, or with the task's id in their environment."""
     # Once the command is reaped and its session empty, its number can be a stranger's, and that one's session too.
-    session = guards.command.pid if table.holds(guards.command) else None
+    leader = table.by_pid.get(guards.command.pid)
+    session = leader.pid if leader is not None and leader.tick == guards.command.tick else None
     found = {stat.pid for stat in table.by_pid.values() if stat.session == session}
     return found | table.marked(b"OUTLAST_TASK_ID=" + guards.task_id.encode())
 
@@ -100,48 +102,38 @@ class _Tree:
         self._read_guards, self._apart = read_guards, apart
         self.known: dict[int, Identity] = {}
         self.living: dict[int, int] = {}  # pidfd of each process that still runs, by pid
-        # At the last look:
-        self.missed: set[int] = set()  # ended before we could open them
-        self.stopped: list[int] = []  # pidfds
+        self.missed: set[int] = set()  # ended before we could open them, at the last look
 
-    def refresh(self, all_processes: Callable[[], Table], number: int) -> list[int]:
-        """Look at the tree, and signal each new member at once; returns their pidfds."""
+    def refresh(self, all_processes: Callable[[], Table], number: int) -> bool:
+        """Look at the tree, and signal each new member at once; return whether there was one."""
         guards = self._read_guards()
         seen = look(guards, self._apart, all_processes)
-        self._forget_guards(guards)
+        for who in _watchers(guards):  # a new guard looks like a member of the tree until it is recorded
+            if self.known.get(who.pid) == who:
+                self._forget(who.pid)
         self.missed = {pid for pid in seen.ended if pid in self.living or pid not in self.known}
-        fresh = []
         watching = [who.pid for who in _watchers(guards)]
+        found_new = False
         for pid, stat in seen.members.items():  # parents before their children: no parent sees its child killed
             who = Identity(pid, stat.tick, guards.command.boot)
             if pid == os.getpid():
                 continue  # a process may end the task that it is part of
-            if self.known.get(pid) == who:
-                self._signal_again(pid, number)
-                continue
-            if (fd := process.open_pidfd(who)) is None:
-                self.missed.add(pid)
-                continue
-            self._forget(pid)
-            self.known[pid], self.living[pid] = who, fd
-            # The wrapper of a sandbox leaves by itself, and has to tell how the command ended.
-            if number == signal.SIGKILL or not (stat.name == _WRAPPER and stat.parent in watching):
-                _signal(fd, number)
-                fresh.append(fd)
-        stopped = [pid for pid, stat in seen.members.items() if stat.state in "Tt"]
-        self.stopped = [self.living[pid] for pid in stopped if pid in self.living]
-        return fresh
-
-    def _signal_again(self, pid: int, number: int) -> None:
-        # A child of bash that is between fork and exec still has bash's handler, which loses the signal.
-        if pid in self.living and number == signal.SIGTERM and process.takes_default_action(pid, number):
-            _signal(self.living[pid], number)
-
-    def _forget_guards(self, guards: Guards) -> None:
-        """A new guard looks like a member of the tree until it is recorded."""
-        for who in _watchers(guards):
-            if self.known.get(who.pid) == who:
-                self._forget(who.pid)
+            if self.known.get(pid) != who:
+                if (fd := process.open_pidfd(who)) is None:
+                    self.missed.add(pid)
+                    continue
+                self._forget(pid)
+                self.known[pid], self.living[pid] = who, fd
+                # The wrapper of a sandbox leaves by itself, and has to tell how the command ended.
+                if number == signal.SIGKILL or not (stat.name == _WRAPPER and stat.parent in watching):
+                    _signal(fd, number)
+                    found_new = True
+            elif pid in self.living and number == signal.SIGTERM and process.takes_default_action(pid, number):
+                # A child of bash that is between fork and exec still has bash's handler, which loses the signal.
+                _signal(self.living[pid], number)
+            if number == signal.SIGTERM and stat.state in "Tt" and pid in self.living:
+                _signal(self.living[pid], signal.SIGCONT)  # at every look: a stop takes its time to show
+        return found_new
 
     def _forget(self, pid: int) -> None:
         self.known.pop(pid, None)
@@ -151,6 +143,11 @@ class _Tree:
     @property
     def is_empty(self) -> bool:
         return not self.living and not self.missed
+
+    @property
+    def result(self) -> Ended:
+        survivors = self.living.keys() | (self.missed - self.known.keys())
+        return tuple(sorted(self.known.keys() - survivors)), tuple(sorted(survivors))
 
     def close(self) -> None:
         for fd in self.living.values():
@@ -167,25 +164,17 @@ def end_trees(looks: Iterable[Callable[[], Guards]], apart: Apart, grace: float)
     try:
         if not _terminate(trees, grace):
             _kill(trees)
-        return [_ended(one) for one in trees]
+        return [one.result for one in trees]
     finally:
         for one in trees:
             one.close()
-
-
-def _ended(one: _Tree) -> Ended:
-    survivors = one.living.keys() | (one.missed - one.known.keys())
-    return tuple(sorted(one.known.keys() - survivors)), tuple(sorted(survivors))
 
 
 def _terminate(trees: list[_Tree], grace: float) -> bool:
     """Send TERM and CONT until the trees are empty or the grace is over; returns whether they are empty."""
     deadline = time.monotonic() + grace
     while True:
-        fresh = _refresh(trees, signal.SIGTERM)
-        for fd in (fd for one in trees for fd in one.stopped):
-            _signal(fd, signal.SIGCONT)  # at every look: a stop takes its time to show
-        if not fresh and all(one.is_empty for one in trees):
+        if not _refresh(trees, signal.SIGTERM) and all(one.is_empty for one in trees):
             return True
         left = deadline - time.monotonic()
         if left <= 0:
@@ -209,16 +198,11 @@ def _kill(trees: list[_Tree]) -> None:
             return
 
 
-def _refresh(trees: list[_Tree], number: int) -> list[int]:
-    tables: list[Table] = []
-
-    def all_processes() -> Table:
-        # Read when a tree needs it, and then for all of them: it takes 40 ms where 4,000 processes run.
-        if not tables:
-            tables.append(process.Table())
-        return tables[0]
-
-    return [fresh for one in trees for fresh in one.refresh(all_processes, number)]
+def _refresh(trees: list[_Tree], number: int) -> bool:
+    """Look at the trees, and signal their new members; return whether there were any."""
+    # Read when a tree needs it, and then for all of them: it takes 40 ms where 4,000 processes run.
+    all_processes = cache(process.Table)
+    return True in [one.refresh(all_processes, number) for one in trees]
 
 
 def _wait(trees: list[_Tree], patience: float) -> None:

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import time
 
-from outlast import activity
 from outlast.light import json
-from outlast.linux import process, process_tree
+from outlast.linux import activity, process, process_tree
 from outlast.output.cleaner import Cleaner
 from outlast.storage import output, record
 from outlast.storage.outbox import Found

@@ -17,12 +17,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from outlast.options import Stream
     from outlast.output import redaction
     from outlast.output.first_error import Excerpt
     from outlast.output.redaction import Mask
     from outlast.storage.output import Source
-    from outlast.types import Cursor
+    from outlast.types import Cursor, Stream
 
 MARKS = ("\x1e", "\x1f")  # around lines of ours; `Cleaner` removes control characters, so no output contains them
 _STRINGS = "".join(STRINGS).encode()

@@ -80,7 +80,7 @@ def allowed(sandbox: Sandbox, home: str, files: Iterable[tuple[str, int]] = ()) 
     for name in _DEVICES:
         yield f"/dev/{name}", READ_FILE | READ_DIR | WRITE_FILE | IOCTL_DEV
     for place in sandbox.writable:
-        # Around a protected place what is there can be written to, and nothing can be created beside it.
+        # SessionOverrides a protected place what is there can be written to, and nothing can be created beside it.
         for path in around(place, list(sandbox.protected)):
             yield path, WRITE
     yield from files

@@ -14,16 +14,16 @@ import os
 import stat
 from functools import partial
 
-from outlast import validation
 from outlast.agents import types
 from outlast.agents.types import Agent, Stopped
-from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, OutlastError, UnknownTask, named
+from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, Hint, OutlastError, UnknownTask, named
 from outlast.light import fields
-from outlast.options import CommandOptions, check_names
 from outlast.output.cleaner import inline
 from outlast.output.reader import clean
+from outlast.shell import validation
 from outlast.shell.context import translate_errors
 from outlast.shell.control import describe_end
+from outlast.shell.options import check_options
 from outlast.storage import agentfile
 from outlast.types import AGENT, BRIDGE, REGISTERED, Stdin
 
@@ -31,11 +31,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Mapping
-    from typing import Any
+    from typing import Any, Unpack
 
     from outlast.agents.host import Hosting, Run
     from outlast.agents.types import Type
     from outlast.output.redaction import Mask
+    from outlast.shell.options import AgentOptions
     from outlast.shell.shell import Shell
     from outlast.types import Task
 
@@ -119,25 +120,31 @@ class Agents:
 
     # --- start ---------------------------------------------------------------------------
 
+    @check_options
     @translate_errors
     def start(
-        self, type: str, prompt: str, description: str = "", *, loop: AbstractEventLoop | None = None, **how: Any
+        self,
+        type: str,
+        prompt: str,
+        description: str = "",
+        *,
+        loop: AbstractEventLoop | None = None,
+        **options: Unpack[AgentOptions],
     ) -> Task:
-        """Start an agent in the background. `how` is as for `Shell.start`.
+        """Start an agent in the background. Its options are those of `Shell.start`.
 
         One that is a coroutine runs in `loop`, or in an event loop of a thread of its own. Without a description it
         has the beginning of its prompt.
         """
-        check_names("Agents.start", how, CommandOptions, "description", "sandbox")
         said = types.check_prompt(prompt)
-        description = description or inline(said, _DESCRIPTION)
+        how: dict[str, Any] = {"description": description or inline(said, _DESCRIPTION), **options}
         if self._hosting is not None and type in self._hosting.types:
-            return self._start_coroutine(type, said, {"description": description, **how}, loop)
+            return self._start_coroutine(type, said, how, loop)
         commands = self._commands()
         if type not in commands:
             names = ", ".join(self.types())
             raise BadInput(f"There is no type of agent {named(type)}; known are {names}.")
-        return self._start_command(commands[type], said, {"description": description, **how})
+        return self._start_command(commands[type], said, how)
 
     def _start_command(self, type: Type, prompt: str, how: dict[str, Any]) -> Task:
         command, stdin = types.command_line(type, prompt)
@@ -172,7 +179,7 @@ class Agents:
     def _bridge(self, command: str, agent: Mapping[str, str], **how: Any) -> tuple[Task, bool]:
         """A task for an agent that runs elsewhere; its `command` is only shown."""
         # No sandbox: what runs is ours, and has to reach the host.
-        request = validation.request(command, session=self._shell.session, shell=BRIDGE, agent=agent, **how)
+        request = validation.build_request(command, session=self._shell.session, shell=BRIDGE, agent=agent, **how)
         task, new = self._shell.starter.launch_request(request)
         return self.context.redactor.redact(task), new
 
@@ -203,8 +210,7 @@ class Agents:
         if task.finished:
             raise AlreadyEnded(f"{id} has ended already ({describe_end(task)}).")
         self._shell.executor.write(task.task_id, b"failed\n" if failed else b"done\n", eof=False)
-        flows = self._shell.flows
-        flows.drive(flows.wait_end(task.task_id, _ENDS_S))
+        self._shell.driver.drive(self._shell.flows.wait_for_phase(task.task_id, "ended", _ENDS_S))
         return _as_agent(self._shell.show(task.task_id))
 
     # --- look ----------------------------------------------------------------------------
@@ -277,7 +283,7 @@ class Agents:
 
 def _only_agent(task: Task) -> Task:
     if task.kind != "agent":
-        raise UnknownTask(f"{task.task_id} is no agent; `outlast agent list` lists them.")
+        raise UnknownTask(f"{task.task_id} is no agent.", Hint("`outlast agent list` lists them"))
     return task
 
 

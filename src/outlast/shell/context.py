@@ -4,58 +4,43 @@ from __future__ import annotations
 
 import os
 import threading
+from functools import wraps
 
-from outlast import validation
 from outlast.errors import BadInput, OutlastError, SystemRefused
 from outlast.executors.local import LocalExecutor
 from outlast.light import sqlite3
-from outlast.options import TypedDict
 from outlast.output.redaction import Redactor
 from outlast.settings import Settings, load
+from outlast.shell import validation
 from outlast.storage.sessions import Sessions
 from outlast.types import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any, TypeVar
+    from typing import Any, NoReturn, TypeVar
 
     from outlast.executors.base import Executor
-    from outlast.gate import Ask
     from outlast.output.redaction import Mask
-    from outlast.permissions import Mode
-    from outlast.types import Sandbox
+    from outlast.shell.options import OpenOptions, TaskId
 
+    T = TypeVar("T")
     Method = TypeVar("Method", bound=Callable[..., Any])
 
-SYSTEM_ERRORS = (OSError, sqlite3.Error, OutlastError)  # what `Context.translate` takes
+SYSTEM_ERRORS = (OSError, sqlite3.Error, OutlastError)  # what `Context.raise_translated` takes
 
 
 def translate_errors(method: Method) -> Method:
     """Let a method of an object with a `context` raise translated errors. Not if it calls a function of the caller."""
 
+    @wraps(method)
     def translated(*args: Any, **options: Any) -> Any:
         try:
             return method(*args, **options)
         except SYSTEM_ERRORS as error:
-            if (told := args[0].context.translate(error)) is error:
-                raise
-            raise told from None
+            args[0].context.raise_translated(error)
 
-    translated.__name__, translated.__doc__ = method.__name__, method.__doc__
-    translated.__wrapped__ = method  # type: ignore[attr-defined] # for `help` and `inspect.signature`
     return translated  # type: ignore[return-value]
-
-
-class OpenOptions(TypedDict, total=False):
-    """How a shell is opened: see `Shell.open`."""
-
-    mode: Mode
-    ask: Ask | None
-    operator: bool
-    sandbox: Sandbox | bool | None
-    defaults: Mapping[str, object] | None
-    cwd: str | os.PathLike[str] | None
 
 
 class Context:
@@ -105,19 +90,25 @@ class Context:
         """Return the mask for a task's output: it also covers what the commands of its session have set."""
         return self.redactor.mask_for(task.session, self.state)
 
-    def translate(self, error: Exception) -> Exception:
-        """Return the error to raise instead of this one: an `OutlastError` without secrets."""
+    def call(self, work: Callable[[], T]) -> T:
+        """Call this; errors of the system become an `OutlastError` without secrets."""
+        try:
+            return work()
+        except SYSTEM_ERRORS as error:
+            self.raise_translated(error)
+
+    def raise_translated(self, error: Exception) -> NoReturn:
+        """Raise an `OutlastError` without secrets instead of this error, unless it is the caller's own."""
         if isinstance(error, OutlastError):
             self.redactor.redact_error(error)
-            return error
-        if hasattr(error, "of_the_caller"):
-            return error
+        if isinstance(error, OutlastError) or hasattr(error, "of_the_caller"):
+            raise error
         if isinstance(error, OSError):
             what = f" ({error.filename})" if error.filename else ""
-            return SystemRefused(f"The system refused what is needed: {error.strerror}{what}; try again.")
-        return SystemRefused(f"The index of the state directory cannot be used: {error}; try again.")
+            raise SystemRefused(f"The system refused what is needed: {error.strerror}{what}; try again.") from None
+        raise SystemRefused(f"The index of the state directory cannot be used: {error}; try again.") from None
 
-    def find(self, task: str | Task) -> str:
+    def find(self, task: TaskId) -> str:
         """Return the id of a task that can be reached, from the task or from a part of its id."""
         part = task.task_id if isinstance(task, Task) else task
         if not isinstance(part, str):

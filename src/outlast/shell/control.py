@@ -1,12 +1,11 @@
-"""Ends, feeds and removes tasks; shows, resets, copies and removes sessions."""
+"""Ends, feeds and removes tasks."""
 
 from __future__ import annotations
 
 import os
 
-from outlast import session_admin, validation
 from outlast.errors import AlreadyEnded, BadInput, StillRunning
-from outlast.output.redaction import split_variables
+from outlast.shell import validation
 from outlast.shell.context import translate_errors
 from outlast.storage.queue import Queue
 from outlast.storage.watch import Deadline, until
@@ -15,10 +14,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from outlast.gate import Gate
-    from outlast.options import TaskId
     from outlast.shell.context import Context
-    from outlast.types import Receipt, SessionState, Task
+    from outlast.shell.gate import Gate
+    from outlast.shell.options import TaskId
+    from outlast.types import Receipt, Task
 
 _CLOSE_WAIT_S = 1.0  # guards exit within milliseconds of the end, if nothing of the command is left
 
@@ -113,53 +112,6 @@ class Control:
         with self._executor.watch(task_id) as watch:
             until(watch, lambda: self._executor.has_reached(task_id, "closed"), Deadline(_CLOSE_WAIT_S))
         self._executor.status(task_id)
-
-
-class SessionControl:
-    """What sessions remember: the variables, functions, directory and so on that their next commands begin with.
-
-    A shell reaches its own session; one that was opened as an operator reaches all, and can name another.
-    """
-
-    def __init__(self, context: Context) -> None:
-        self.context, self._sessions = context, context.sessions
-
-    @translate_errors
-    def names(self) -> Sequence[str]:
-        """Return the sessions that remember something (an operator: all; otherwise this one)."""
-        return [name for name in self._sessions.names() if self.context.scope in (None, name)]
-
-    @translate_errors
-    def state(self, name: str | None = None) -> SessionState:
-        """Return what a session (by default this one) remembers; secrets are masked."""
-        reached = self._reach(name)
-        found = session_admin.show(self._sessions, reached, self.context.scope)
-        self.context.redactor.learn_state(reached)  # with what its last command has set
-        return self.context.redactor.redact_session(found)
-
-    @translate_errors
-    def reset(self, name: str | None = None) -> None:
-        """Let a session begin anew, with this process' variables and directory."""
-        environ = split_variables(dict(os.environ), self.context.settings).open
-        session_admin.reset(self._sessions, self._reach(name), environ, self.context.scope)
-
-    @translate_errors
-    def copy(self, name: str, target: str) -> None:
-        """Create a session in the state of another one; only an operator reaches two."""
-        session_admin.copy(self._sessions, self._reach(name), self._reach(target), self.context.scope)
-
-    @translate_errors
-    def remove(self, name: str | None = None) -> None:
-        """Remove a session; refused while tasks of it run."""
-        found = self._reach(name)
-        session_admin.remove(self._sessions, found, self.context.executor.registry.tasks(found), self.context.scope)
-
-    def _reach(self, name: str | None) -> str:
-        """Return the session that is meant; refuse one that cannot be reached."""
-        if name is None:
-            return self.context.state or self.context.session
-        session_admin.check_reach(validation.session_name(name), self.context.scope)
-        return name
 
 
 def describe_end(task: Task) -> str:

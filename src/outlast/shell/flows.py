@@ -1,7 +1,7 @@
 """`run`, `start`, `wait` and `follow`, each written once for `Shell` and `AsyncShell`.
 
-A flow is a generator. It yields a `Wait` (until a task changes) or `Work` (a call that may block) and is resumed with
-the result; `follow` also yields the `Slice`s that it reads. `Shell` waits with poll and works in the calling thread,
+A flow is a generator. It yields steps (wait until a task changes, do work that may block, open a watch) and is resumed
+with their results; `follow` also yields the `Slice`s that it reads. `Shell` does the steps in the calling thread,
 `AsyncShell` waits in the event loop and works in threads.
 """
 
@@ -10,14 +10,14 @@ from __future__ import annotations
 from contextvars import ContextVar
 from functools import partial
 
-from outlast import conditions, validation
 from outlast.errors import BadInput, Refused
 from outlast.light import extended, replaced
+from outlast.shell import conditions, validation
 from outlast.shell.context import SYSTEM_ERRORS
 from outlast.shell.reader import OUTSIDE
 from outlast.storage.task_directory import Hold
 from outlast.storage.watch import Deadline
-from outlast.types import STREAMS, Result, Slice, Waited
+from outlast.types import STREAMS, Result, Waited
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,18 +25,17 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from typing import Any, TypeVar, Unpack
 
-    from outlast.conditions import Condition
     from outlast.executors.base import Phase
-    from outlast.options import FollowOptions, TaskId
+    from outlast.shell.conditions import Condition
     from outlast.shell.context import Context
     from outlast.shell.control import Control
+    from outlast.shell.options import ConditionOptions, FollowOptions, RunOptions, StartOptions, TaskId
     from outlast.shell.reader import Reader
     from outlast.shell.starter import Starter
-    from outlast.types import Task
+    from outlast.types import Slice, Task
 
     T = TypeVar("T")
-    Flow = Generator["Wait | Work | Slice", Any, T]
-    OpenWatch = Callable[[str, bool], AbstractContextManager[Any]]
+    Flow = Generator["Step | Slice", Any, T]
     OnOutput = Callable[[Slice], None]
     Undo = Callable[[Any], None]
 
@@ -46,98 +45,137 @@ _NOBODY_TO_ASK = "it can run outside after a yes, and nobody can be asked here"
 READY_WAIT_S = 30.0  # how long a start waits for `ready` without a `startup_wait`
 
 
-class Wait:
+class Step:
+    """What a flow yields for its driver to do."""
+
+    def do(self, driver: Any) -> Any:
+        raise NotImplementedError
+
+
+class Wait(Step):
     """Wait until the watched task changes. The result is False if the timeout came first."""
 
     def __init__(self, watch: Any, timeout: float | None) -> None:
-        self.watch, self.timeout = watch, timeout
+        self._watch, self._timeout = watch, timeout
+
+    def do(self, driver: Any) -> Any:
+        return self._watch.wait(self._timeout)
 
 
-class Work:
+class Work(Step):
     """Call this, which may block. If the flow is cancelled meanwhile, `undo` gets the result that came too late."""
 
     def __init__(self, call: Callable[[], Any], undo: Undo | None = None, launches: bool = False) -> None:
         self.call, self.undo, self.launches = call, undo, launches
 
+    def do(self, driver: Any) -> Any:
+        return driver.work(self)
+
+
+class Open(Step):
+    """Open a watch of a task, or (`to_hold`) only keep the task from being removed; a context manager either way."""
+
+    def __init__(self, task_id: str, ends_only: bool = False, to_hold: bool = False) -> None:
+        """`ends_only`: only the end of the task matters."""
+        self.task_id, self.ends_only, self.to_hold = task_id, ends_only, to_hold
+
+    def do(self, driver: Any) -> Any:
+        return driver.open(self)
+
 
 class Flows:
     """The flows of one shell."""
 
-    def __init__(
-        self, context: Context, reader: Reader, starter: Starter, control: Control, open_watch: OpenWatch | None = None
-    ) -> None:
-        """`open_watch` opens what a flow waits on, given a task's id and whether only its end matters."""
+    def __init__(self, context: Context, reader: Reader, starter: Starter, control: Control) -> None:
         self.context, self._executor = context, context.executor
         self._reader, self._starter, self._control = reader, starter, control
-        self._open_watch: OpenWatch = open_watch or context.executor.watch
-        home = context.executor.registry.home
-        self._hold: OpenWatch = open_watch or (lambda task_id, ends_only: Hold().take(home.task(task_id)))
 
     # --- start and run -----------------------------------------------------------------------
 
-    def start(self, command: str, hold: Hold | None, options: dict[str, Any]) -> Flow[Waited]:
-        seconds, ready = options.pop("startup_wait", None), options.pop("ready", None)
+    def start(self, command: str, hold: Hold | None = None, **options: Unpack[StartOptions]) -> Flow[Waited]:
+        """Start a command in the background; while `hold` is open, the task is not removed."""
+        how: dict[str, Any] = {**options}
+        seconds, ready = how.pop("startup_wait", None), how.pop("ready", None)
         wait = validation.seconds("startup wait", seconds)
-        condition = conditions.choose(until=ready)
-        task, _ = yield Work(partial(self._starter.launch, command, hold=hold, **options), launches=True)
+        condition = conditions.choose({"until": ready})
+        task, _ = yield Work(partial(self._starter.launch, command, hold=hold, **how), launches=True)
         if seconds is None and condition is None:
             return (yield Work(lambda: self._waited(task, False, None)))  # type: ignore[no-any-return]
         longest = self.context.settings.max_wait_s
         timeout = READY_WAIT_S if seconds is None else longest if wait is None else wait
         return (yield from self._wait_for(task.task_id, condition, min(timeout, longest)))
 
-    def run(self, command: str, options: dict[str, Any]) -> Flow[Result]:
+    def run(self, command: str, options: RunOptions) -> Flow[Result]:
         """Run a command; if it failed because of the policy's sandbox, run it again outside after a yes."""
         if go_outside.get() and self._starter.is_kept_inside(options):
             options["sandbox"] = False
-        result = yield from self._run(command, dict(options))
-        if not (result.error or "").startswith(OUTSIDE) or not self._starter.is_kept_inside(options):
-            return result
-        if not self._starter.can_ask:
-            return replaced(result, error=f"{result.error}; {_NOBODY_TO_ASK}")
-        try:
-            return (yield from self._run(command, {**options, "sandbox": False, "evidence": result.error}))
-        except Refused as refused:
-            return replaced(result, error=f"{result.error}; {refused.message}")
+        result = yield from self._run(command, **options)
+        if (result.error or "").startswith(OUTSIDE) and self._starter.is_kept_inside(options):
+            if not self._starter.can_ask:
+                return replaced(result, error=f"{result.error}; {_NOBODY_TO_ASK}")
+            try:
+                outside: Any = {**options, "sandbox": False, "evidence": result.error}
+                result = yield from self._run(command, **outside)
+            except Refused as refused:
+                result = replaced(result, error=f"{result.error}; {refused.message}")
+        self._starter.prepare_again()
+        return result
 
-    def _run(self, command: str, options: dict[str, Any]) -> Flow[Result]:
-        how = {name: options.pop(name, None) for name in ("wait", "on_output", "auto_background", "show")}
+    def _run(
+        self,
+        command: str,
+        *,
+        wait: float | None = None,
+        on_output: OnOutput | None = None,
+        auto_background: bool | None = None,
+        show: Mapping[str, Any] | None = None,
+        startup_wait: float | None = None,
+        ready: str | None = None,
+        **options: Any,
+    ) -> Flow[Result]:
         with Hold() as hold:
-            if options.get("startup_wait") is not None or options.get("ready") is not None:
-                if how["wait"] is not None or how["on_output"] is not None:
+            if startup_wait is not None or ready is not None:
+                if wait is not None or on_output is not None:
                     raise BadInput("`startup_wait` and `ready` say how long to wait; leave out `wait` and `on_output`.")
-                task_id = (yield from self.start(command, hold, options)).task_id
+                started = yield from self.start(command, hold, startup_wait=startup_wait, ready=ready, **options)
+                task_id = started.task_id
             else:
-                given = {name: value for name, value in options.items() if name not in ("startup_wait", "ready")}
-                task_id = yield from self._run_in_foreground(command, hold, given, how)
-            return (yield Work(lambda: self._read(task_id, how["show"] or {})))  # type: ignore[no-any-return]
+                how = wait, auto_background, on_output
+                task_id = yield from self._run_in_foreground(command, {"hold": hold, **options}, *how)
+            return (yield Work(lambda: self._read(task_id, show or {})))  # type: ignore[no-any-return]
 
     def _run_in_foreground(
-        self, command: str, hold: Hold, options: Mapping[str, Any], how: Mapping[str, Any]
+        self,
+        command: str,
+        options: Mapping[str, Any],
+        wait: float | None,
+        auto_background: bool | None,
+        on_output: OnOutput | None,
     ) -> Flow[str]:
         """Start a command and wait for it; when the wait is over, end it or let it go on. Returns its id."""
-        settings, wait, on_output, wants = self.context.settings, how["wait"], how["on_output"], how["auto_background"]
+        settings = self.context.settings
         seconds, then_end = self.foreground_wait(wait, options.get("limit"))
-        launch = partial(self._starter.launch, command, background=False, keeps=True, hold=hold, **options)
+        launch = partial(self._starter.launch, command, background=False, keeps=True, **options)
         task, ours = yield Work(launch, undo=self._release, launches=True)
         task_id: str = task.task_id
+        leave: Condition | None = None
         try:
             if task.status == "pending":
                 # The default limit counts from the moment that the command begins.
                 deadline = Deadline(settings.max_wait_s if wait is None else seconds)
-                begun = yield from self.wait_begun(task_id, deadline.left())
+                begun = yield from self.wait_for_phase(task_id, "begun", deadline.left())
                 if not (then_end and begun):
                     seconds, then_end = deadline.left() or 0.0, False
-            leaves = settings.auto_background if wants is None else wants
-            leave = conditions.choose_leave(command, leaves, settings) if leaves else None
-            if on_output is None and leave is None:
-                ended = yield from self.wait_end(task_id, seconds)
-            else:
-                if leave is not None and on_output is None:
-                    yield from self._wait_condition(task_id, leave, Deadline(seconds))
-                else:
-                    yield from self.follow(task_id, on_output, leave, timeout=seconds, to_end_of="command")
+            if settings.auto_background if auto_background is None else auto_background:
+                leave = conditions.choose_leave(command, settings)
+            if on_output is not None:
+                yield from self.follow(task_id, on_output, leave, timeout=seconds, to_end_of="command")
                 ended = self._executor.has_reached(task_id, "ended")
+            elif leave is not None:
+                yield from self._wait_for_condition(task_id, leave, Deadline(seconds))
+                ended = self._executor.has_reached(task_id, "ended")
+            else:
+                ended = yield from self.wait_for_phase(task_id, "ended", seconds)
         except BaseException:
             self._release((task, ours))
             raise
@@ -166,25 +204,25 @@ class Flows:
         """Return how long a foreground call waits, and whether it then ends the task."""
         wait = validation.seconds("wait", wait)
         settings = self.context.settings
-        if limit is not None:
-            return min(settings.max_wait_s if wait is None else wait, settings.max_wait_s), False
-        if wait is not None and wait < settings.foreground_limit_s:
-            return min(wait, settings.max_wait_s), False
-        return settings.foreground_limit_s, True
+        if limit is None and (wait is None or wait >= settings.foreground_limit_s):
+            return settings.foreground_limit_s, True
+        return min(settings.max_wait_s if wait is None else wait, settings.max_wait_s), False
 
     # --- wait --------------------------------------------------------------------------------
 
-    def wait(self, task: TaskId, timeout: float | None, new: bool, options: dict[str, Any]) -> Flow[Waited]:
+    def wait(self, task: TaskId, timeout: float | None, new: bool, options: ConditionOptions) -> Flow[Waited]:
+        """Wait for the end or a condition; if `new`, from where this session stopped reading what is new."""
         timeout = validation.seconds("timeout", timeout)
         if new and options.get("cursor") is None:
             options["cursor"] = yield Work(partial(self._reader.reader_position, task))
-        condition = conditions.choose(**options)
+        condition = conditions.choose(options)
         task_id = yield Work(partial(self.context.find, task))
         return (yield from self._wait_for(task_id, condition, timeout))
 
     def send_and_wait(
         self, task: TaskId, text: str | bytes, timeout: float, eof: bool, until: str | None
     ) -> Flow[Waited]:
+        """Send input, and wait for the reaction to it."""
         seconds = validation.seconds("timeout", timeout)
         task_id = yield Work(partial(self.context.find, task))
         # Made before the input is sent: only what is printed afterwards counts.
@@ -195,11 +233,11 @@ class Flows:
     def _wait_for(self, task_id: str, condition: Condition | None, timeout: float | None) -> Flow[Waited]:
         """Wait for a condition, or (None) for the end."""
         deadline = Deadline(timeout)
-        with self._hold(task_id, condition is None or not condition.by_output):
+        with (yield Open(task_id, condition is None or not condition.by_output, to_hold=True)):
             if condition is None:
-                met = yield from self.wait_end(task_id, timeout)
+                met = yield from self.wait_for_phase(task_id, "ended", timeout)
             else:
-                met = yield from self._wait_condition(task_id, condition, deadline)
+                met = yield from self._wait_for_condition(task_id, condition, deadline)
             task = yield Work(partial(self._executor.status, task_id))
         matched = condition.matched if condition else None
         return (yield Work(lambda: self._waited(task, met, matched)))  # type: ignore[no-any-return]
@@ -208,15 +246,10 @@ class Flows:
         self.context.mask_for(task)
         return self.context.redactor.redact(extended(Waited, task, met=met, matched=matched))
 
-    def wait_end(self, task_id: str, timeout: float | None) -> Flow[bool]:
-        return self._wait_until(task_id, "ended", timeout, ends_only=True)
-
-    def wait_begun(self, task_id: str, timeout: float | None) -> Flow[bool]:
-        return self._wait_until(task_id, "begun", timeout, ends_only=False)
-
-    def _wait_until(self, task_id: str, phase: Phase, timeout: float | None, ends_only: bool) -> Flow[bool]:
+    def wait_for_phase(self, task_id: str, phase: Phase, timeout: float | None) -> Flow[bool]:
+        """Wait until the task has "begun" or "ended"; False if the timeout came first."""
         deadline = Deadline(timeout)
-        with self._open_watch(task_id, ends_only) as watch:
+        with (yield Open(task_id, ends_only=phase == "ended")) as watch:
             while True:
                 if watch.arm():
                     yield from self._advance_if_pending(task_id)
@@ -233,10 +266,10 @@ class Flows:
         if not self._executor.has_reached(task_id, "begun"):
             yield Work(self._executor.advance)
 
-    def _wait_condition(self, task_id: str, condition: Condition, deadline: Deadline) -> Flow[bool]:
-        if not condition.has_begun:
+    def _wait_for_condition(self, task_id: str, condition: Condition, deadline: Deadline) -> Flow[bool]:
+        if condition.sources is None:
             yield Work(partial(self._reader.show_output_to, condition, task_id))
-        with self._open_watch(task_id, not condition.by_output) as watch:
+        with (yield Open(task_id, not condition.by_output)) as watch:
             while True:
                 watch.arm()
                 yield from self._advance_if_pending(task_id)
@@ -270,7 +303,7 @@ class Flows:
         phase: Phase = "closed" if options.get("to_end_of", "output") == "output" else "ended"
         if leave:
             yield Work(partial(self._reader.show_output_to, leave, task_id))
-        with self._open_watch(task_id, False) as watch:
+        with (yield Open(task_id)) as watch:
             while True:
                 watch.arm()
                 yield from self._advance_if_pending(task_id)
@@ -282,54 +315,67 @@ class Flows:
                         if on_output is None:
                             yield piece
                         else:
-                            on_output(piece)
+                            _hand_over(piece, on_output)
                 if over or left or deadline.over:
                     return
                 first = ()
                 yield Wait(watch, _shorter(deadline.left(), leave.patience() if leave else None))
 
-    # --- driving flows in this thread --------------------------------------------------------
 
-    def drive(self, flow: Flow[T]) -> T:
-        """Run a flow in this thread; returns its result."""
-        steps = self.stream(flow)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-
-    def stream(self, flow: Flow[T]) -> Generator[Slice, None, T]:
-        """Run a flow in this thread; yields the slices that it yields, and returns its result."""
-        resume: Callable[[Any], Any] = flow.send
-        value: Any = None
-        while True:
-            try:
-                step = resume(value)
-            except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
-            value, resume = None, flow.send
-            if isinstance(step, Slice):
-                yield step
-                continue
-            try:
-                value = self._do(step)
-            except BaseException as error:
-                value, resume = error, flow.throw
-
-    def _do(self, step: Any) -> Any:
-        return self.call(step.call) if isinstance(step, Work) else step.watch.wait(step.timeout)
-
-    def call(self, work: Callable[[], T]) -> T:
-        """Call this; errors of the system become an `OutlastError` without secrets."""
-        try:
-            return work()
-        except SYSTEM_ERRORS as error:
-            if (told := self.context.translate(error)) is error:
-                raise
-            raise told from None
+def _hand_over(piece: Slice, on_output: OnOutput) -> None:
+    try:
+        on_output(piece)
+    except Exception as error:
+        error.of_the_caller = True  # type: ignore[attr-defined] # raised as it is, also if it looks like one of ours
+        raise
 
 
 def _shorter(one: float | None, other: float | None) -> float | None:
     """Return the shorter of two times, where None is for ever."""
     return other if one is None else one if other is None else min(one, other)
+
+
+class Driver:
+    """Does the steps of flows in the calling thread."""
+
+    def __init__(self, context: Context) -> None:
+        self._context, self._executor = context, context.executor
+
+    def drive(self, flow: Flow[T]) -> T:
+        """Run a flow; returns its result."""
+        result: T
+        (result,) = self.stream(yield_result(flow))
+        return result
+
+    def stream(self, flow: Flow[Any]) -> Generator[Any, None, None]:
+        """Run a flow; yields what it yields besides steps."""
+        resume: Callable[[Any], Any] = flow.send
+        value: Any = None
+        while True:
+            try:
+                step = resume(value)
+            except StopIteration:
+                return
+            except SYSTEM_ERRORS as error:
+                self._context.raise_translated(error)
+            value, resume = None, flow.send
+            if not isinstance(step, Step):
+                yield step
+                continue
+            try:
+                value = step.do(self)
+            except BaseException as error:
+                value, resume = error, flow.throw
+
+    def work(self, work: Work) -> Any:
+        return work.call()
+
+    def open(self, step: Open) -> AbstractContextManager[Any]:
+        if step.to_hold:
+            return Hold().take(self._executor.registry.home.task(step.task_id))
+        return self._executor.watch(step.task_id, step.ends_only)
+
+
+def yield_result(flow: Flow[Any]) -> Flow[None]:
+    """Let a flow yield its result, too: an asynchronous generator cannot return one."""
+    yield (yield from flow)

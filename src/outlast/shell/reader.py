@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from outlast import conditions, validation
 from outlast.errors import BadInput, named
 from outlast.light import replaced
 from outlast.output.reader import check_options, read
 from outlast.output.redaction import OFF
 from outlast.output.text_stream import EVERYTHING, LiveRedactor, find_first_error
+from outlast.shell import conditions, validation
 from outlast.shell.context import translate_errors
 from outlast.storage import reader_cursors
 from outlast.types import STREAMS, Cursor, Task
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Unpack
 
-    from outlast.conditions import Condition
-    from outlast.options import ListOptions, ReadOptions, TaskId
     from outlast.output.first_error import Excerpt
+    from outlast.shell.conditions import Condition
     from outlast.shell.context import Context
+    from outlast.shell.options import ListOptions, ReadOptions, TaskId
     from outlast.storage.output import Source
     from outlast.types import Result, Slice, Usual
 
@@ -77,7 +77,7 @@ class Reader:
         """Return a result that says of what failed in a sandbox whether it failed because of it."""
         if result.status != "failed" or not result.sandbox or result.error:
             return result
-        from outlast.permissions.refusals import LAST_LINES, find_refusal  # most commands run without
+        from outlast.sandbox.refusals import LAST_LINES, find_refusal  # most commands run without
 
         selection, budget = replaced(EVERYTHING, tail=LAST_LINES), self.context.settings.shown_chars
         said = read(result, selection, self._sources(result), budget, self.context.mask_for(result)).output
@@ -122,7 +122,6 @@ class Reader:
         """Give a condition the streams that it looks at."""
         self.context.check_reachable(task_id)
         condition.begin(self._sources(self._executor.status(task_id)))
-        condition.has_begun = True
 
     @translate_errors
     def reaction(self, task_id: str, until: str | None) -> Condition:
@@ -168,7 +167,7 @@ class Reader:
     @translate_errors
     def activity(self, task: TaskId) -> str:
         """Return what a running task does at this moment, in a few words; empty if that cannot be seen."""
-        from outlast.activity import of_task
+        from outlast.linux.activity import of_task
 
         return of_task(self._executor.members(self.context.find(task)))
 

@@ -5,26 +5,18 @@ from __future__ import annotations
 import os
 import sys
 
-from outlast import validation
 from outlast.errors import BadInput, Unsupported
 from outlast.light import replaced
-from outlast.options import (
-    ConditionOptions,
-    FollowOptions,
-    ListOptions,
-    ReadOptions,
-    RunOptions,
-    StartOptions,
-    check_names,
-)
 from outlast.settings import default_home
-from outlast.shell.context import Context, OpenOptions, translate_errors
-from outlast.shell.control import Control, SessionControl
-from outlast.shell.flows import Flows
+from outlast.shell import validation
+from outlast.shell.context import Context, translate_errors
+from outlast.shell.control import Control
+from outlast.shell.flows import Driver, Flows
 from outlast.shell.notices import Notices
+from outlast.shell.options import check_options
 from outlast.shell.reader import Reader
+from outlast.shell.sessions import SessionControl
 from outlast.shell.starter import Starter
-from outlast.storage.task_directory import Hold
 from outlast.types import NO_SHELL
 
 TYPE_CHECKING = False
@@ -35,20 +27,27 @@ if TYPE_CHECKING:
 
     from outlast.notices.board import Event, Notice
     from outlast.notices.subscription import Calling, Subscription
-    from outlast.options import TaskId
-    from outlast.permissions import Policy
-    from outlast.permissions.judge import Judgement
+    from outlast.policy import Policy
+    from outlast.policy.rules import Decision
     from outlast.shell.agents import Agents
-    from outlast.storage.task_directory import Hold
-    from outlast.types import Receipt, Result, Slice, Task, Waited
+    from outlast.shell.options import (
+        ConditionOptions,
+        FollowOptions,
+        ListOptions,
+        OpenOptions,
+        ReadOptions,
+        RunOptions,
+        StartOptions,
+        TaskId,
+    )
+    from outlast.types import Receipt, Result, Slice, Task, Usual, Waited
 
 
 class Shell:
     """Run commands as tasks of one session in one state directory. Use `Shell.open`.
 
     Wherever a method takes a task, it takes a `Task`, its id, or a part of its id that no other task has. `sessions`
-    has what sessions remember. `activity(task)` says what a running task does at this moment, `usual(command)` how
-    long a command took before. The other attributes are for the command line, the tools and the servers.
+    has what sessions remember. The other attributes are for the command line, the tools and the servers.
     """
 
     def __init__(self, context: Context, policy: str | os.PathLike[str] | Policy | None, options: OpenOptions) -> None:
@@ -58,11 +57,11 @@ class Shell:
         self.executor = context.executor
         self.reader, self.control = Reader(context), Control(context, self.starter.gate)
         self.sessions, self.notice_board = SessionControl(context), Notices(context, self.reader)
-        self.flows = Flows(context, self.reader, self.starter, self.control)
-        self.activity, self.usual, self.kill_all = self.reader.activity, self.reader.usual, self.control.kill_all
+        self.flows, self.driver = Flows(context, self.reader, self.starter, self.control), Driver(context)
         self._agents: Agents | None = None
 
     @classmethod
+    @check_options
     def open(
         cls,
         home: str | os.PathLike[str] | None = None,
@@ -77,7 +76,6 @@ class Shell:
         With a `sandbox` every command runs in one. `defaults` are settings that hold unless the user has set them.
         Commands run in `cwd` instead of the caller's directory, and a new session begins there.
         """
-        check_names("Shell.open", options, OpenOptions, "home", "session", "policy")
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
         path = os.path.abspath(os.fspath(home)) if home is not None else default_home(os.environ)
@@ -100,24 +98,26 @@ class Shell:
     @translate_errors
     def check(
         self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None, shell: str | None = None
-    ) -> Judgement:
+    ) -> Decision:
         """Return how the policy judges a command, with a reason for each part. Nothing runs, nothing is asked."""
-        from outlast.gate import unjudged
+        from outlast.shell.gate import allow_everything
 
         how: dict[str, Any] = {"session": self.session, "cwd": cwd, "env": env, "shell": shell}
         try:
-            request = validation.request(command, **how)
+            request = validation.build_request(command, **how)
         except BadInput:
             if not command.strip() or shell == NO_SHELL:
                 raise
-            request = replaced(validation.request("true", **how), command=command)  # it cannot run, but can be judged
+            request = replaced(
+                validation.build_request("true", **how), command=command
+            )  # it cannot run, but can be judged
         gate = self.starter.gate(request.cwd)
-        return unjudged() if gate is None else gate.judged(request)
+        return allow_everything() if gate is None else gate.check(request)
 
     # --- run ---------------------------------------------------------------------------------
 
-    @translate_errors
-    def start(self, command: str, *, hold: Hold | None = None, **options: Unpack[StartOptions]) -> Waited:
+    @check_options
+    def start(self, command: str, **options: Unpack[StartOptions]) -> Waited:
         """Run a command in the background; returns when the task is durable.
 
         It begins with the session's state and does not change it. A `fresh` command (of `run`, too) neither sees the
@@ -131,17 +131,15 @@ class Shell:
 
         With `startup_wait` or `ready` it returns when the command has ended, when a line of its output matches
         `ready`, or when that time has passed; `met` says whether what it waited for came true, `matched` which line
-        showed it. While `hold` is open, the task is not removed.
+        showed it.
 
-        In a `sandbox` it writes to its directory only and reaches no network. `memory` and `file_size` are bytes,
-        `cpu_time` is seconds; each holds for every process by itself.
-
-        Subscribers get a notice when a line matches a pattern in `notify`, and when it prints nothing for
-        `silent_after` seconds.
+        In a `sandbox` it writes to its directory only and reaches no network. `limits=Limits(...)` says how much it
+        may use. Subscribers get a notice when a line matches a pattern in `notify`; with `notify=Notify(...)` also
+        when it prints nothing for a while.
         """
-        check_names("Shell.start", options, StartOptions, "hold")
-        return self.flows.drive(self.flows.start(command, hold, dict(options)))
+        return self.driver.drive(self.flows.start(command, **options))
 
+    @check_options
     def run(self, command: str, **options: Unpack[RunOptions]) -> Result:
         """Run a command and wait for its end, by default for at most 120 s: then it is ended, if it has no `limit`.
 
@@ -150,11 +148,7 @@ class Shell:
         waited for as `start` does. With `auto_background` (by default a setting) a development command that has printed
         something after 2 s goes on as if `wait` had run out.
         """
-        if options:
-            check_names("Shell.run", options, RunOptions)
-        result = self.flows.drive(self.flows.run(command, dict(options)))
-        self.starter.prepare_soon()
-        return result
+        return self.driver.drive(self.flows.run(command, options))
 
     @property
     def agent(self) -> Agents:
@@ -165,6 +159,7 @@ class Shell:
             self._agents = Agents(self)
         return self._agents
 
+    @check_options
     def read(self, task: TaskId, **options: Unpack[ReadOptions]) -> Result:
         """Return what a task printed, as text: all, from a `cursor`, the last lines (`tail`), a range, what is `new`.
 
@@ -173,31 +168,30 @@ class Shell:
         the output of a split task is both streams, whole, in the order they came, not one after the other. `page`: if
         more is there than fits, it shows what comes first, not both ends, and `cursor` is where the next page begins.
         """
-        check_names("Shell.read", options, ReadOptions)
         return self.reader.read(task, **options)
 
+    @check_options
     def follow(self, task: TaskId, **options: Unpack[FollowOptions]) -> Iterator[Slice]:
         """Yield the task's bytes as they come, to the end of its output (or of its command).
 
         Secrets are masked, and what may be the beginning of one comes with what follows; not if it is `raw`.
         """
-        check_names("Shell.follow", options, FollowOptions)
-        return self.flows.stream(self.flows.follow(task, **options))
+        return self.driver.stream(self.flows.follow(task, **options))
 
     def show(self, task: TaskId) -> Task:
         """Return what is known of a task now."""
         return self.reader.show(task)
 
+    @check_options
     def list(self, **options: Unpack[ListOptions]) -> list[Task]:
         """Return the tasks of this session (an operator: of all, or of one `session`), newest first.
 
         `most`: only so many, so that it takes no longer where there are many. `ended_after`: those that go on, and
         (`most` of) those that ended after that moment.
         """
-        check_names("Shell.list", options, ListOptions)
         return self.reader.list(**options)
 
-    @translate_errors
+    @check_options
     def wait(
         self, task: TaskId, timeout: float | None = None, *, new: bool = False, **options: Unpack[ConditionOptions]
     ) -> Waited:
@@ -208,19 +202,29 @@ class Shell:
         for so many seconds. Then the wait is also over when the task is. `met` says whether it came true, `matched`
         what showed it.
         """
-        check_names("Shell.wait", options, ConditionOptions, "timeout", "new")
-        return self.flows.drive(self.flows.wait(task, timeout, new, dict(options)))
+        return self.driver.drive(self.flows.wait(task, timeout, new, options))
 
-    @translate_errors
     def send_and_wait(
         self, task: TaskId, text: str | bytes = "", timeout: float = 5.0, *, eof: bool = False, until: str | None = None
     ) -> Waited:
         """Send input, and wait until the program has reacted; with `until`, for a line printed afterwards."""
-        return self.flows.drive(self.flows.send_and_wait(task, text, timeout, eof, until))
+        return self.driver.drive(self.flows.send_and_wait(task, text, timeout, eof, until))
+
+    def activity(self, task: TaskId) -> str:
+        """Return what a running task does at this moment, in a few words; empty if that cannot be seen."""
+        return self.reader.activity(task)
+
+    def usual(self, command: str) -> Usual | None:
+        """Return how long this command took in this session when it last went well, if it did."""
+        return self.reader.usual(command)
 
     def kill(self, task: TaskId, grace: float | None = None) -> Receipt:
-        """End a task's whole tree; returns when it is gone, with a receipt. `kill_all` ends several at once."""
+        """End a task's whole tree; returns when it is gone, with a receipt."""
         return self.control.kill_all([task], grace)[0]
+
+    def kill_all(self, tasks: Sequence[TaskId], grace: float | None = None) -> Sequence[Receipt]:
+        """End several tasks at once. Nothing is done if one of them is unknown or has nothing left to end."""
+        return self.control.kill_all(tasks, grace)
 
     def send(self, task: TaskId, text: str | bytes = "", *, eof: bool = False) -> None:
         """Feed the input of a task that was started with it kept open; `eof` ends it."""

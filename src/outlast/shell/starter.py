@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import threading
 
-from outlast import validation
 from outlast.errors import (
     AmbiguousTask,
     BadInput,
@@ -18,7 +16,10 @@ from outlast.errors import (
 )
 from outlast.launch_builder import LaunchBuilder, SessionScope
 from outlast.light import replaced
-from outlast.permissions import MODES, YOLO, Policy, decide, has_a_say
+from outlast.linux.files import get_cwd
+from outlast.policy import MODES, YOLO, Policy, decide, may_apply
+from outlast.shell.preparer import Preparer
+from outlast.shell.validation import build_request
 from outlast.types import BRIDGE
 
 TYPE_CHECKING = False
@@ -26,16 +27,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, Unpack
 
-    from outlast.gate import Gate
-    from outlast.options import CommandOptions, TaskId
-    from outlast.permissions import Mode
-    from outlast.shell.context import Context, OpenOptions
+    from outlast.policy import Mode
+    from outlast.shell.context import Context
+    from outlast.shell.gate import Gate
+    from outlast.shell.options import CommandOptions, OpenOptions, TaskId
     from outlast.storage.task_directory import Hold
     from outlast.types import Grant, Launch, Request, Sandbox, Task
 
 _TRIES = 100  # a session may change so often while one command of it is prepared
-_PREPARE_AFTER_S = 0.005
-_FOREGROUND_BEFORE_PREPARING = 2  # a host that runs one command does not pay for the shell of a second one
+_AFTER_END_S = 0.005  # commands in quick succession do not compete with what is done then
+_STARTS_BEFORE_PREPARING = 2  # a host that runs one command does not pay for the shell of a second one
 
 
 class Starter:
@@ -51,9 +52,9 @@ class Starter:
         if self._policy not in (None, YOLO, YOLO.name):
             self.gate()  # a policy that does not exist is an error at once
         self._builder = LaunchBuilder(context.settings, context.home, context.cwd)
-        self._foreground = 0  # commands that were started in the session's state
-        self._last: tuple[Grant, Launch] | None = None  # the latest of them
-        self._timer: threading.Timer | None = None
+        self._starts = 0
+        self._last: tuple[Grant, Launch] | None = None  # the latest command
+        self._preparer = Preparer(self._prepare)
 
     def gate(self, cwd: str = "") -> Gate | None:
         """Return what judges a command in this directory; None if everything is allowed."""
@@ -67,13 +68,11 @@ class Starter:
             return usual
         asked = os.path.abspath(os.path.join(context.cwd, os.path.expanduser(cwd))) if cwd else ""
         allows_all = self._policy in (None, YOLO, YOLO.name)
-        if allows_all and not has_a_say(
-            context.home, context.settings.policy, asked or context.cwd or validation.here()
-        ):
+        if allows_all and not may_apply(context.home, context.settings.policy, asked or context.cwd or get_cwd()):
             return None
-        from outlast.gate import Around, Gate  # loads the whole policy engine
+        from outlast.shell.gate import Gate, SessionOverrides  # loads the whole policy engine
 
-        around = Around(lambda: context.sessions, lambda: context.state)
+        around = SessionOverrides(lambda: context.sessions, lambda: context.state)
         return Gate(context.home, context.settings, self._policy, self._mode, self._ask, around, context.cwd)
 
     def is_confined(self, cwd: str = "") -> bool:
@@ -117,7 +116,7 @@ class Starter:
         if confined is None and sandbox is False and self.is_confined(cwd):
             options |= {"fresh": True, "cwd": cwd or self._session_directory()}
         how: dict[str, Any] = {"background": background, "agent": agent, "sandbox": confined}
-        request = validation.request(command, session=context.session, **how, **options)
+        request = build_request(command, session=context.session, **how, **options)
         return self.launch_request(replaced(request, evidence=evidence) if evidence else request, keeps, hold)
 
     def _sandbox(self, asked: Sandbox | bool | None, cwd: str) -> Sandbox | None:
@@ -125,7 +124,7 @@ class Starter:
         context = self.context
         imposed = context.sandbox or context.settings.sandbox
         if not imposed and self.is_confined(cwd):
-            from outlast.permissions.workspace import sandbox_for
+            from outlast.sandbox.workspace import sandbox_for
 
             return sandbox_for(asked, context.settings, context.cwd)
         if not asked and not imposed:
@@ -145,16 +144,16 @@ class Starter:
     def launch_request(self, request: Request, keeps: bool = False, hold: Hold | None = None) -> tuple[Task, bool]:
         """As `launch`, of a request that was checked."""
         context = self.context
-        if self._timer is not None:
-            self._timer.cancel()
+        self._preparer.cancel()
         for _ in range(_TRIES):
             grant, launch = self._grant(request, keeps)
             try:
                 started = context.executor.start(launch, hold)
             except SessionMoved:
                 continue  # the command was judged and prepared in a state that is gone
-            if launch.keeps:
-                self._foreground, self._last = self._foreground + 1, (grant, launch)
+            self._starts, self._last = self._starts + 1, (grant, launch)
+            if self._starts >= _STARTS_BEFORE_PREPARING:
+                self._preparer.request()  # while this command runs
             if request.env:
                 context.redactor.learn(request.env)
             return started
@@ -190,29 +189,23 @@ class Starter:
         try:
             return tasks if isinstance(tasks, str) else [self.context.find(one) for one in tasks]
         except (UnknownTask, AmbiguousTask) as error:
-            raise BadInput(f"It cannot wait for that: {error.message}") from None
+            raise BadInput(f"It cannot wait for that: {error.message_with('')}", error.hint) from None
 
-    def prepare_soon(self) -> None:
-        """Prepare a shell for a command like the last foreground one, a moment later: the caller has its result.
-
-        The next command cancels it, so that commands in quick succession do not compete with it.
-        """
-        if self._foreground >= _FOREGROUND_BEFORE_PREPARING:
-            self._timer = threading.Timer(_PREPARE_AFTER_S, self._prepare)
-            self._timer.daemon = True
-            self._timer.start()
+    def prepare_again(self) -> None:
+        """Prepare another shell a moment after the end of a command, if it changed what the next one begins with."""
+        if self._starts >= _STARTS_BEFORE_PREPARING:
+            self._preparer.request(_AFTER_END_S)
 
     def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer.join()
+        self._preparer.close()
 
     def _prepare(self) -> None:
+        """Prepare a shell for a command like the last one."""
         if self._last is None:
             return
         grant, launch = self._last
         try:
-            if self.context.sessions.read(launch.state, patience=0).mark != launch.snapshot:
+            if launch.state and self.context.sessions.read(launch.state, patience=0).mark != launch.snapshot:
                 launch = self._build_launch(grant, launch.keeps)
             self.context.executor.prepare(launch)
         except (OSError, ValueError, OutlastError):

@@ -1,1 +1,1 @@
-"""What is on disk. Nobody else knows a file name. Standard library only."""
+"""What is on disk. No other package knows a file name. Standard library only."""

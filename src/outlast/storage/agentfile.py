@@ -1,7 +1,7 @@
-"""What an agent told while it ran, beside its task: its final answer, what it used, how it failed.
+"""What an agent reported while it ran, beside its task: its final answer, what it used, how it failed.
 
-Written by the runner alone, in place: in a sandbox it can make no file here. So whoever
-reads may meet half of it, and looks again.
+Only the runner writes it, and in place: in a sandbox it can make no file here. So a reader may meet half of it, and
+looks again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from outlast.light import json
-from outlast.linux.files import open_regular
+from outlast.linux.files import open_regular, read_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,38 +20,32 @@ NAME = "agent.json"
 LOST = "lost"
 LONGEST_RESULT = 1_000_000  # characters of the answer that are kept
 _SHOWN = {"prompt": 2000, "result": 10_000}  # characters of each that every look at the task shows
-_OWN = ("format", "socket")  # for the runner only
+_HIDDEN = ("format", "socket", "error", LOST)  # for the runner only, or shown elsewhere
 _TORN_READS = 20
 
 
 def make_room(directory: str = ".") -> None:
     """Put the file in place, empty, for a runner that could not make it."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    os.close(os.open(os.path.join(directory, NAME), flags, 0o600))
+    os.close(open_regular(os.path.join(directory, NAME), os.O_WRONLY | os.O_CREAT))
 
 
-def write(told: Mapping[str, Any], directory: str = ".") -> None:
-    """Keep what was told so far. Whatever keeps us from it (a full disk) is no reason to end an agent."""
-    kept = {**told, "result": str(told["result"])[:LONGEST_RESULT]} if told.get("result") else told
-    data = json.dumps(kept).encode("utf-8", "backslashreplace")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+def write(report: Mapping[str, Any], directory: str = ".") -> None:
+    """Store what was reported so far. An error, such as a full disk, is no reason to end an agent."""
+    kept = {**report, "result": str(report["result"])[:LONGEST_RESULT]} if report.get("result") else report
+    data = json.dumps(kept).encode()
     try:
-        fd = os.open(os.path.join(directory, NAME), flags, 0o600)
-        try:
-            os.ftruncate(fd, os.pwrite(fd, data, 0))
-        finally:
-            os.close(fd)
+        fd = open_regular(os.path.join(directory, NAME), os.O_WRONLY | os.O_CREAT)
+        with open(fd, "wb", buffering=0) as file:
+            file.truncate(file.write(data))
     except OSError:
         pass
 
 
 def read(directory: str) -> dict[str, Any]:
-    """What was told so far."""
+    """Return what was reported so far."""
     for _ in range(_TORN_READS):
         try:
-            fd = open_regular(os.path.join(directory, NAME))
-            with open(fd, "rb") as file:
-                text = file.read()
+            text = read_file(os.path.join(directory, NAME))
             found = json.loads(text) if text else {}
             return found if isinstance(found, dict) else {}
         except OSError:
@@ -61,10 +55,9 @@ def read(directory: str) -> dict[str, Any]:
     return {}
 
 
-def metadata(agent: Mapping[str, str], told: Mapping[str, Any]) -> dict[str, Any]:
-    """What of an agent is shown with its task."""
-    values = {**agent, **told}
-    return {name: _cut(name, value) for name, value in values.items() if name not in (*_OWN, "error", LOST)}
+def metadata(agent: Mapping[str, str], report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of an agent is shown with its task."""
+    return {name: _cut(name, value) for name, value in {**agent, **report}.items() if name not in _HIDDEN}
 
 
 def _cut(name: str, value: Any) -> Any:

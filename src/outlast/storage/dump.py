@@ -16,7 +16,6 @@ from outlast.storage.snapshot import ALIAS, FUNCTION, OPTION, SHOPT, TRAP, VARIA
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any
 
     from outlast.storage.snapshot import Key, State
 
@@ -29,13 +28,11 @@ _UNKNOWN = b""  # the value of a variable that only the command had; equals no d
 class Dump:
     """The state that bash wrote after a command."""
 
-    state: Any
-    returned: bool  # the command ran to its end; otherwise it left by `exit`, or because of `set -e`
+    state: State
     complete: bool  # the state before it was restored completely
-    hidden: Any  # names of variables that are local to the functions it left from
-    in_function: bool
-    given: Any  # names of variables that only this command got, and that it changed
-    dropped: Any  # names of session variables that this command neither had nor changed
+    undone: set[Key]  # what stays as it was before
+    given: list[Key]  # variables that only this command got
+    dropped: list[Key]  # variables that this command did not change: it did not have them, or had others of that name
 
 
 def parse_dump(data: bytes, mark: str, before: State | None = None) -> Dump | None:
@@ -66,19 +63,28 @@ def parse_dump(data: bytes, mark: str, before: State | None = None) -> Dump | No
             _add_small(state, kind, rest, body)
     state = {key: line for key, value in state.items() if (line := _literal(key, value)) is not None}
     _add_functions(state, listed, bodies, before or {})
-    unchanged = words.get(b"unchanged", [])
-    for name in unchanged:
-        state.pop((VARIABLE, name), None)  # bash hides its value, which may be secret
-    left = [name for name in words.get(b"stack", []) if (FUNCTION, name) in state]
+    variables = {kind: [(VARIABLE, name) for name in names] for kind, names in words.items()}
+    for key in (unchanged := variables.get(b"unchanged", [])):
+        state.pop(key, None)  # bash hides its value, which may be secret
     return Dump(
         state=state,
-        returned=words[b"end"][:1] == [b"end"],
         complete=words[b"end"][1:] == [b"1"],
-        hidden=hidden.union(*(find_local_names(state[FUNCTION, name]) for name in left)),
-        in_function=bool(left),
-        given=set(words.get(b"given", [])).difference(unchanged),
-        dropped={*words.get(b"dropped", []), *unchanged},
+        undone=_find_undone(state, words, hidden),
+        given=variables.get(b"given", []),
+        dropped=variables.get(b"dropped", []) + unchanged,
     )
+
+
+def _find_undone(state: State, words: Mapping[bytes, list[bytes]], hidden: set[bytes]) -> set[Key]:
+    """Return what was not really part of the state: it belonged to the functions that the command left from."""
+    left = [name for name in words.get(b"stack", []) if (FUNCTION, name) in state]
+    undone = {(VARIABLE, name) for name in hidden.union(*(find_local_names(state[FUNCTION, name]) for name in left))}
+    if left:
+        undone |= {snapshot.POSITIONAL, *((TRAP, signal) for signal in snapshot.LATE_TRAPS)}
+    if words[b"end"][:1] != [b"end"]:
+        # It left by `exit`, or because of `set -e`: a DEBUG trap that did it would end every later shell.
+        undone.add((TRAP, b"DEBUG"))
+    return undone
 
 
 def _declare_lines(text: bytes) -> list[bytes]:
@@ -194,28 +200,13 @@ def parse_traps(text: bytes) -> Iterator[tuple[bytes, bytes]]:
 def apply_dump(current: State, base: State, dump: Dump, cwd: str) -> State:
     """Return `current` with what a command changed that began with `base` in the directory `cwd`."""
     # The dump has no values that the caller gave, because they may be secret: the shell compares them itself.
-    start = {**base, **{(VARIABLE, name): _UNKNOWN for name in dump.given}, snapshot.DIRECTORY: os.fsencode(cwd)}
-    for name in dump.dropped:
-        start.pop((VARIABLE, name), None)
-    return apply_changes(current, start, _end_state(start, dump))
-
-
-def _end_state(start: State, dump: Dump) -> State:
-    """Return the state after a command, without what was not really part of it."""
-    state: State = dict(dump.state)
-    undone: set[Key] = {(VARIABLE, name) for name in dump.hidden}
-    if dump.in_function:
-        # The parameters and these traps belonged to the function.
-        undone |= {snapshot.POSITIONAL, *((TRAP, signal) for signal in snapshot.LATE_TRAPS)}
-    if not dump.returned:
-        # A DEBUG trap that ended this shell would end the shell of every later command.
-        undone.add((TRAP, b"DEBUG"))
-    for key in undone:
-        state.pop(key, None)
-        if key in start:
-            state[key] = start[key]
+    start = {**base, **dict.fromkeys(dump.given, _UNKNOWN), snapshot.DIRECTORY: os.fsencode(cwd)}
+    for key in dump.dropped:
+        start.pop(key, None)
+    end = {key: value for key, value in dump.state.items() if key not in dump.undone}
     # The command did not remove what could not be restored before it.
-    return state if dump.complete else {**start, **state}
+    kept = {key: value for key, value in start.items() if not dump.complete or key in dump.undone}
+    return apply_changes(current, start, {**kept, **end})
 
 
 def add_bash_defaults(state: State, start: State) -> State:

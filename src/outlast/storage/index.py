@@ -1,7 +1,8 @@
 """A cache of what would take too long to read from every task's directory, in one SQLite file.
 
-Every fact in here can be read from the directories, and a process that finds the file missing or damaged creates it
-anew. A row is written before its task is published, so no task is ever missing; a row without a directory is ignored.
+Every fact in here can be read from the directories. A process that finds the file missing, damaged or made by another
+version replaces it. A row is written before its task is published, so no task is ever missing; a row without a
+directory is ignored.
 """
 
 from __future__ import annotations
@@ -16,20 +17,18 @@ from outlast.storage.database import IN_MEMORY, create_file, open_database
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any, TypeVar
+    from typing import Any
 
-    T = TypeVar("T")
     FileId = tuple[int, int] | None
     """The device and inode of an index file; None if it is not the one that other processes open."""
+    Found = tuple[str, str, float, int]
+    """A task as it is found on disk: its id, its session, when it was created, and the bytes that it may keep."""
     Mark = tuple[str, float, float | None]
     """A task as a listing finds it: its id, when it was created and, once it is closed, when it ended."""
 
 NOTICE_DUE, NOTICE_IF_CALLER_DIED = 1, 2  # in the column `untold`
 _VERSION = 5
 _SCHEMA = (
-    "DROP TABLE IF EXISTS tasks",
-    "DROP TABLE IF EXISTS lines",  # of version 4
-    "DROP TABLE IF EXISTS sums",
     """CREATE TABLE tasks (
         id TEXT PRIMARY KEY, session TEXT NOT NULL, created REAL NOT NULL,
         kept_bytes INTEGER NOT NULL,  -- what it may keep while it runs, what it does keep once closed
@@ -53,7 +52,8 @@ _SCHEMA = (
         BEGIN UPDATE sums SET kept_bytes = kept_bytes - old.kept_bytes; END""",
 )
 _INSERT_FOUND = "INSERT OR IGNORE INTO tasks (id, session, created, kept_bytes, untold) VALUES (?, ?, ?, ?, 1)"
-_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+# SQLITE_ERROR: a statement does not fit the tables, because another version made them while we had the file open.
+_USELESS = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _WAL_PAGES = 100  # of 4 KiB, then they go into the index itself: its log takes less than half a megabyte
 
 
@@ -69,8 +69,8 @@ class Row:
 class Index:
     """The open index of one state directory. Do not carry it across a fork."""
 
-    def __init__(self, path: str, list_tasks: Callable[[], Iterable[tuple[str, str, float, int]]]) -> None:
-        """`list_tasks` reads the tasks for a new index from disk: id, session, when created, bytes."""
+    def __init__(self, path: str, list_tasks: Callable[[], Iterable[Found]]) -> None:
+        """`list_tasks` reads the tasks for a new index from disk."""
         self._path, self._list_tasks = path, list_tasks
         self.unusable: str | None = None  # why the index is only in memory, if it is
         # Threads share the connection, and a transaction must not contain what another thread writes.
@@ -85,7 +85,7 @@ class Index:
             try:
                 return self._open_file()
             except sqlite3.DatabaseError as error:
-                if not _is_damage(error):
+                if not _is_useless(error):
                     raise
             self._unlink()
             return self._open_file()
@@ -105,8 +105,12 @@ class Index:
         db.execute(f"PRAGMA wal_autocheckpoint = {_WAL_PAGES}")
         return db
 
-    def _create_tables(self, db: sqlite3.Connection, _: int) -> None:
+    def _create_tables(self, db: sqlite3.Connection, version: int) -> None:
         """Create the tables with the tasks that are on disk."""
+        if version:
+            # Not in this file: a process of that version that has it open would fail at its next statement. If the
+            # file is replaced, that process opens the new one.
+            raise _OtherVersion(f"version {version} of Outlast made this index")
         for statement in _SCHEMA:
             db.execute(statement)
         db.executemany(_INSERT_FOUND, self._list_tasks())
@@ -127,19 +131,24 @@ class Index:
             return None
         return self._file if self._file == (found.st_dev, found.st_ino) else None
 
-    def _run(self, act: Callable[[], T]) -> T:
-        """Use the database; if the file is gone or turns out to be damaged, use a new one."""
+    def _execute(self, statement: str, *values: object) -> tuple[list[tuple[Any, ...]], int]:
+        """Return the rows of a statement, and how many it changed; replace a file that is gone or useless."""
         with self._lock:
             if self._file and not self.file:
                 self._reopen()
             try:
-                return act()
+                return self._execute_once(statement, values)
             except sqlite3.DatabaseError as error:
-                if not self._file or not _is_damage(error):
+                if not self._file or not _is_useless(error):
                     raise
             self._unlink()
             self._reopen()
-            return act()
+            return self._execute_once(statement, values)
+
+    def _execute_once(self, statement: str, values: Iterable[object]) -> tuple[list[tuple[Any, ...]], int]:
+        cursor = self._db.execute(statement, tuple(values))
+        # Fetch all rows: with a query still open, a write fails if another process wrote meanwhile.
+        return cursor.fetchall(), cursor.rowcount
 
     def _reopen(self) -> None:
         self._db.close()
@@ -150,16 +159,15 @@ class Index:
             self._db.close()
 
     def _query(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        # Fetch all rows: with a query still open, a write fails if another process wrote meanwhile.
-        return self._run(lambda: self._db.execute(query, values).fetchall())
+        return self._execute(query, *values)[0]
 
-    def _query_ids(self, query: str, *values: object) -> list[str]:
-        return [str(row[0]) for row in self._query(query, *values)]
+    def _ids(self, where: str, *values: object) -> list[str]:
+        return [str(row[0]) for row in self._query(f"SELECT id FROM tasks WHERE {where}", *values)]
 
-    def _write(self, query: str, *rows: tuple[object, ...]) -> None:
+    def _write(self, statement: str, *values: object) -> None:
         """Write what can be found out again: a full disk must not make looking at tasks fail."""
         try:
-            self._run(lambda: self._db.executemany(query, rows))
+            self._execute(statement, *values)
         except sqlite3.OperationalError:
             pass
 
@@ -170,29 +178,25 @@ class Index:
 
         IntegrityError if the id is taken.
         """
-        query = (
+        if self.unusable:
+            raise sqlite3.OperationalError(self.unusable)  # no other process would see the row
+        statement = (
             "INSERT INTO tasks (id, session, created, untold, kept_bytes) "
             "SELECT ?1, ?2, ?3, ?4, ?5 FROM sums WHERE kept_bytes + ?5 <= ?6"
         )
+        return self._execute(statement, task_id, session, created, notice, size, most)[1] > 0
 
-        def insert() -> bool:
-            if self.unusable:
-                raise sqlite3.OperationalError(self.unusable)  # no other process would see the row
-            return self._db.execute(query, (task_id, session, created, notice, size, most)).rowcount > 0
-
-        return self._run(insert)
-
-    def add(self, rows: Iterable[tuple[str, str, float, int]]) -> None:
-        """Insert tasks that were found on disk."""
-        self._write(_INSERT_FOUND, *rows)
+    def add(self, found: Found) -> None:
+        """Insert a task that was found on disk."""
+        self._write(_INSERT_FOUND, *found)
 
     def finish(self, task_id: str, ended: float, kept_bytes: int, view: str) -> None:
         """Store the final state of a closed task, and the bytes that it keeps."""
-        query = "UPDATE tasks SET ended = ?, kept_bytes = ?, view = ? WHERE id = ?"
-        self._write(query, (ended, kept_bytes, view, task_id))
+        statement = "UPDATE tasks SET ended = ?, kept_bytes = ?, view = ? WHERE id = ?"
+        self._write(statement, ended, kept_bytes, view, task_id)
 
     def forget(self, task_id: str) -> None:
-        self._write("DELETE FROM tasks WHERE id = ?", (task_id,))
+        self._write("DELETE FROM tasks WHERE id = ?", task_id)
 
     # --- queries -------------------------------------------------------------------------
 
@@ -230,23 +234,19 @@ class Index:
         )
         return self._query(query, session, since, session, most)
 
-    def ids(self, part: str = "", session: str | None = None) -> list[str]:
-        """Return the ids (of a session) that contain `part`, newest first."""
-        query = "SELECT id FROM tasks WHERE instr(id, ?) AND session = coalesce(?, session) ORDER BY created DESC, id"
-        return self._query_ids(query, part, session)
+    def ids(self, part: str = "", session: str | None = None, most: int = -1) -> list[str]:
+        """Return up to `most` ids (of a session) that contain `part`, newest first."""
+        where = "instr(id, ?) AND session = coalesce(?, session) ORDER BY created DESC, id LIMIT ?"
+        return self._ids(where, part, session, most)
 
     def unfinished(self, before: float, most: int) -> list[str]:
         """Return up to `most` random tasks, created before that moment, that are not known to be closed."""
-        query = "SELECT id FROM tasks WHERE created < ? AND ended IS NULL ORDER BY random() LIMIT ?"
-        return self._query_ids(query, before, most)
+        return self._ids("created < ? AND ended IS NULL ORDER BY random() LIMIT ?", before, most)
 
     def ended_before(self, moment: float, most: int, session: str | None = None) -> list[str]:
         """Return closed tasks (of a session), those first that ended first."""
-        query = (
-            "SELECT id FROM tasks WHERE ended IS NOT NULL AND ended <= ? AND session = coalesce(?, session) "
-            "ORDER BY ended LIMIT ?"
-        )
-        return self._query_ids(query, moment, session, most)
+        where = "ended IS NOT NULL AND ended <= ? AND session = coalesce(?, session) ORDER BY ended LIMIT ?"
+        return self._ids(where, moment, session, most)
 
     def views_of(self, ids: list[str]) -> dict[str, str]:
         """Return the final states of those of these tasks that have one."""
@@ -266,16 +266,13 @@ class Index:
 
     def with_notice_due(self, session: str | None, kinds: tuple[int, ...]) -> list[str]:
         """Return tasks (of a session) for which a notice may be due, oldest first."""
-        query = (
-            f"SELECT id FROM tasks WHERE untold AND untold IN ({', '.join('?' * len(kinds))}) "
-            "AND session = coalesce(?, session) ORDER BY created"
-        )
-        return self._query_ids(query, *kinds, session)
+        wanted = f"untold IN ({', '.join('?' * len(kinds))})"
+        return self._ids(f"untold AND {wanted} AND session = coalesce(?, session) ORDER BY created", *kinds, session)
 
     def set_notice_due(self, task_ids: Iterable[str], notice: int) -> None:
         """Store whether a notice may be due: 0, NOTICE_DUE or NOTICE_IF_CALLER_DIED."""
-        query = "UPDATE tasks SET untold = ? WHERE id IN (SELECT value FROM json_each(?))"
-        self._write(query, (notice, json.dumps(list(task_ids))))
+        statement = "UPDATE tasks SET untold = ? WHERE id IN (SELECT value FROM json_each(?))"
+        self._write(statement, notice, json.dumps(list(task_ids)))
 
     def is_notice_due(self, task_id: str) -> bool:
         """Return whether a notice may be due for a task; True if that is not known."""
@@ -284,12 +281,17 @@ class Index:
 
     def lines(self, task_id: str) -> dict[str, list[int]]:
         """Return how many bytes of each output file were counted, and how many lines they have."""
-        found = self._query_ids("SELECT lines FROM tasks WHERE id = ? AND lines IS NOT NULL", task_id)
-        return dict(json.loads(found[0])) if found else {}
+        found = self._query("SELECT lines FROM tasks WHERE id = ? AND lines IS NOT NULL", task_id)
+        return dict(json.loads(found[0][0])) if found else {}
 
     def set_lines(self, task_id: str, counts: dict[str, list[int]]) -> None:
-        self._write("UPDATE tasks SET lines = ? WHERE id = ?", (json.dumps(counts), task_id))
+        self._write("UPDATE tasks SET lines = ? WHERE id = ?", json.dumps(counts), task_id)
 
 
-def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+class _OtherVersion(sqlite3.DatabaseError):
+    sqlite_errorcode = sqlite3.SQLITE_ERROR
+
+
+def _is_useless(error: sqlite3.DatabaseError) -> bool:
+    """Return whether the file has to be replaced."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in _USELESS

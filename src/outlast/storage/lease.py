@@ -2,57 +2,34 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from types import TracebackType
+from outlast.linux.files import open_locked, unlock_and_close
 
-_MOST = 100  # living holders of one name; whoever comes after shares the last
+_MOST = 100  # living holders of one name; a later one shares the last
 _LOOK_AGAIN_S = 0.02
 
 
 class Lease:
-    """Holds one of the names `base`, `base-2`, `base-3` …: the first that nobody alive has."""
+    """Holds one of the names `base`, `base-2`, `base-3` …: the first that no living process has."""
 
     def __init__(self, directory: str, base: str, patience: float) -> None:
         """`patience`: how long to wait for `base` itself, whose last holder may be about to leave."""
         os.makedirs(directory, 0o700, exist_ok=True)
-        self._directory = directory
         deadline = time.monotonic() + patience
-        while not self._taken(base):
+        while not self._take(directory, base):
             if time.monotonic() > deadline:
-                self._take_another(base)
+                next((number for number in range(2, _MOST + 1) if self._take(directory, f"{base}-{number}")), None)
                 return
             time.sleep(_LOOK_AGAIN_S)
 
-    def _take_another(self, base: str) -> None:
-        for number in range(2, _MOST):
-            if self._taken(f"{base}-{number}"):
-                return
-        self.name, self._fd = f"{base}-{_MOST}", -1
-
-    def _taken(self, name: str) -> bool:
-        fd = os.open(os.path.join(self._directory, name), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return False
-        self.name, self._fd = name, fd
-        return True
-
-    def __enter__(self) -> Lease:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
+    def _take(self, directory: str, name: str) -> bool:
+        self.name, self._fd = name, open_locked(f"{directory}/{name}", flags=os.O_RDWR | os.O_CREAT)
+        return self._fd is not None
 
     def close(self) -> None:
-        """Let somebody else have the name."""
-        if self._fd >= 0:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)  # closing is not enough: what the host forked may have it open
-            os.close(self._fd)
-            self._fd = -1
+        """Let another process have the name."""
+        if self._fd is not None:
+            unlock_and_close(self._fd)
+            self._fd = None

@@ -61,22 +61,17 @@ class Extent:
 
 def list_extents(directory: str, stream: str, head: int) -> list[Extent]:
     """Return what is kept of a stream, in order. Gaps between two extents were dropped."""
-    base = FILES[stream]
     found = []
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            if entry.name == base:
-                start = 0
-            elif entry.name.startswith(base + ".") and entry.name[len(base) + 1 :].isdecimal():
-                start = int(entry.name[len(base) + 1 :])
-            else:
-                continue
-            try:
-                size = entry.stat(follow_symlinks=False).st_size
-            except FileNotFoundError:
-                continue  # the guard removed it since the directory was read
-            # At the bound the guard adds a line for people to the head, which is not output.
-            found.append(Extent(start, min(size, head) if start == 0 else size, entry.path))
+    for name in os.listdir(directory):
+        base, dot, number = name.partition(".")
+        if base != FILES[stream] or (dot and not number.isdecimal()):
+            continue
+        try:
+            size = os.lstat(path := f"{directory}/{name}").st_size
+        except FileNotFoundError:
+            continue  # the guard removed it since the directory was read
+        # At the bound the guard adds a line for people to the head, which is not output.
+        found.append(Extent(int(number), size, path) if dot else Extent(0, min(size, head), path))
     return sorted(found, key=lambda extent: extent.start)
 
 
@@ -191,7 +186,7 @@ class Source:
                 is_last = False
                 count = data.count(b"\n")
                 if count >= lines:
-                    return start + _find_newline_from_end(data, lines) + 1
+                    return start + len(data.rsplit(b"\n", lines)[0]) + 1
                 lines -= count
                 offset = upto = start
         return offset
@@ -203,14 +198,6 @@ def _read_at(path: str, offset: int, size: int) -> bytes:
         return os.pread(fd, size, offset)
     finally:
         os.close(fd)
-
-
-def _find_newline_from_end(data: bytes, n: int) -> int:
-    """Return the offset of the n-th newline from the end."""
-    offset = len(data)
-    for _ in range(n):
-        offset = data.rindex(b"\n", 0, offset)
-    return offset
 
 
 def read_order(directory: str, ends: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -243,19 +230,14 @@ def count_lines(directory: str, limit: int, split: bool, known: dict[str, list[i
     return counted
 
 
-def sum_lines(counted: dict[str, list[int]]) -> tuple[int, int]:
-    """Return the lines of stdout and of stderr in what `count_lines` counted."""
-    stderr = sum(lines for file, (_, lines) in counted.items() if file.partition(".")[0] == FILES["stderr"])
-    return sum(lines for _, lines in counted.values()) - stderr, stderr
+def sum_lines(counted: dict[str, list[int]], stream: str) -> int:
+    """Return how many lines of a stream `count_lines` counted."""
+    return sum(lines for file, (_, lines) in counted.items() if file.partition(".")[0] == FILES[stream])
 
 
 def _count_newlines(path: str, start: int, end: int) -> int:
+    offsets = range(start, end, _READ_BYTES)
     try:
-        fd = open_regular(path)
+        return sum(_read_at(path, offset, min(_READ_BYTES, end - offset)).count(b"\n") for offset in offsets)
     except FileNotFoundError:
         return 0  # the guard removed the segment
-    try:
-        offsets = range(start, end, _READ_BYTES)
-        return sum(os.pread(fd, min(_READ_BYTES, end - offset), offset).count(b"\n") for offset in offsets)
-    finally:
-        os.close(fd)

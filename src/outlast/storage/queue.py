@@ -26,7 +26,7 @@ from outlast.types import Ended, Exited, Lost, Signalled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Self
 
     from outlast.types import Launch
@@ -105,19 +105,33 @@ class Queue:
 
     # --- slots ---------------------------------------------------------------------------
 
-    def claim_slot(self, session: str, limit: int) -> int | None:
-        """Return a descriptor that holds a slot for a new task; None if no slot is free or other tasks wait."""
+    def open_slots(self, most: int) -> list[int]:
+        """Open the first slots that were ever used, up to `most`, without claiming one of them."""
+        found: list[int] = []
+        try:
+            while len(found) < most:
+                found.append(open_regular(f"{self._slots}/{len(found)}", os.O_RDWR))
+        except OSError:
+            pass  # the next slot was not used yet
+        return found
+
+    def claim_slot(self, session: str, limit: int, opened: Sequence[int] = ()) -> tuple[int, int] | None:
+        """Return a descriptor that holds a slot for a new task, and its number; None if none is free or others wait.
+
+        `opened` are the first slots, opened before. Of these it locks the open file, which a guard may share.
+        """
         with self._lock():
             if not self.is_empty():
                 return None
             for number in range(limit):
-                if (fd := self._try_slot(number)) is not None:
+                if (fd := self._try_slot(number, opened)) is not None:
                     self.label_slot(fd, session, _NONE)
-                    return fd
+                    return fd, number
         return None
 
-    def _try_slot(self, number: int) -> int | None:
-        return _lock_or_close(self._open(f"{self._slots}/{number}"))
+    def _try_slot(self, number: int, opened: Sequence[int] = ()) -> int | None:
+        is_open = number < len(opened)
+        return _lock_or_close(os.dup(opened[number]) if is_open else self._open(f"{self._slots}/{number}"))
 
     def label_slot(self, fd: int, session: str, task_id: str) -> None:
         """Write into a slot that we hold which task it is for."""

@@ -28,23 +28,13 @@ class ReaderCursor:
 
     def __init__(self, directory: str, reader: str) -> None:
         self._path = _path(directory, reader)
-        self._fd = -1
         self._lock: FileLock | None = None
 
     def __enter__(self) -> Self:
-        try:
-            self._fd = _open_or_create(self._path)
-        except OSError:
-            # The disk is full or read-only. Read on, from the cursor that is there.
-            try:
-                self._fd = open_regular(self._path)
-            except OSError:
-                return self
-        busy = ReaderBusy(
-            "What is new cannot be read now: another process is reading it as the same reader; "
-            "try again when that has finished, or read from a cursor."
-        )
-        self._lock = FileLock(self._fd, LOCK_TIMEOUT_S, busy).__enter__()
+        self._fd = _open(self._path)
+        if self._fd < 0:
+            return self
+        self._lock = FileLock(self._fd, LOCK_TIMEOUT_S, _busy).__enter__()
         self.cursor = _parse(os.pread(self._fd, _LINE, 0))
         return self
 
@@ -64,6 +54,13 @@ class ReaderCursor:
         if self._lock is not None:
             self._lock.__exit__()
             self._lock, self._fd = None, -1
+
+
+def _busy() -> ReaderBusy:
+    return ReaderBusy(
+        "What is new cannot be read now: another process is reading it as the same reader; "
+        "try again when that has finished, or read from a cursor."
+    )
 
 
 def read_cursor(directory: str, reader: str) -> Cursor:
@@ -97,16 +94,18 @@ def claim_once(directory: str, reader: str) -> bool:
     return is_first
 
 
-def _open_or_create(path: str) -> int:
-    flags = os.O_RDWR | os.O_CREAT
+def _open(path: str) -> int:
+    """Open the file of a cursor; -1 if there is none, and the disk is full or read-only."""
     try:
-        return open_regular(path, flags)
-    except FileNotFoundError:
+        os.mkdir(os.path.dirname(path), 0o700)
+    except OSError:
+        pass  # mostly it is there
+    for flags in (os.O_RDWR | os.O_CREAT, os.O_RDONLY):
         try:
-            os.mkdir(os.path.dirname(path), 0o700)
-        except FileExistsError:
-            pass
-        return open_regular(path, flags)
+            return open_regular(path, flags)
+        except OSError:
+            continue  # the cursor that is there can still be read
+    return -1
 
 
 def _path(directory: str, reader: str) -> str:

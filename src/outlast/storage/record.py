@@ -15,9 +15,9 @@ import stat
 from binascii import crc32
 from fcntl import LOCK_SH
 
-from outlast.errors import DamagedTask, OutlastError, SystemRefused, UnknownTask
+from outlast.errors import LIST_TASKS, DamagedTask, Hint, OutlastError, SystemRefused, UnknownTask
 from outlast.light import json
-from outlast.linux.files import open_regular, read_file, try_lock, unlock_and_close
+from outlast.linux.files import open_locked, open_regular, read_file, unlock_and_close
 from outlast.storage.layout import LOCK, QUEUED, STAGING
 from outlast.types import Ended, Ending, Exited, Guards, Identity, Lost, NeverStarted, Pending, Running, Signalled
 
@@ -61,12 +61,14 @@ def explain_error(directory: str, error: Exception) -> OutlastError:
     try:
         os.stat(directory)
     except FileNotFoundError:
-        return UnknownTask(f"There is no task '{name}' (any more); `outlast ps --all` lists them.")
+        return UnknownTask(f"There is no task '{name}' (any more).", LIST_TASKS)
     except OSError:
         pass
     if isinstance(error, OSError) and not is_damage(error):
         return SystemRefused(f"{name} cannot be looked at now: {error.strerror}; try again.")
-    return DamagedTask(f"The files of {name} are damaged; `outlast clean` removes it.")
+    return DamagedTask(
+        f"The files of {name} are damaged.", Hint("`outlast clean` removes it", "`Shell.clean` removes it")
+    )
 
 
 def reserve(directory: str) -> None:
@@ -172,11 +174,10 @@ def has_outcome(directory: str) -> bool:
 
 def has_guard(directory: str) -> bool:
     """Return whether a guard holds the task's lock."""
-    fd = open_regular(f"{directory}/{LOCK}")
-    try:
-        return not try_lock(fd, LOCK_SH)  # shared: two probes at the same time must not take each other for a guard
-    finally:
+    fd = open_locked(f"{directory}/{LOCK}", LOCK_SH)  # shared: two probes must not take each other for a guard
+    if fd is not None:
         unlock_and_close(fd)
+    return fd is None
 
 
 def guards_of(directory: str) -> Guards:
@@ -254,32 +255,23 @@ def _parse_guards(directory: str, found: dict[str, Any]) -> Guards:
     slot = found["guards"]
     boot = f"{slot['boot']}:{slot['pidns']}" if "pidns" in slot else slot["boot"]
     names = [name for name in ("supervisor", "keeper", "command") if name in slot]
-    known = {name: Identity(slot[name][0], slot[name][1], boot) for name in names}
-    return Guards(
-        task_id=os.path.basename(os.path.abspath(directory)),
-        supervisor=known["supervisor"],
-        keeper=known.get("keeper"),
-        command=known["command"],
-        started=slot["started"],
-        monotonic=slot["monotonic"],
-        recoveries=slot["recoveries"],
-    )
+    known: dict[str, Any] = {"keeper": None, **{name: Identity(slot[name][0], slot[name][1], boot) for name in names}}
+    known |= {name: slot[name] for name in ("started", "monotonic", "recoveries")}
+    return Guards(task_id=os.path.basename(os.path.abspath(directory)), **known)
 
 
 def _pipe_status(directory: str, code: int | None, outcome: dict[str, Any]) -> tuple[int, ...] | None:
     if "pipes" in outcome:  # older guards recorded it
         return tuple(outcome["pipes"]) if outcome["pipes"] else None
-    return None if code is None else parse_pipe_status(code, read_pipe_status(directory))
-
-
-def read_pipe_status(directory: str) -> str | None:
-    """Return what the shell wrote about its last pipeline; None if there is no file, or an empty one: it is none."""
-    try:
-        return read_file(f"{directory}/{PIPES}", 4096).decode("ascii") or None
-    except FileNotFoundError:
+    if code is None:
         return None
+    try:
+        # Without a file, or with an empty one, it was one command.
+        return parse_pipe_status(code, read_file(f"{directory}/{PIPES}", 4096).decode("ascii") or None)
+    except FileNotFoundError:
+        return (code,)
     except (OSError, ValueError):
-        return "?"
+        return None
 
 
 def parse_pipe_status(code: int, written: str | None) -> tuple[int, ...] | None:
@@ -290,13 +282,9 @@ def parse_pipe_status(code: int, written: str | None) -> tuple[int, ...] | None:
     if written is None:
         return (code,)
     words = written.split()
-    if not 3 <= len(words) <= MOST_STAGES + 2 or not all(map(_is_exit_code, words[1:])):
+    if not 3 <= len(words) <= MOST_STAGES + 2 or not all(word.isdecimal() and int(word) < 256 for word in words[1:]):
         return None
     last, *stages = map(int, words[1:])
     if words[0] == "exit" and code not in stages:
         return (code,)  # the last thing it did was `exit 3`, a pipeline of one stage
     return tuple(stages) if last == code else None
-
-
-def _is_exit_code(word: str) -> bool:
-    return word.isascii() and word.isdigit() and int(word) < 256

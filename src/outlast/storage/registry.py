@@ -9,6 +9,7 @@ import time
 from functools import cache
 
 from outlast.errors import (
+    LIST_TASKS,
     AmbiguousTask,
     DamagedTask,
     NewerTask,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeVar
 
-    from outlast.storage.index import FileId, Mark
+    from outlast.storage.index import Found, Mark
     from outlast.storage.layout import Home
     from outlast.types import Launch, Task
 
@@ -62,19 +63,23 @@ class Registry:
     def index(self) -> Index:
         with self._opening:
             if self._index is None:
-                path = f"{self.home.path}/index.sqlite"
-                self._index = Index(path, lambda: map(self._index_row, os.listdir(self.home.tasks)))
+                self._index = Index(f"{self.home.path}/index.sqlite", self._list_tasks)
             return self._index
 
-    def _directory(self, task_id: str) -> str:
-        return f"{self.home.tasks}/{task_id}"
-
-    def _index_row(self, task_id: str) -> tuple[str, str, float, int]:
-        try:
-            launch, created = task_directory.read_launch(self._directory(task_id))
-        except (DamagedTask, UnknownTask):
-            return task_id, "", 0.0, 0
-        return task_id, launch.session, created, launch.output_limit + OVERHEAD_BYTES
+    def _list_tasks(self) -> Iterator[Found]:
+        """Yield the tasks for a new index, with those that are about to be published."""
+        # The staged ones first: publication renames them.
+        for staged in os.listdir(self.home.staging):
+            try:
+                launch, created = task_directory.read_launch(f"{self.home.staging}/{staged}")
+            except (DamagedTask, UnknownTask):
+                continue  # `reserve` has not written its launch yet, and will see that the index is new
+            yield _describe(staged.partition(".")[0], launch, created)
+        for task_id in os.listdir(self.home.tasks):
+            try:
+                yield _describe(task_id, *task_directory.read_launch(self.home.task(task_id)))
+            except (DamagedTask, UnknownTask):
+                yield task_id, "", 0.0, 0
 
     def close(self) -> None:
         with self._opening:
@@ -98,22 +103,26 @@ class Registry:
         except BaseException:
             remove_tree(staged)
             raise
-        return staged, self._directory(task_id)
+        return staged, self.home.task(task_id)
 
-    def reserve(self, staged: str, published: str, launch: Launch, state_limit: int) -> tuple[FileId, Launch] | None:
+    def reserve(self, staged: str, published: str, launch: Launch, state_limit: int) -> Launch | None:
         """Write the launch of a staged task, with its share of the disk; None if its id is taken."""
         if self._index is not None and self._index.unusable:
             self.close()  # perhaps there is space for an index on disk again
         created, task_id = time.time(), os.path.basename(published)
         try:
+            file = self.index.file
             launch = replaced(launch, output_limit=self._reserve_share(task_id, launch, created, state_limit))
             task_directory.write_launch(staged, launch, created)
-            _remember(self._launches, task_id, launch, LAUNCHES_AT_MOST)
+            if file is None or file != self.index.file:
+                # The index was replaced before the launch could be read. From here on a new one has the task.
+                self.index.add(_describe(task_id, launch, created))
         except sqlite3.IntegrityError:
             return None  # another process prepares a task under this id
         except sqlite3.Error as error:
             raise StartFailed(f"The task cannot be prepared in {self.home.path}: {error}.") from None
-        return self.index.file, launch
+        _remember(self._launches, task_id, launch, LAUNCHES_AT_MOST)
+        return launch
 
     def _reserve_share(self, task_id: str, launch: Launch, created: float, total: int) -> int:
         """Insert a task into the index; return its share of the `total` bytes that all tasks may keep."""
@@ -140,15 +149,7 @@ class Registry:
             "end some of them, or raise OUTLAST_STATE_LIMIT_BYTES."
         )
 
-    def confirm(self, task_id: str, file: FileId = None) -> None:
-        """Insert a published task once more if the index was created anew since it was reserved in `file`."""
-        try:
-            if file is None or file != self.index.file:
-                self.index.add([self._index_row(task_id)])
-        except (OSError, OutlastError, sqlite3.Error):
-            pass  # the task runs, and its caller must get the id
-
-    def discard(self, staged: str, published: str, entered: bool = True) -> None:
+    def discard(self, staged: str, published: str) -> None:
         """Remove a staged task that was not published."""
         moved = f"{staged}.gone"
         try:
@@ -157,11 +158,10 @@ class Registry:
         except OSError:
             moved = staged
         remove_tree(moved)
-        if not entered:
-            return  # a row with this id belongs to another task
-        self.index.forget(os.path.basename(published))
-        if os.path.isdir(published):
-            self.confirm(os.path.basename(published))  # another task, or this one, published at the last moment
+        try:
+            self._forget_if_gone(os.path.basename(published))
+        except OSError:
+            pass  # a later listing forgets it; the caller reports why the task was not published
 
     # --- find ----------------------------------------------------------------------------
 
@@ -169,25 +169,24 @@ class Registry:
         """Return the one id that is `part`, or contains it, among a session's tasks."""
         part = part.strip().lower()
         if not part:
-            raise UnknownTask("A task id is needed; `outlast ps` lists them.")
+            raise UnknownTask("A task id is needed.", LIST_TASKS)
         if "/" not in part and part[0] != "." and os.path.isdir(self.home.task(part)) and self.belongs(part, session):
             return part
-        found = [one for one in self.index.ids(part, session) if os.path.isdir(self.home.task(one))]
-        if len(found) == 1:
-            return found[0]
-        if found:
+        found = self._ids(part, session)
+        if len(found) > 1:
             raise AmbiguousTask(f"{named(part)} fits {len(found)} tasks: {_join_ids(found)}; give more of the id.")
-        raise UnknownTask(self._explain_unknown(part, session))
-
-    def _explain_unknown(self, part: str, session: str | None) -> str:
+        if found:
+            return found[0]
         from difflib import get_close_matches
 
-        known = [one for one in self.index.ids(session=session)[:1000] if os.path.isdir(self.home.task(one))]
         # Compare only what follows the dash: the kind before it is the same in most ids.
-        by_end = {one.rpartition("-")[2]: one for one in known}
+        by_end = {one.rpartition("-")[2]: one for one in self._ids("", session, 1000)}
         near = [by_end[end] for end in get_close_matches(part.rpartition("-")[2], by_end, n=3, cutoff=0.7)]
-        hint = f"near it are {_join_ids(near)}" if near else "`outlast ps --all` lists them"
-        return f"There is no task {named(part)} (any more); {hint}."
+        said = f"There is no task {named(part)} (any more)"
+        raise UnknownTask(f"{said}; near it are {_join_ids(near)}.") if near else UnknownTask(f"{said}.", LIST_TASKS)
+
+    def _ids(self, part: str, session: str | None, most: int = -1) -> list[str]:
+        return [one for one in self.index.ids(part, session, most) if os.path.isdir(self.home.task(one))]
 
     def belongs(self, task_id: str, session: str | None) -> bool:
         """Return whether a session may reach this task; None is the operator, who may reach all."""
@@ -204,7 +203,7 @@ class Registry:
     def get(self, task_id: str) -> Task:
         """Return one task as it is now."""
         closed = self._closed.get(task_id)
-        if closed is not None and os.path.isdir(self._directory(task_id)):
+        if closed is not None and os.path.isdir(self.home.task(task_id)):
             return closed
         return self._read(task_id, Table)
 
@@ -215,7 +214,7 @@ class Registry:
 
     def _read(self, task_id: str, table: Callable[[], Table]) -> Task:
         """Read a task from its files; store its final state in the index if it is closed."""
-        directory = self._directory(task_id)
+        directory = self.home.task(task_id)
         try:
             task, _ = task_directory.view_task(directory, self.launch_of(task_id), table)
             if task.closed and not task.children:
@@ -243,27 +242,27 @@ class Registry:
     def _refresh_unfinished(self, before: float, most: int) -> None:
         """Let the index know of tasks that ended since they were last read."""
         for task_id in self.index.unfinished(before, most):
-            if removal.is_removable(self._directory(task_id)):
+            if removal.is_removable(self.home.task(task_id)):
                 self._load_one(task_id, None, Table)
 
     def _forget_if_gone(self, task_id: str) -> None:
         # Check in this order: publishing moves a task from the first directory to the second.
         is_staged = any(name.startswith(task_id) for name in os.listdir(self.home.staging))
-        if not is_staged and not os.path.lexists(self._directory(task_id)):
+        if not is_staged and not os.path.lexists(self.home.task(task_id)):
             self.index.forget(task_id)
 
     def launch_of(self, task_id: str) -> Launch:
         """Return what a task runs. That never changes, so it is cached."""
         launch = self._launches.get(task_id)
         if launch is None:
-            launch, _ = task_directory.read_launch(self._directory(task_id))
+            launch, _ = task_directory.read_launch(self.home.task(task_id))
             _remember(self._launches, task_id, launch, LAUNCHES_AT_MOST)
         return launch
 
     def source(self, task_id: str, stream: str) -> output.Source:
         """Return one stream of a task's output."""
         launch = self.launch_of(task_id)
-        return output.Source(self._directory(task_id), stream, output.bound_of(launch.output_limit, launch.split))
+        return output.Source(self.home.task(task_id), stream, output.bound_of(launch.output_limit, launch.split))
 
     def line_counts(self, task: Task) -> tuple[int, int]:
         """Return how many lines of stdout and stderr are kept, counting on from the last count."""
@@ -275,7 +274,7 @@ class Registry:
             return 0, 0  # removed since it was listed
         if counted != known:
             self.index.set_lines(task.task_id, counted)
-        return output.sum_lines(counted)
+        return output.sum_lines(counted, "stdout"), output.sum_lines(counted, "stderr")
 
     # --- read many -----------------------------------------------------------------------
 
@@ -318,7 +317,7 @@ class Registry:
     def _load_one(self, task_id: str, final_state: str | None, table: Callable[[], Table]) -> Task | None:
         if final_state is not None:
             try:
-                task = task_directory.load_task(final_state, self._directory(task_id))
+                task = task_directory.load_task(final_state, self.home.task(task_id))
                 _remember(self._closed, task_id, task, CLOSED_AT_MOST)
                 return task
             except (TypeError, ValueError, KeyError):
@@ -365,6 +364,10 @@ def _remember(cached: dict[str, T], task_id: str, value: T, most: int) -> None:
     if len(cached) >= most:
         cached.clear()
     cached[task_id] = value
+
+
+def _describe(task_id: str, launch: Launch, created: float) -> Found:
+    return task_id, launch.session, created, launch.output_limit + OVERHEAD_BYTES
 
 
 def _join_ids(ids: list[str]) -> str:

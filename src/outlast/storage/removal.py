@@ -9,7 +9,7 @@ import os
 import time
 
 from outlast.errors import OutlastError, SessionBusy
-from outlast.linux.files import open_regular, try_lock, unlock_and_close
+from outlast.linux.files import open_locked, unlock_and_close
 from outlast.storage import sessions, task_directory
 from outlast.storage.layout import FORMAT, LAUNCH, random_token
 from outlast.storage.queue import Queue
@@ -84,7 +84,7 @@ def make_room(registry: Registry, wanted: int, least: int, most: int, total: int
 
 def is_removable(directory: str) -> bool:
     """Return whether a task has no guard, is not pending, and may be removed by this version."""
-    for is_in_use in (_is_newer, is_pending, has_guard):
+    for is_in_use in (lambda task: task_directory.read_values(task)["format"] > FORMAT, is_pending, has_guard):
         try:
             if is_in_use(directory):
                 return False
@@ -94,38 +94,33 @@ def is_removable(directory: str) -> bool:
     return True
 
 
-def _is_newer(directory: str) -> bool:
-    return bool(task_directory.read_values(directory)["format"] > FORMAT)
-
-
 def rename_unless_held(directory: str, moved: str) -> bool:
     """Rename a task before it is removed, so that no reader sees half of it; return False if it is held."""
     try:
-        fd = open_regular(f"{directory}/{LAUNCH}", os.O_RDWR)
+        fd = open_locked(f"{directory}/{LAUNCH}", flags=os.O_RDWR)
     except OSError as error:
         if not is_damage(error):
             raise explain_error(directory, error) from None
         os.rename(directory, moved)  # without a launch.json there is no hold
         return True
-    is_held = not try_lock(fd)
+    if fd is None:
+        return False
     try:
-        if not is_held:
-            os.rename(directory, moved)
+        os.rename(directory, moved)
     finally:
         unlock_and_close(fd)
-    return not is_held
+    return True
 
 
 def sweep_staging(staging: str) -> None:
     """Remove the staging directories of processes that died."""
-    with os.scandir(staging) as entries:
-        for entry in entries:
-            try:
-                is_old = entry.stat(follow_symlinks=False).st_mtime < time.time() - _STALE_S
-                if is_old and not _is_prepared_shell(entry.path):
-                    remove_tree(entry.path)
-            except FileNotFoundError:
-                continue
+    for name in os.listdir(staging):
+        path = f"{staging}/{name}"
+        try:
+            if os.lstat(path).st_mtime < time.time() - _STALE_S and not _is_prepared_shell(path):
+                remove_tree(path)
+        except FileNotFoundError:
+            continue
 
 
 def _is_prepared_shell(staged: str) -> bool:

@@ -27,7 +27,6 @@ import os
 import time
 
 from outlast.errors import SessionBusy, SessionMoved
-from outlast.light import frozen
 from outlast.linux.files import FileLock, create_file, read_file, remove_file, try_lock
 from outlast.storage import dump, record, snapshot, task_directory
 from outlast.storage.task_directory import remove_tree
@@ -143,33 +142,34 @@ class Sessions:
         try:
             with self._lock(name, patience):
                 # Another process may have merged since the first look: only what is seen under the lock counts.
-                self._merge(name, sorted(self._ended_tasks(name), key=lambda task: (task.ended_at, task.entry)))
+                self._merge(name, sorted(self._ended_tasks(name)))
         except (FileNotFoundError, NotADirectoryError):
             pass  # the session was removed, or has no snapshot
 
-    def _merge(self, name: str, ended: list[_EndedTask]) -> None:
+    def _merge(self, name: str, ended: list[tuple[float, str]]) -> None:
         current = self.peek(name)
         merged = current.task.split()
-        due = [task for task in ended if task.ended_at and task.task_id not in merged]
-        # Remove entries that a killed process left behind before the replacement, which names other tasks.
-        for task in ended:
-            if task not in due:
-                self._unregister(name, task)
-        data = _merge_tasks(current, due)
+        due = []
+        for ended_at, entry in ended:
+            if ended_at and os.path.basename(self._task_directory(entry)) not in merged:
+                due.append(entry)
+            else:  # before the replacement, which does not name what a killed process has merged
+                self._unregister(name, entry)
+        data = _merge_tasks(current, [self._task_directory(entry) for entry in due])
         if data:
             self._replace(name, _SNAPSHOT, data)
         # In the order in which they ended: if this process is killed, merging the rest again changes nothing.
-        for task in due:
-            self._unregister(name, task)
+        for entry in due:
+            self._unregister(name, entry)
 
-    def _ended_tasks(self, name: str) -> Iterator[_EndedTask]:
+    def _ended_tasks(self, name: str) -> Iterator[tuple[float, str]]:
+        """Yield the entries of tasks that will not change any more: when each ended (0: ignore its state), its name."""
         for entry in self._entries(name):
             # Publication renames the staging directory. Look there first: afterwards the task is published or gone.
             if not os.path.exists(f"{self._home}/staging/{entry.partition('-')[2]}"):
-                directory = self._task_directory(entry)
-                ended_at = _find_end(directory)
+                ended_at = _find_end(self._task_directory(entry))
                 if ended_at is not None:
-                    yield _EndedTask(entry, os.path.basename(directory), directory, ended_at)
+                    yield ended_at, entry
 
     def _entries(self, name: str) -> list[str]:
         try:
@@ -180,17 +180,17 @@ class Sessions:
     def _task_directory(self, entry: str) -> str:
         return f"{self._home}/tasks/{entry.partition('-')[2].rpartition('.')[0]}"
 
-    def _unregister(self, name: str, task: _EndedTask) -> None:
-        remove_files(task.directory)
-        remove_file(self._path(name, f"{_PENDING}/{task.entry}"))
+    def _unregister(self, name: str, entry: str) -> None:
+        remove_files(self._task_directory(entry))
+        remove_file(self._path(name, f"{_PENDING}/{entry}"))
 
     # --- reset, copy, remove -------------------------------------------------------------
 
     def reset(self, name: str, data: bytes) -> None:
         """Let a session begin again with the snapshot `data`."""
         with self._lock(name):
-            for task in self._ended_tasks(name):
-                self._unregister(name, task)  # a command from before the reset must not undo it
+            for _, entry in self._ended_tasks(name):
+                self._unregister(name, entry)  # a command from before the reset must not undo it
             self._begin(name, data)
             for path in self.damaged_files(name):
                 os.unlink(path)
@@ -232,7 +232,7 @@ class Sessions:
         """
         name, temporary = f"{_PRIVATE}{os.urandom(8).hex()}", f".new-{os.urandom(4).hex()}"
         os.mkdir(self._path(temporary), 0o700)
-        fd = os.open(self._path(temporary), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = _open_directory(self._path(temporary))
         fcntl.flock(fd, fcntl.LOCK_SH)
         os.rename(self._path(temporary), self._path(name))  # locked, so that no sweep takes it before
         return name, fd
@@ -248,7 +248,7 @@ class Sessions:
 
     def _is_stale(self, name: str) -> bool:
         if name.startswith(_PRIVATE):
-            fd = os.open(self._path(name), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = _open_directory(self._path(name))
             try:
                 return try_lock(fd)
             finally:
@@ -263,8 +263,8 @@ class Sessions:
     def _lock(self, name: str, patience: float | None = None) -> FileLock:
         """Return the lock for replacing the snapshot. Raises FileNotFoundError if the session was removed."""
         fd = os.open(self._path(name, "lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        busy = SessionBusy(f"Another process changes session {name}; try again.")
-        return FileLock(fd, LOCK_TIMEOUT_S if patience is None else patience, busy)
+        timeout = LOCK_TIMEOUT_S if patience is None else patience
+        return FileLock(fd, timeout, lambda: SessionBusy(f"Another process changes session {name}; try again."))
 
     def _replace(self, name: str, file: str, data: bytes) -> None:
         temporary = self._path(name, f".{os.urandom(4).hex()}")
@@ -276,14 +276,8 @@ class Sessions:
             raise
 
 
-@frozen
-class _EndedTask:
-    """A registered task that will not change any more."""
-
-    entry: str
-    task_id: str
-    directory: str
-    ended_at: float  # 0 if the session ignores its state
+def _open_directory(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _find_end(directory: str) -> float | None:
@@ -294,21 +288,19 @@ def _find_end(directory: str) -> float | None:
         if not record.is_damage(error):
             raise
         return 0.0  # removed, never published, or damaged
-    if isinstance(found, Pending):
-        return None  # also if its caller stopped waiting: it still needs the snapshot that it begins with
-    if task_directory.is_moved(directory):
-        return 0.0
-    if isinstance(found, Running):
+    is_moved = task_directory.is_moved(directory)
+    # A pending task counts also if its caller stopped waiting: it still needs the snapshot that it begins with.
+    if isinstance(found, Pending) or (isinstance(found, Running) and not is_moved):
         return None
-    return found.until if isinstance(found, Ended) else 0.0
+    return found.until if isinstance(found, Ended) and not is_moved else 0.0
 
 
-def _merge_tasks(current: Snapshot, due: list[_EndedTask]) -> bytes | None:
+def _merge_tasks(current: Snapshot, due: list[str]) -> bytes | None:
     """Return the snapshot after these tasks; None if they changed nothing."""
     was = state = current.state()
     first_mark = current.mark if current.first else ""
-    for task in due:
-        changed = _apply_task(state, task, first_mark)
+    for directory in due:
+        changed = _apply_task(state, directory, first_mark)
         if changed is not None:
             state, first_mark = changed, ""
     if state == was and (first_mark or not current.first):
@@ -316,28 +308,28 @@ def _merge_tasks(current: Snapshot, due: list[_EndedTask]) -> bytes | None:
     return snapshot.compose(
         state,
         generation=current.generation + 1,
-        task=" ".join(task.task_id for task in due),
+        task=" ".join(map(os.path.basename, due)),
         made=time.time(),
         environ=current.environ,
     )
 
 
-def _apply_task(state: State, task: _EndedTask, first_mark: str) -> State | None:
+def _apply_task(state: State, directory: str, first_mark: str) -> State | None:
     """Return `state` with what one command changed; None if its shell wrote no complete dump.
 
     `first_mark` is the mark of the session's first snapshot while no command has been merged into it.
     """
     try:
-        before = snapshot.parse(read_file(f"{task.directory}/{BEFORE}"))
+        before = snapshot.parse(read_file(f"{directory}/{BEFORE}"))
         base = before.state()
-        found = dump.parse_dump(read_file(f"{task.directory}/{STATE}", _MOST_BYTES), before.mark, base)
+        found = dump.parse_dump(read_file(f"{directory}/{STATE}", _MOST_BYTES), before.mark, base)
         if found is None:
             return None  # the shell was killed, or replaced by `exec`
         if before.first:
-            begun = dump.parse_dump(read_file(f"{task.directory}/{START}", _MOST_BYTES), before.mark, base)
+            begun = dump.parse_dump(read_file(f"{directory}/{START}", _MOST_BYTES), before.mark, base)
             if begun:
                 base = {**begun.state, snapshot.DIRECTORY: base[snapshot.DIRECTORY]}
-        cwd = str(task_directory.read_values(task.directory)["cwd"])
+        cwd = str(task_directory.read_values(directory)["cwd"])
     except (OSError, KeyError, TypeError, ValueError) as error:
         if not record.is_damage(error):
             raise

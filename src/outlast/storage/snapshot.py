@@ -15,7 +15,7 @@ from outlast.light import frozen, json
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     Key = tuple[str, bytes]
     State = dict[Key, bytes]
@@ -119,26 +119,25 @@ def split_parts(text: bytes, mark: str) -> list[tuple[bytes, bytes]]:
 
 def add_declarations(state: State, title: bytes, body: bytes) -> None:
     """Add the variables, aliases or the function of one part."""
-    if title == b"variables":
-        _add_variables(state, body.split(b"\n"))
-    elif title == b"variable":  # a bash before 5.2 prints a value with a newline on two lines
-        _add_variables(state, [body.removesuffix(b"\n")])
+    if title in (b"variables", b"variable"):
+        # One by one, because a bash before 5.2 prints a value with a newline on two lines.
+        for line in [body.removesuffix(b"\n")] if title == b"variable" else body.split(b"\n"):
+            _add_variable(state, line.removeprefix(b"\\"))
     elif title == b"aliases":
         for line in filter(None, body.split(b"\n")):
             name = line.removeprefix(b"builtin alias -- ").removeprefix(b"$'").partition(b"=")[0]
-            state[ALIAS, name.replace(b"\\", b"")] = line
+            if (name := name.replace(b"\\", b"")) not in (b"{", b"}"):  # session.bash could not be parsed with them
+                state[ALIAS, name] = line
     elif title.startswith(b"declare -f"):
         _, flags, name = title.split(b" ", 2)
         add_function(state, flags, name, body)
 
 
-def _add_variables(state: State, lines: Iterable[bytes]) -> None:
-    for text in lines:
-        line = text.removeprefix(b"\\")
-        if line.startswith(b"declare -"):
-            name = line.split(b" ", 2)[2].partition(b"=")[0]
-            if name not in _SKIPPED_VARIABLES and not name.startswith(b"__outlast"):
-                state[VARIABLE, name] = line
+def _add_variable(state: State, line: bytes) -> None:
+    if line.startswith(b"declare -"):
+        name = line.split(b" ", 2)[2].partition(b"=")[0]
+        if name not in _SKIPPED_VARIABLES and not name.startswith(b"__outlast"):
+            state[VARIABLE, name] = line
 
 
 def add_function(state: State, flags: bytes, name: bytes, body: bytes) -> None:
@@ -159,6 +158,9 @@ def compose(
         for (kind, name), value in state.items()
         if kind not in _IN_SCRIPT or _is_converted(kind, value)
     )
+    # Names that bash passes on but cannot declare. Functions are items once a first bash has run.
+    skipped = () if first else ("BASH_FUNC_",)
+    undeclarable = {name: value for name, value in environ.items() if not (is_name(name) or name.startswith(skipped))}
     # Only what the caller gave: a library that a command names must not be loaded into the next bash.
     loader = exported_variables({key: state[key] for key in _LOADER_VARIABLES if key in state})
     loader = {name: value for name, value in loader.items() if environ.get(name) == value}
@@ -170,17 +172,11 @@ def compose(
         "mark": mark,
         "first": first,
         "made": made,
-        "environ": {**_select_undeclarable(environ, first), **loader},
+        "environ": {**undeclarable, **loader},
         "small": small,
         "crc": crc32(script),
     }
     return _HEAD + json.dumps(header).encode() + b"\n" + script
-
-
-def _select_undeclarable(environ: Mapping[str, str], first: bool) -> dict[str, str]:
-    """Select names that bash passes on but cannot declare. Functions are items once a first bash has run."""
-    found = {name: value for name, value in environ.items() if not is_name(name)}
-    return found if first else {name: value for name, value in found.items() if not name.startswith("BASH_FUNC_")}
 
 
 def _compose_script(state: State, mark: bytes, first: bool) -> bytes:

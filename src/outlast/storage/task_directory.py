@@ -11,33 +11,20 @@ moved         empty: its caller stopped waiting
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
+from fcntl import LOCK_SH
 
 from outlast.categories import category
 from outlast.errors import NewerTask
-from outlast.light import fields, json, replaced
-from outlast.linux.files import create_file, open_regular, read_file, remove_file, try_lock, unlock_and_close
+from outlast.light import fields, from_json, json, replaced
+from outlast.linux.files import create_file, open_locked, open_regular, read_file, remove_file, unlock_and_close
 from outlast.linux.process import is_alive
 from outlast.linux.process_tree import look
 from outlast.storage.layout import FORMAT, LAUNCH
 from outlast.storage.output import FILES
 from outlast.storage.record import UNREADABLE, explain_error, is_foreign_guard, status_of
-from outlast.types import (
-    BUBBLEWRAP,
-    Ended,
-    Exited,
-    Launch,
-    Lost,
-    NeverStarted,
-    Pending,
-    Running,
-    Signalled,
-    Stdin,
-    Task,
-    as_sandbox,
-)
+from outlast.types import BUBBLEWRAP, Ended, Exited, Launch, Lost, Pending, Running, Sandbox, Signalled, Stdin, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +32,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.linux.process import Stat, Table
-    from outlast.types import Guards, Sandbox, Status
+    from outlast.types import Guards, Status
 
 SECRETS = _ENVIRON, _INPUT = "environ", "input"
 MOVED = "moved"
@@ -55,7 +42,10 @@ _IN_OTHER_FILES = ("command", "env", "stdin")
 _REMOVAL_S = 1.0  # a removal holds the lock for the length of one rename
 _PAUSE_S = 0.0005
 _DUMP_S = 5.0  # how long the shell may take to dump its state after the end of the command
-_BLANK = dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms"))
+_BLANK: dict[str, Any] = {
+    **dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms")),
+    "elapsed_ms": 0,
+}
 _FROM_LAUNCH = ("kind", "command", "description", "name", "session", "cwd", "shell", "limit", "split", "parent")
 _LOST = "its supervisor and its keeper both ended before it did, so nobody knows how it ended"
 
@@ -86,9 +76,8 @@ def read_launch(directory: str) -> tuple[Launch, float]:
         stdin = values.pop("stdin")
         values["command"], values["env"] = os.fsdecode(read_file(f"{directory}/{_COMMAND}")), {}
         values["stdin"] = Stdin(file=stdin["file"], open=stdin["open"], text=b"" if stdin["text"] else None)
-        values.update({name: tuple(values.get(name, ())) for name in ("after", "held_back")})
-        values["sandbox"] = as_sandbox(values.get("sandbox"))
-        return Launch(**values), created
+        values["sandbox"] = from_json(Sandbox, values["sandbox"]) if values.get("sandbox") else None
+        return from_json(Launch, values), created
     except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
         raise explain_error(directory, error) from None
 
@@ -172,14 +161,13 @@ class Hold:
         deadline = time.monotonic() + _REMOVAL_S
         while True:
             try:
-                fd = open_regular(f"{directory}/{LAUNCH}")
+                fd = open_locked(f"{directory}/{LAUNCH}", LOCK_SH)
             except OSError:
                 return self
-            if try_lock(fd, fcntl.LOCK_SH):
+            if fd is not None:
                 self._fds.append(fd)
                 return self
-            os.close(fd)  # open it again: after the removal there is no such file
-            if time.monotonic() >= deadline:
+            if time.monotonic() >= deadline:  # until then open it again: after the removal there is no such file
                 return self
             time.sleep(_PAUSE_S)
 
@@ -229,20 +217,17 @@ def view_task(directory: str, launch: Launch, table: Callable[[], Table] | None)
     if table is not None and isinstance(status, Pending):
         waits_for = tuple(one for one in launch.after if _is_unfinished(f"{os.path.dirname(directory)}/{one}"))
     values = {"children": children, "closed": closed, "waits_for": waits_for, **_describe_status(status, guards)}
-    if launch.agent:
-        values |= _describe_agent(directory, launch, values)
     return _create_task(directory, launch, guards.command.pid if guards else None, status.since, values), status
 
 
 def view_started(directory: str, launch: Launch, pid: int | None, started: float, status: str = "running") -> Task:
     """Return a task that was started a moment ago, without reading its files."""
-    values = {"children": (), "waits_for": (), "closed": False, **_BLANK, "status": status, "elapsed_ms": 0}
-    if launch.agent:
-        values |= _describe_agent(directory, launch, values)
+    values = {"children": (), "waits_for": (), "closed": False, **_BLANK, "status": status}
     return _create_task(directory, launch, pid, started, values)
 
 
 def _create_task(directory: str, launch: Launch, pid: int | None, started: float, values: dict[str, Any]) -> Task:
+    about_agent = _describe_agent(directory, launch, values) if launch.agent else {"metadata": None}
     return Task(
         task_id=os.path.basename(directory),
         category=launch.kind if launch.agent else category(launch.command),
@@ -256,7 +241,7 @@ def _create_task(directory: str, launch: Launch, pid: int | None, started: float
         background=launch.background or is_moved(directory),
         held_back=launch.held_back,
         **{name: getattr(launch, name) for name in _FROM_LAUNCH},
-        **{"metadata": None, **values},
+        **{**values, **about_agent},
     )
 
 
@@ -333,19 +318,19 @@ def describe_sandbox(sandbox: Sandbox | None) -> str | None:
 
 
 def _describe_status(status: Status, guards: Guards | None) -> dict[str, Any]:
-    match status:
-        case Pending():
-            return {**_BLANK, "status": "pending", "elapsed_ms": 0}
-        case Running() if guards:
-            elapsed = max(0.0, time.monotonic() - guards.monotonic)
-            return {**_BLANK, "status": "running", "elapsed_ms": round(elapsed * 1000)}
-        case Ended() as ended:
-            return {**_BLANK, **_describe_end(ended)}
-    return {**_BLANK, "status": "failed", "reason": "lost", "elapsed_ms": 0, "error": _LOST}
+    if isinstance(status, Ended):
+        return _describe_end(status)
+    if isinstance(status, Pending):
+        return {**_BLANK, "status": "pending"}
+    if isinstance(status, Running) and guards:
+        elapsed = max(0.0, time.monotonic() - guards.monotonic)
+        return {**_BLANK, "status": "running", "elapsed_ms": round(elapsed * 1000)}
+    return {**_BLANK, "status": "failed", "reason": "lost", "error": _LOST}
 
 
 def _describe_end(ended: Ended) -> dict[str, Any]:
     found: dict[str, Any] = {
+        **_BLANK,
         "ended_at": ended.until,
         "elapsed_ms": round(ended.elapsed * 1000),
         "cpu_ms": None if ended.cpu is None else round(ended.cpu * 1000),
@@ -356,8 +341,9 @@ def _describe_end(ended: Ended) -> dict[str, Any]:
             found |= {"status": "failed" if code else "completed", "reason": "exit", "exit_code": code}
         case Signalled(number):
             found |= {"status": "failed", "reason": "signal", "signal": number}
-        case NeverStarted(why):
-            found |= {"status": "failed", "reason": "spawn-error", "error": f"It could not be started: {why}."}
+        case never_started:
+            error = f"It could not be started: {never_started.why}."
+            found |= {"status": "failed", "reason": "spawn-error", "error": error}
     if ended.without_memory:
         many = "a process" if ended.without_memory == 1 else f"{ended.without_memory} processes"
         found["error"] = f"The kernel ended {many} of it: it used all the memory that it may."
@@ -374,8 +360,5 @@ def dump_task(task: Task) -> str:
 def load_task(text: str, directory: str) -> Task:
     """Parse a finished task. ValueError, TypeError or KeyError if another version of Outlast wrote it."""
     values = json.loads(text)
-    values["output_file"] = f"{directory}/{FILES['stdout']}"  # the state directory may have moved
-    for name in ("children", "pipe_status", "waits_for", "held_back"):
-        if values[name] is not None:
-            values[name] = tuple(values[name])
-    return Task(**values)
+    # The state directory may have moved.
+    return from_json(Task, {**values, "output_file": f"{directory}/{FILES['stdout']}"})

@@ -92,14 +92,13 @@ class Watch:
 
     def arm(self) -> bool:
         """Notice every change from now on. Look at the task after this, unless it returns False: it has not ended."""
-        self._bell.close()
-        self._close_processes()
+        self._disarm()
         if self._ends_only and self._connection >= 0 and not is_ready(self._connection):
             return False
         try:
             # If the command ended already, wait until its end is recorded: the bell rings then.
             if not (self._ends_only and self._watch_processes("command", "supervisor", "keeper")):
-                self._close_processes()
+                self._disarm()
                 self._bell.rearm()
                 self._watch_processes("keeper")
         except (OSError, KeyError, TypeError, ValueError) as error:
@@ -133,14 +132,14 @@ class Watch:
             raise record.explain_error(self._directory, error) from None
         return ready or timeout is None or timeout > longest  # after a part of a long wait: look again
 
-    def _close_processes(self) -> None:
+    def _disarm(self) -> None:
+        self._bell.close()
         for fd in self._processes:
             os.close(fd)
         self._processes = ()
 
     def close(self) -> None:
-        self._bell.close()
-        self._close_processes()
+        self._disarm()
         if self._connection >= 0:
             os.close(self._connection)
             self._connection = -1

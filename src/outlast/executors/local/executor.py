@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 import time
 from functools import partial
 
-from outlast.errors import BadInput, OutlastError, StartFailed, named
+from outlast.errors import BadInput, Hint, OutlastError, StartFailed, named
 from outlast.executors.local.description import begin_items, describe, explain_refusal
 from outlast.executors.local.queued import publish_pending, start_pending
-from outlast.guard.client import Refused, check_descriptors_left, start_guard
+from outlast.guard.client import LAUNCH_MOST_HELD, Refused, check_descriptors_left, start_guard
 from outlast.light import sqlite3
 from outlast.linux.files import open_regular
 from outlast.storage import record, sessions, task_directory
@@ -45,6 +46,7 @@ _BACKGROUND_CONNECTIONS = 32  # kept open; waiting for a task without a connecti
 # What a shell needs before it knows its command: a prepared shell fits a launch if these are equal.
 _SHELL_FIELDS = (
     *("shell", "cwd", "env", "umask", "stdin", "split", "rlimits", "nice", "state", "snapshot", "sandbox", "groups"),
+    "max_running",  # so many slots of the queue its guards can hold
 )
 
 
@@ -56,16 +58,26 @@ class StagedTask:
         self.task_id = os.path.basename(self.published)
         self.launch, self.owner = launch, os.getpid()
         self.connection: Connection | None = None
+        self.slots: list[int] = []  # open files of the queue's slots, which its guards can hold, too
 
     def is_prepared_for(self, launch: Launch) -> bool:
         """Return whether its shell waits for a command like this one."""
         ours, other = self.launch.__dict__, launch.__dict__
         return all(ours[name] == other[name] for name in _SHELL_FIELDS)
 
+    def is_waiting(self) -> bool:
+        """Return whether it is a prepared shell that waits for its command."""
+        return self.owner == os.getpid() and self.connection is not None and self.connection.is_prepared()
+
     def close(self) -> None:
+        self.close_slots()
         # After a fork both processes have the connection of a prepared shell, which belongs to the parent.
         if self.connection is not None and self.owner == os.getpid():
             self.connection.close()
+
+    def close_slots(self) -> None:
+        while self.slots:
+            os.close(self.slots.pop())
 
 
 class LocalExecutor:
@@ -78,17 +90,18 @@ class LocalExecutor:
         self._prune_at, self._closed = 0.0, False
         # The prepared shell, if there is one: a bash that has restored its session's state and waits for a command. It
         # changes nothing but the time that the next command takes. If this process ends, the guard sees the
-        # connection close, kills the shell and removes its directory. Threads only use `append` and `pop`, which are
-        # atomic.
-        self._prepared: list[StagedTask] = []
+        # connection close, kills the shell and removes its directory.
+        self._prepared: StagedTask | None = None
+        self._preparing = threading.Lock()  # protects `_prepared`: a thread prepares while another one starts a task
         # To the guards of tasks that this process started. A guard whose foreground caller closes the connection
         # concludes that nothing waits for the command any more. Of background tasks only the latest are kept.
         self._connections: dict[str, Connection] = {}
         self._background: list[str] = []
 
     def close(self) -> None:
-        self._closed = True
-        self._discard_prepared()
+        with self._preparing:
+            self._closed = True
+            self._discard_prepared()
         for task_id in list(self._connections):
             self._leave(task_id)
         self.registry.close()
@@ -131,16 +144,24 @@ class LocalExecutor:
     def _start(self, launch: Launch, hold: Hold | None, name: NameLock | None = None) -> Task:
         create = partial(self._create, launch, hold, name)
         if not _needs_slot(launch) and not launch.after:
-            task = self._run(create, launch)
+            task = self._run(create, launch, self._take_prepared(launch))
             self._prune()  # while the command runs
             self.advance()
             return task
         self._prune()
-        slot = None if launch.after else self._queue.claim_slot(launch.session, launch.max_running)
-        if slot is None:
+        if launch.after:
             return self._enqueue(create, launch)
+        prepared = self._take_prepared(launch)
+        opened = prepared.slots if prepared else ()
+        claimed = self._queue.claim_slot(launch.session, launch.max_running, opened)
+        if prepared is not None and (claimed is None or claimed[1] >= len(opened)):
+            prepared.close()  # its guards cannot hold this slot
+            prepared = None
+        if claimed is None:
+            return self._enqueue(create, launch)
+        slot, _ = claimed
         try:
-            return self._run(create, launch, slot)
+            return self._run(create, launch, prepared, slot)
         except BaseException:
             self.advance()  # another start may have been queued because it found the slot taken
             raise
@@ -162,13 +183,11 @@ class LocalExecutor:
         It is registered before it is published: the next user of its session, the process that ends its parent, a
         second start with its name and a cleaner must not see the task without that.
         """
-        entered = True
         try:
             reserved = self.registry.reserve(task.staged, task.published, launch, self._settings.state_limit_bytes)
             if reserved is None:
-                entered = False
                 raise Refused(errno.EEXIST, "its id is taken")
-            file, launch = reserved
+            launch = reserved
             create_pipes_file(launch.command, task.staged)
             if launch.keeps:
                 self._sessions.register(launch.state, task.staged)
@@ -178,13 +197,11 @@ class LocalExecutor:
                 hold.take(task.staged)
             if name is not None:
                 name.assign(task.task_id)
-            found = publish(task, launch)
+            return publish(task, launch)
         except BaseException:
             task.close()
-            self.registry.discard(task.staged, task.published, entered)
+            self.registry.discard(task.staged, task.published)
             raise
-        self.registry.confirm(task.task_id, file)
-        return found
 
     def _try_ids(self, create: Create, launch: Launch, publish: Publish) -> Task:
         for _ in range(_ID_TRIES):
@@ -195,31 +212,33 @@ class LocalExecutor:
                     raise StartFailed(
                         f"The command could not be started: {explain_refusal(launch, refused)}."
                     ) from None
-        raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
+        hint = Hint("`outlast clean` removes finished tasks", "`Shell.clean` removes finished tasks")
+        raise StartFailed("No free task id was found.", hint)
 
     # --- at once ---------------------------------------------------------------------------
 
-    def _run(self, create: Create, launch: Launch, slot: int = -1) -> Task:
+    def _run(self, create: Create, launch: Launch, prepared: StagedTask | None, slot: int = -1) -> Task:
         """Start the task now. `slot` is the descriptor of its place among the running background tasks."""
-        prepared = self._take_prepared(launch) if slot < 0 else None
+        release = partial(self._release_command, slot=slot)
         if prepared is not None:
             try:
-                return create(prepared, self._release_command)
+                return create(prepared, release)
             except (Refused, FileNotFoundError):
                 pass  # the guard of the prepared shell died, and its directory was removed: start another shell
-        return self._try_ids(create, launch, partial(self._release_command, slot=slot))
+        return self._try_ids(create, launch, release)
 
     def _release_command(self, task: StagedTask, launch: Launch, slot: int = -1) -> Task:
         """Let the prepared shell run the command, or start a guard that does; wait until it has begun."""
         skips_dump = launch.state and not launch.keeps
+        if slot >= 0:
+            self._queue.label_slot(slot, launch.session, task.task_id)
         if task.connection is not None:
             if skips_dump:
                 sessions.skip_dump(task.staged)
             check_descriptors_left()
             task.connection.begin(begin_items(launch))
+            task.close_slots()  # its guards have them
         else:
-            if slot >= 0:
-                self._queue.label_slot(slot, launch.session, task.task_id)
             with describe(task.staged, task.published, launch) as description:
                 description.hold(slot)
                 if skips_dump:
@@ -241,14 +260,12 @@ class LocalExecutor:
         return view_started(task.published, launch, pid or None, started)
 
     def _take_prepared(self, launch: Launch) -> StagedTask | None:
-        try:
-            shell = self._prepared.pop()
-        except IndexError:
-            return None
-        if not shell.is_prepared_for(launch):
-            self._prepared.append(shell)  # the next command may be like the last one again
-            return None
-        if shell.owner == os.getpid() and shell.connection is not None and shell.connection.is_prepared():
+        with self._preparing:  # a shell that is just being prepared is ready sooner than another one
+            shell = self._prepared
+            if shell is None or not shell.is_prepared_for(launch):
+                return None  # the next command may be like the last one again
+            self._prepared = None
+        if shell.is_waiting():
             return shell
         shell.close()
         return None
@@ -256,26 +273,33 @@ class LocalExecutor:
     def prepare(self, launch: Launch) -> None:
         if os.path.basename(launch.shell) != "bash" or launch.groups or launch.stdin.text is not None:
             return  # it needs the command, or something that a guard cannot do twice
-        if any(shell.is_prepared_for(launch) and shell.owner == os.getpid() for shell in self._prepared):
-            return
+        with self._preparing:
+            prepared = self._prepared
+            if self._closed or (prepared and prepared.is_prepared_for(launch) and prepared.is_waiting()):
+                return
+            self._discard_prepared()
+            self._prepared = shell = self._prepare(launch)
+        if shell.connection is not None:
+            shell.connection.reap_starter()  # a command that takes the shell meanwhile need not wait for this
+
+    def _prepare(self, launch: Launch) -> StagedTask:
         shell = StagedTask(self.registry.stage(launch), launch)
         try:
+            shell.slots = self._queue.open_slots(min(launch.max_running, LAUNCH_MOST_HELD))
             with describe(shell.staged, shell.published, launch, prepare=True) as description:
+                for slot in shell.slots:
+                    description.hold(slot)
                 shell.connection = start_guard(description.encode(), description.inherited)
         except BaseException:
-            self.registry.discard(shell.staged, shell.published, entered=False)
+            shell.close()
+            self.registry.discard(shell.staged, shell.published)
             raise
-        self._discard_prepared()
-        self._prepared.append(shell)
-        if self._closed:
-            self._discard_prepared()  # another thread closed the executor meanwhile
+        return shell
 
     def _discard_prepared(self) -> None:
-        try:
-            while True:
-                self._prepared.pop().close()
-        except IndexError:
-            pass
+        if self._prepared is not None:
+            self._prepared.close()
+            self._prepared = None
 
     # --- from the queue --------------------------------------------------------------------
 

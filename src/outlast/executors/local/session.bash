@@ -61,6 +61,9 @@ __outlast_dirs() {
 
 __outlast_begin() {
     # Runs right before the command is evaluated.
+    # With an alias of `{`, neither the line after the command nor the trap could be parsed. No session keeps such an
+    # alias, so only the command that makes it can have it; its state is not kept if it leaves by `exit`.
+    if [[ $__outlast_command == *alias*[{}]=* ]]; then __outlast_tail=; builtin return; fi
     builtin trap "$__outlast_net" EXIT
     # In posix mode no function can replace a special builtin.
     if [[ ! -o posix && (-n $__outlast_mentions || $__outlast_command == *trap*) ]] &&

@@ -1,0 +1,63 @@
+"""Shells: what they are told to run."""
+
+from __future__ import annotations
+
+from outlast.policy.bash.words import Word, names
+from outlast.policy.commands.builtins import is_computed
+from outlast.policy.commands.getopt import Grammar, Option, parse
+from outlast.policy.commands.nested import NestedCommands, ShellText, is_static
+
+SHELLS = names("""
+    sh bash dash ash zsh ksh mksh fish rbash rksh yash csh tcsh posh lksh pwsh xonsh nu elvish
+""")
+_LIKE_BASH = frozenset(["bash", "rbash"])
+_LIKE_SH = frozenset(["sh", "dash", "ash"])
+_BASH = Grammar(
+    "abefhklmnptuvxBCDEHPTO:o:crisl",
+    "login norc noprofile posix verbose debugger restricted rcfile= init-file= dump-strings noediting help version",
+)
+# What they set changes neither how a text is read nor what is loaded.
+_QUIET = names("e u x v f l login norc noprofile verbose h b m C B c help version s n")
+_QUIET_NAMES = names("pipefail errexit nounset xtrace noglob verbose noclobber errtrace nolog")
+
+
+def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> NestedCommands:
+    """What a shell is told to run: -c TEXT, a script, or its standard input."""
+    kept = [words[0], *[word for word in words[1:] if word.text[:1] != "+"]]
+    plus, words = len(kept) < len(words), kept
+    lone = next((at for at, word in enumerate(words) if word.text == "-"), 0)
+    if lone and all(word.text[:1] == "-" for word in words[1:lone]):
+        words = [*words[:lone], *words[lone + 1 :]]  # it ends the options, as `--` does
+    parsed = parse(words, 1, _BASH, first=True)
+    options = parsed.options
+    before = words[1 : parsed.operands[0]] if parsed.operands else words[1:]
+    doubt = "" if is_static(before) and not plus else "its own words cannot be read"
+    hides = any(words[index].splits and words[index].unknown for index in parsed.unsure)  # it may be -c and a text
+    doubt = doubt or ("its words are not known" if hides else "")
+    loud = [option for option in options if not _is_quiet(option)]
+    if loud and not doubt:
+        doubt = f"{loud[0].written} changes how it reads"
+    shell = "bash" if name in _LIKE_BASH else "sh" if name in _LIKE_SH else name
+    given = [option.name for option in options]
+    reads_start_up = "rcfile" in given or "init-file" in given
+    if "c" in given and parsed.operands:
+        text, *rest = (words[index] for index in parsed.operands)
+        code = ShellText(text.text, shell, text.static, tuple(rest))
+        return NestedCommands([code], doubt=doubt, hides=reads_start_up)
+    if "help" in given or "version" in given:
+        return NestedCommands([])
+    if "n" in given:
+        return NestedCommands([], doubt=doubt)
+    if parsed.operands and "s" not in given and "c" not in given:
+        script = words[parsed.operands[0]]
+        if is_computed(script):
+            return NestedCommands([], doubt="its program is made just now", hides=True)
+        return NestedCommands([], doubt=doubt, hides=hides or reads_start_up)  # a script: `options` has the rest
+    texts = [ShellText(body, shell, False) for body in bodies]
+    return NestedCommands(texts, doubt="its program comes from its input", hides=True)
+
+
+def _is_quiet(option: Option) -> bool:
+    if option.name == "o":
+        return option.text in _QUIET_NAMES
+    return option.name in _QUIET

@@ -1,0 +1,266 @@
+"""What a line does to its own later commands: the values of variables, the directory, files that it writes and runs.
+
+Policies that allow by default look for what they deny, so they follow it through `D=/; rm -rf $D`. A variable has all
+the values that the line, and before it the session, may have given it. None stands for one that only a run can tell.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+
+from outlast.policy.bash.parser import ParsedText, read
+from outlast.policy.bash.simple_commands import Command
+from outlast.policy.bash.words import Loop, Problem, Word, names
+from outlast.policy.canonical import expected
+from outlast.policy.commands.builtins import is_computed
+from outlast.policy.commands.nested import base
+from outlast.policy.patterns import UNKNOWN
+from outlast.policy.rules import Overrides
+
+Value = str | None
+# Where a value is evaluated as arithmetic, such a text runs a command.
+_DANGEROUS = re.compile(r"\$\(|`|\$\Z")
+_DECODERS = names("base64 base32 basenc xxd od openssl uudecode rev tr hexdump")
+_ESCAPED = re.compile(r"\\[^nt\\]")
+_COPIERS = names("cp mv ln install dd link rsync")
+_SUBSHELLS = frozenset(["( )", "$( )", "` `", "<( )", ">( )"])
+_LOOPS = frozenset(["for", "while", "until"])
+_MOST = 32  # values of one word
+# They print the names of files: all below their operands, or the operands themselves.
+_LISTERS = names("find gfind fd fdfind du tree locate plocate ls dir vdir echo printf")
+Listing = tuple[str | None, ...]  # the words of such a command
+
+
+class Dataflow:
+    """Follows one line from left to right."""
+
+    def __init__(self, overrides: Overrides) -> None:
+        self.overrides = overrides
+        self.where = overrides.directory  # "" if it is not known
+        self.version = 0  # how often anything changed: what was said of a command before does not count then
+        self.values: dict[str, list[Value]] = {}
+        self.fickle: set[str] = set()  # variables whose attributes change what they are given; "" for all
+        self.uncertain: set[str] = set()  # variables that may be unset after all
+        self.functions: dict[str, dict[str, tuple[ParsedText, list[Command | Problem | Loop]]]] = {}
+        self.within: list[str] = []  # the functions in whose bodies we are
+        self.calls: dict[str, list[str]] = {}  # which commands a function runs; twice if many, or beside itself
+        self.parallel: set[str] = set()  # functions that run something beside something else
+        self.written: dict[str, list[Value]] = {}  # what files hold that the line writes
+        self.ran: list[tuple[str, str]] = []  # files that it runs, and the commands that do
+        self.evaluates = self.decodes = self.traces = self.sets_unknown = False
+        self.copies: dict[str, list[str]] = {}  # of which programs a file may be a copy, or a link
+        self.pipeline: list[Listing] = []  # what earlier commands of the same pipeline list
+        self.lists: dict[str, list[Listing]] = {}  # what variables, and files as `<name`, may hold
+        self._scopes: list[tuple[int, str]] = []
+
+    # --- values ----------------------------------------------------------------------------------
+
+    def assign(self, name: str, words: list[Word], adds: bool = False) -> None:
+        self.keep_listings(name, words)
+        texts = [text for word in words for text in self.texts(word)] or [""]
+        self.bind(name, texts if len(words) < 2 else _and_together(texts), adds)
+
+    def assign_each(self, name: str, words: list[Word]) -> None:
+        """The variable of a loop."""
+        self.keep_listings(name, words)
+        self.bind(name, [text for word in words for text in self.texts(word)] or [None])
+
+    def bind(self, name: str, values: list[Value], adds: bool = False) -> None:
+        if adds:
+            values = [a + b if a is not None and b is not None else None for a in self.of(name) for b in values]
+        known = self.values.setdefault(name, [])
+        known += [value for value in dict.fromkeys(values) if value not in known][: _MOST - len(known)]
+        self.version += 1
+
+    def of(self, name: str) -> list[Value]:
+        """All values that a variable may have."""
+        if name == "PWD":
+            return [self.where or None]
+        initial = self.overrides.values.get(name)
+        found = [*self.values.get(name, []), *([] if initial is None or initial.startswith("([") else [initial])]
+        fickle = self.fickle and ("" in self.fickle or name in self.fickle)
+        return [*found, None] if fickle or name in self.overrides.attributes or not found else found
+
+    def texts(self, word: Word) -> list[Value]:
+        """All that a word may be."""
+        pieces = word.text.split(UNKNOWN)
+        splits = word.splits and ("IFS" in self.values or "IFS" in self.overrides.variables)
+        if len(pieces) != len(word.refs) + 1 or splits:
+            return [None] if word.unknown else [word.text]
+        choices: list[list[Value]] = []
+        for ref in word.refs:
+            name, instead = ref or ("", ())
+            choices.append([*(self.of(name) if name else []), *instead] or [None])
+        found: list[Value] = []
+        for chosen, _ in zip(product(*choices), range(_MOST), strict=False):
+            known = [one for one in chosen if one is not None]
+            joined = "".join([a + b for a, b in zip(pieces, [*known, ""], strict=False)])
+            found.append(joined if len(known) == len(chosen) else None)
+        return list(dict.fromkeys(found))
+
+    def variants(self, words: list[Word]) -> list[list[Word]]:
+        """The words with what they may be, one list for each possibility; only themselves if nothing is known."""
+        choices = [self.texts(word) if word.unknown else [None] for word in words]
+        name = words[0]
+        bare = name.splits and any(ref and ref[0] in self.uncertain for ref in name.refs)
+        found = [words[1:]] if bare else []
+        for turn in range(max(len(one) for one in choices)):
+            variant: list[Word] = []
+            for word, choice in zip(words, choices, strict=True):
+                text = choice[turn % len(choice)]
+                variant += [word] if text is None else _written(word, text)
+            found.append(variant)
+        return [one for one in found if one] or [words]
+
+    def dangerous(self) -> list[str]:
+        """Values that would run a command where they are evaluated."""
+        session = [value for name, value in self.overrides.values.items() if name in self.overrides.variables]
+        values = [one for values in self.values.values() for one in values if one is not None]
+        return [one for one in dict.fromkeys([*values, *session]) if _DANGEROUS.search(one)]
+
+    # --- lists of files --------------------------------------------------------------------------
+
+    def listings(self, word: Word) -> list[Listing]:
+        """The commands whose output a word holds: `$(find /)`, or a variable that was given it."""
+        found = [listing for ref in word.refs if ref for listing in self.lists.get(ref[0], [])]
+        if re.search(r"[$<]\(|`", word.source):
+            found += [listing for one in read(word.source).commands if (listing := listing_of(one.words))]
+        return found
+
+    def keep_listings(self, name: str, words: list[Word]) -> None:
+        """A variable is given what these words hold."""
+        if found := [listing for word in words if word.unknown for listing in self.listings(word)]:
+            self.lists.setdefault(name, []).extend(found)
+
+    # --- places and loops ------------------------------------------------------------------------
+
+    def enter(self, depth: int, inside: str) -> None:
+        """The next command stands there: a directory that a subshell changed is forgotten behind it."""
+        while self._scopes and depth < self._scopes[-1][0]:
+            self.where = self._scopes.pop()[1]
+        if inside in _SUBSHELLS and not (self._scopes and self._scopes[-1][0] == depth):
+            self._scopes.append((depth, self.where))
+
+    def change_directory(self, words: list[Word]) -> None:
+        target = next((word for word in words[1:] if not word.text.startswith("-") or word.text == "-"), None)
+        text = "~" if target is None else target.text
+        values = self.texts(target) if target is not None and target.unknown else []
+        if len(values) == 1 and values[0] is not None:
+            text = values[0]
+        elif target is not None and target.unknown:
+            text = target.source.replace('"', "") if re.match(r'"?\$(HOME|\{HOME\})(?=[/"]|\Z)', target.source) else "-"
+        self.go_to(None if text == "-" else text)
+
+    def go_to(self, directory: str | None) -> None:
+        """Later commands run in a directory; None if it is not known."""
+        if directory is None:
+            self.where = ""
+        elif directory.startswith(("/", "~", "$HOME", "${HOME}")):
+            self.where = directory
+        else:
+            self.where = f"{self.where}/{directory}" if self.where else ""
+        self.version += 1
+
+    # --- commands --------------------------------------------------------------------------------
+
+    def call(self, name: str, inside: str, parallel: bool) -> None:
+        """A command stands in the body of a function."""
+        for function in self.within:
+            calls = self.calls.setdefault(function, [])
+            calls += [name, name] if inside in _LOOPS and parallel else [name]
+            if parallel:
+                self.parallel.add(function)
+
+    def is_bomb(self) -> bool:
+        """Whether a function starts itself twice, beside itself: each of them starts two more."""
+        return any(sum(self._reaches(one, name) for one in self.calls[name]) > 1 for name in self.parallel)
+
+    def _reaches(self, start: str, end: str) -> bool:
+        seen, due = {start}, [start]
+        while due:
+            found = {*self.calls.get(due.pop(), [])} - seen
+            seen |= found
+            due += found
+        return end in seen
+
+    def notice(self, words: list[Word], bodies: list[str], fed: bool) -> None:
+        """Follow what a command does to later ones."""
+        name, rest = base(words[0].text), words[1:]
+        if listing := listing_of(words):
+            self.pipeline.append(listing)
+        if name in ("cd", "pushd"):
+            self.change_directory(words)
+        elif name == "popd":
+            self.where = ""
+        elif name == "unset":
+            self.uncertain |= {word.text for word in rest}
+            self.version += 1
+        elif name == "shift":
+            self.parameters([])
+        elif name == "set":
+            self.traces = self.traces or any(re.match(r"-[A-Za-z]*x|xtrace", word.text) for word in rest)
+            self.parameters([word for word in rest if word.text != "--"])
+        if name in _COPIERS and len(rest) > 1:
+            sources = [text for word in rest[:-1] for text in self.texts(word) if text]
+            self.copies.setdefault(base(rest[-1].text), []).extend(base(one) for one in sources)
+        if name in ("mkfifo", "mknod", "tee") or (name in _COPIERS and (fed or any(map(is_computed, rest)))):
+            for word in rest:
+                self.written.setdefault(base(word.text.removeprefix("of=")), []).append(None)
+        else:
+            self._notice_input(name, rest, bodies)
+
+    def _notice_input(self, name: str, rest: list[Word], bodies: list[str]) -> None:
+        """Builtins that put a text into a variable, and programs that make another text of one."""
+        if name in ("read", "mapfile", "readarray"):
+            given = [piece for body in bodies for piece in [body.rstrip("\n"), *body.split()]]
+            for word in rest:
+                if word.text[:1] != "-":
+                    self.bind(word.text, [*given] or [None])
+                    self.lists.setdefault(word.text, []).extend(self.pipeline)
+        elif name == "printf" and rest and rest[0].text.startswith("-v"):
+            target = rest[0].text[2:] or (rest[1].text if len(rest) > 1 else "")
+            self.bind(target, [text for word in rest[1:] for text in self.texts(word)] or [None])
+        self.decodes = self.decodes or name in _DECODERS
+        if name in ("printf", "echo") and any(_ESCAPED.search(word.text) for word in rest):
+            self.decodes = True
+
+    def parameters(self, words: list[Word]) -> None:
+        """The positional parameters."""
+        every = [text for word in words for text in self.texts(word)]
+        for number in range(1, 10):
+            self.bind(str(number), self.texts(words[number - 1]) if number <= len(words) else [*every, None])
+        for name in ("@", "*"):
+            self.bind(name, _and_together(every))
+
+    def write(self, target: str, words: list[Word], bodies: list[str]) -> None:
+        """A redirection writes a file. What it then holds is known of `cat <<E` and `echo text`."""
+        name = words[0].text if words else ""
+        texts = [text for word in words[1:] for text in self.texts(word)]
+        content: Value = None
+        if name in ("cat", "") and not texts:
+            content = "\n".join(bodies)
+        elif name in ("echo", "printf") and None not in texts and not self.decodes and "%" not in str(texts[:1]):
+            content = " ".join([one for one in texts if one is not None]).replace("\\n", "\n")
+        self.written.setdefault(base(target), []).append(content)
+        if listing := listing_of(words):
+            self.lists.setdefault(f"<{base(target)}", []).append(listing)
+
+
+def _written(word: Word, text: str) -> list[Word]:
+    found = [Word(one, word.at, word.end) for one in (text.split() if word.splits else [text])]
+    for one in found:
+        one.glob = one.splits = word.glob or (word.splits and bool(re.search(r"[*?\[]", one.text)))
+    return found
+
+
+def listing_of(words: list[Word]) -> Listing | None:
+    """The words of a command that prints the names of files; None if it is none."""
+    if not words or base(words[0].text) not in _LISTERS:
+        return None
+    return tuple(expected(word) if word.unknown else word.text for word in words)
+
+
+def _and_together(texts: list[Value]) -> list[Value]:
+    """Values one by one, and as the words that `"$@"` makes of all of them."""
+    return [*texts, " ".join([one for one in texts if one is not None])] if texts else [None]

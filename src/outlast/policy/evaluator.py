@@ -1,0 +1,395 @@
+"""Where the rules meet the parts of a line."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from operator import attrgetter
+
+from outlast.policy.bash.expansions import DEEPEST
+from outlast.policy.bash.parser import ParsedText, read
+from outlast.policy.bash.simple_commands import DECLARING, RESERVED, Assignment, Command, Function, plain_words
+from outlast.policy.bash.words import Loop, Problem, Word, names
+from outlast.policy.canonical import canonical, is_plain_name, shown
+from outlast.policy.command_evaluator import CONTAINERS, READS, CommandEvaluator
+from outlast.policy.commands.inline_code import inline_commands
+from outlast.policy.commands.nested import Argv, NestedCommands, ShellText, base, is_static
+from outlast.policy.commands.shells import SHELLS
+from outlast.policy.commands.wrappers import UNPARSED_WRAPPERS, find_inner_start, nested_commands
+from outlast.policy.patterns import UNKNOWN
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_MOVES = re.compile(r"\b(?:cd|pushd|popd)\b|-C\b|--chdir")
+_COPIES = re.compile(r"\b(?:cp|mv|ln|rsync|scp|install|tar|unzip|cpio)\b")
+_MOST_SUFFIXES = 64
+_NO_NAME = "the name of the program is not static"
+_MOST_BODIES = 8
+_SETS = re.compile(r"(?:-o)?([A-Za-z_][A-Za-z0-9_]*)\+?=")
+_TOKEN = re.compile(r"[^\s;&|()<>'\"`$\\]+")
+# What they run runs elsewhere: on another machine, or in a container.
+_HOST_MOUNTED = re.compile(r"--privileged|(?:-v|--volume=?)?/(?:etc|usr|boot|home)?/?:.*|.*(?:source|src)=/(?:,.*)?")
+_ELSEWHERE = CONTAINERS | names("ssh vagrant mosh")
+# Outlast's own verbs that run nothing; the others must not be called with another policy, or with none.
+_OUTLAST_LOOKS = names("ps tasks show logs wait kill check session notices brief verify events doctor --version --help")
+_BEGINS = re.compile(r"(?:\A|[;\n])[ \t\n]*\Z")
+_LAUNCHERS = names("uv uvx pipx rye poetry hatch pdm pipenv conda nix")
+_RESETS = names("env sudo doas su runuser pkexec exec setpriv ssh systemd-run")
+_BOTH = frozenset(["bash", "sh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "/bin/dash", "ash"])
+
+
+class Evaluator(CommandEvaluator):
+    """Judges one line and keeps the parts in the order in which they are written."""
+
+    # --- texts -----------------------------------------------------------------------------------
+
+    def evaluate_line(self, line: str, shell: str) -> None:
+        """Judge a whole line."""
+        if match := _CONTROL.search(line):
+            self.ask("", f"it has a control character, number {ord(match[0])}")
+        line = line.replace("\0", "\ufffd")
+        self.copies = _COPIES.search(line) is not None
+        self.moves = bool(self.rules.write) and _MOVES.search(line) is not None
+        if self.overrides.traps or self.overrides.texts or self.overrides.variables or self.overrides.bodies:
+            self._session(line)
+        self.text(line, shell)
+        if self.allows_by_default:
+            self._afterwards()
+        if all(part.verdict == "allow" for part in self.parts):
+            self.cross_check()
+
+    def _session(self, line: str) -> None:
+        """What the session prepared for every line."""
+        known = self.overrides
+        for signal, action in known.traps:
+            self.nested_text(ShellText(action, "bash", True), f"trap {signal}")
+        for name in set(_TOKEN.findall(line)) & known.texts.keys():
+            if name in RESERVED or known.texts[name][-1:].isspace():
+                self.ask(name, f"the session has an alias {name}")
+        if "command_not_found_handle" in known.bodies:
+            self.scan_possible_code(
+                ShellText(known.bodies["command_not_found_handle"], "bash", True), "command_not_found_handle"
+            )
+        for name in known.variables if self.allows_by_default else ():
+            if name in known.values and not name.startswith("OUTLAST_"):
+                self.check_variable(name, Word(known.values[name], 0, 0), "")
+
+    def _afterwards(self) -> None:
+        """What only the whole line shows."""
+        flow = self.flow
+        for text in flow.dangerous() if flow.evaluates else ():
+            self.scan_possible_code(ShellText(text, "bash", True), "arithmetic")
+            self.ask("", "a value that is evaluated as arithmetic holds a command")
+        if (flow.evaluates and flow.decodes) or (flow.traces and flow.sets_unknown):
+            self.ask("", "a value that is evaluated is not known")
+        for file, command in flow.ran:
+            contents = flow.written.get(file, [])
+            known = [one for one in contents if one is not None]
+            for content in dict.fromkeys([*known, "".join(known)]):
+                self.nested_text(ShellText(content, "bash", True), file)
+            if len(known) < len(contents):
+                self.ask(command, "it runs what it has just written")
+        if self.rules.hazard and flow.is_bomb():
+            self.say("deny", "", "it starts itself again and again until the machine stands still")
+
+    def text(self, source: str, shell: str) -> None:
+        if not self._spend(3 * len(source)):
+            return
+        if base(shell) in _BOTH and (words := plain_words(source)):
+            if self.flow.within:
+                self.flow.call(words[0].text, self.inside, parallel=False)
+            self.simple(words, shown(words), [], fed=False)  # as most are, and nobody reads them in another way
+            return
+        text = read(source, self.depth, self.inside)
+        self.texts.append(text)
+        if base(shell) not in _BOTH:
+            self.ask("", f"a line for {shell} cannot be read")
+        elif text.bashisms and base(shell) not in ("bash", "rbash"):
+            self.uncertain("", f"{shell} may read it in another way than bash", hides=False)
+        self._items(text)
+
+    def _items(self, text: ParsedText, only: list[Command | Problem | Loop] | None = None) -> None:
+        """Judge the commands of a text, or only some of them: those of a function."""
+        outer, within = (self.depth, self.inside), self.flow.within
+        items: list[Command | Problem | Loop] = [*text.commands, *text.problems, *text.loops]
+        if len(items) > len(text.commands):
+            items.sort(key=attrgetter("at"))
+        due, open_ = sorted(text.functions, key=attrgetter("at"), reverse=True), list[Function]()
+        if only is None and due:
+            self._define(text, items)
+        for item in items if only is None else only:
+            self.depth, self.inside = item.depth, item.inside
+            while due and due[-1].at <= item.at:
+                open_.append(due.pop())
+            if open_:
+                open_ = [one for one in open_ if item.at < one.end]
+                self.flow.within = [*within, *(one.name for one in open_)]
+            if isinstance(item, Command):
+                self._follow(item, text)
+                self.command(item)
+            elif isinstance(item, Problem):
+                self._problem(item)
+            else:
+                self.flow.assign_each(item.name, item.values)
+                if item.name in self.overrides.attributes:
+                    self.uncertain("", f"the session has declared {item.name}", hides=True)
+        self.depth, self.inside = outer
+        self.flow.within = within
+
+    def _follow(self, item: Command, text: ParsedText) -> None:
+        self.flow.enter(item.depth, item.inside)
+        if not (item.piped or text.depth):
+            self.flow.pipeline = []
+        for one in item.redirections:
+            if one.operator == "<":
+                self.flow.pipeline += self.flow.listings(one.target)
+                self.flow.pipeline += self.flow.lists.get(f"<{base(one.target.text)}", [])
+        self.flow.pipeline += [("echo", *body.split()[:_MOST_SUFFIXES]) for body in item.bodies]
+        if item.words and self.flow.within:
+            self.flow.call(item.words[0].text, item.inside, item.parallel)
+        if item.assignments and (item.depth or not _BEGINS.search(text.source[max(0, item.at - 9) : item.at])):
+            self.flow.uncertain |= {one.name for one in item.assignments}  # only a run can tell if it is reached
+
+    def _define(self, text: ParsedText, items: list[Command | Problem | Loop]) -> None:
+        """Keep the bodies of functions, for what calls them; of each name a few that differ."""
+        places = [item.at for item in items]
+        for function in text.functions:
+            known = self.flow.functions.setdefault(function.name, {})
+            source = text.source[function.at : function.end]
+            if len(known) < _MOST_BODIES and source not in known:
+                known[source] = (text, items[bisect_left(places, function.at) : bisect_left(places, function.end)])
+
+    def _problem(self, problem: Problem) -> None:
+        self.flow.evaluates = self.flow.evaluates or problem.evaluates
+        self.uncertain("", problem.why, hides=problem.hides)
+
+    def nested_text(self, code: ShellText, label: str) -> None:
+        """A text inside an argument."""
+        outer = (self.depth, self.inside)
+        self.depth, self.inside = self.depth + 1, label
+        if self.depth > DEEPEST:
+            self.ask("", f"it is nested deeper than {DEEPEST}")
+        else:
+            if not code.known:
+                self.uncertain("", "the text that it runs is not known", hides=True)
+            if code.parameters and self.allows_by_default:
+                self.flow.bind("0", self.flow.texts(code.parameters[0]))
+                self.flow.parameters([*code.parameters[1:]])
+            self.text(code.text.replace(UNKNOWN, "$_"), code.shell)
+        self.depth, self.inside = outer
+
+    # --- simple commands ---------------------------------------------------------------------------
+
+    def command(self, command: Command) -> None:
+        before, redirections = len(self.parts), command.redirections
+        text = shown(command.words)
+        if command.words:
+            self._each(command, text)
+        if command.bodies and not any(
+            one.operator[:3] in ("<<", "<<-") and not one.target.quoted for one in redirections
+        ):
+            self.flow.bind("<<", [*command.bodies])  # what it holds may come back as the value of a variable
+        for one in command.assignments:
+            self.assignment(one, text)
+        for redirection in redirections:
+            self.redirection(redirection, text)
+            if self.allows_by_default and redirection.operator not in READS:
+                self.flow.write(redirection.target.text, command.words, command.bodies)
+        if len(self.parts) == before and (command.assignments or command.redirections):
+            self.say("allow", text, "it needs no rule")
+
+    def _each(self, command: Command, text: str) -> None:
+        """Judge a command with all that its words may be."""
+        words = command.words
+        if not self.allows_by_default or is_static(words):
+            self.simple(words, text, command.bodies, command.fed)
+            return
+        for turn, variant in enumerate(self.flow.variants(words)):
+            before = len(self.parts)
+            self.simple(variant, text, command.bodies, command.fed)
+            if turn:
+                self.parts[before:] = [part for part in self.parts[before:] if part.verdict != "allow"]
+
+    def simple(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
+        """One simple command without its assignments and redirections, and all that it runs."""
+        if not self._spend(len(words)):
+            return
+        if self._noticed(words, text, bodies, fed):
+            return
+        if not words[0].static:
+            self._unnamed(words, text, bodies, fed)
+        elif not self._is_ordinary(words[0].text):
+            self._special(words, text, bodies, fed)
+        elif not self.denied(words, text):
+            self._by_rule(words, text)
+
+    def _noticed(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> bool:
+        """Follow what a command sets, calls and runs; True if an alias of the session was checked in its place."""
+        name = words[0].text
+        if len(words) > 1:
+            self._settings(words, text)
+        if not self.allows_by_default:
+            if name in ("cd", "pushd", "popd"):
+                self.flow.change_directory(words if name != "popd" else [words[0], Word("-", 0, 0)])
+            return False
+        self.flow.notice(words, bodies, fed)
+        self._follow_files(words, text, bodies)
+        if name in self.overrides.texts and name not in self.expanding:
+            self.expanding.add(name)
+            rest = canonical(words[1:]).replace(UNKNOWN, "$_")
+            self.nested_text(ShellText(f"{self.overrides.texts[name]} {rest}", "bash", True), f"alias {name}")
+            self.expanding.discard(name)
+            return True
+        if name in self.flow.functions or name in self.overrides.bodies:
+            self._call(name, words)
+        return False
+
+    def _follow_files(self, words: list[Word], text: str, bodies: list[str]) -> None:
+        """Follow what a command runs besides programs: text in its arguments, scripts, copies of programs."""
+        name = words[0].text
+        for inside in inline_commands(words, bodies):
+            self.scan_possible_code(ShellText(inside, "bash", True), base(name))
+        if name in (".", "source") or base(name) in SHELLS:
+            script = next((word for word in words[1:] if word.text[:1] != "-"), None)
+            if script and not any(re.match("-[A-Za-z]*c", word.text) for word in words[1:]):
+                self.flow.ran.append((base(script.text), text))
+        elif "/" in name:
+            self.flow.ran.append((base(name), text))
+            for source in self.flow.copies.get(base(name), []):
+                self.denied([Word(source, words[0].at, words[0].end), *words[1:]], text)
+
+    def _settings(self, words: list[Word], text: str) -> None:
+        """Words that set a variable, for whatever command; and Outlast's own command line."""
+        name = words[0].text
+        for word in words[1:]:
+            if "=" in word.text and (found := _SETS.match(word.text)) and word.lead.startswith(found[0]):
+                value = Word(word.text[found.end() :], word.at, word.end)
+                value.unknown, value.refs, value.splits = word.unknown, word.refs, word.splits
+                listed = word.unknown and not (value.text or word.refs)  # `declare -a x=(…)`
+                if "keyword" in self.overrides.options:  # `set -k`: it is an assignment wherever it stands
+                    self.assignment(Assignment(found[1], value.static, [value]), text)
+                if not listed:
+                    self.check_variable(found[1], value, text)
+                if self.allows_by_default and name in DECLARING and not listed:
+                    self.flow.assign(found[1], [value])
+            elif name in DECLARING and word.text.startswith("OUTLAST_"):
+                self.check_variable(word.text, None, text)
+            elif name in DECLARING and (found := re.match("-[A-Za-z]*[nlucI]", word.text)):
+                self.flow.fickle |= {"" if "n" in found[0] else one.text.partition("=")[0] for one in words[1:]}
+        if base(name) == "outlast" or any(word.text == "outlast" for word in words[1:]):
+            self._outlast(words, text)
+
+    def _call(self, name: str, words: list[Word]) -> None:
+        """Judge the body of a function with its arguments: only what they add counts."""
+        given = (name, *(word.text for word in words[1:]), self.flow.version)
+        if name in self.expanding or given in self.called or not self._spend(100):
+            return
+        self.called.add(given)
+        self._suffixes(words, 1)
+        if name in self.overrides.bodies and name not in self.flow.functions:
+            text = read(self.overrides.bodies[name], self.depth, "function")
+            self.flow.functions[name] = {"": (text, [*text.commands])}
+            before = len(self.parts)
+            self._items(text)  # what it does anyway was checked when it was defined, or is in a file
+            usual = self.parts[before:]
+            self.parts[before:] = [part for part in usual if part.verdict == "deny"]
+        else:
+            usual = self.parts
+        self.expanding.add(name)
+        version = self.flow.version
+        saved = {one: self.flow.values.pop(one, []) for one in (*"123456789@*",)}
+        self.flow.parameters(words[1:])
+        before, known = len(self.parts), {(part.command, part.why) for part in usual}
+        for text, items in self.flow.functions[name].values():
+            self._items(text, items)
+        news = [part for part in self.parts[before:] if part.verdict != "allow"]
+        self.parts[before:] = [part for part in news if (part.command, part.why) not in known]
+        self.flow.values.update(saved)
+        self.flow.version = version
+        self.expanding.discard(name)
+
+    def _outlast(self, words: list[Word], text: str) -> None:
+        """Outlast's own command line, which would check with another policy, or with none."""
+        at = next(index for index, word in enumerate(words) if base(word.text) == "outlast")
+        module = at and words[at - 1].text == "-m"
+        if at and not (module or base(words[0].text) in _LAUNCHERS):
+            return
+        verb = next((word.text for word in words[at + 1 :] if word.text[:1] != "-" or word.text in _OUTLAST_LOOKS), "")
+        changed = self.inside in _RESETS or any(word.text.startswith("--p") for word in words[at + 1 :])
+        if verb not in _OUTLAST_LOOKS and (changed or not is_static(words[at + 1 :]) or "-" in [w.text for w in words]):
+            self.uncertain(text, "it runs a command under another policy", hides=True)
+        if at:
+            self._suffixes(words, at + 1)
+
+    def _unnamed(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
+        """A command whose name only a run can tell."""
+        name = words[0]
+        if not self.denied(words, text):
+            self.uncertain(text, _NO_NAME, hides=not self._tail_is_known(name))
+        if self._tail_is_known(name):
+            self.simple([Word(base(name.text), name.at, name.end), *words[1:]], text, bodies, fed)
+
+    def _special(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
+        """A command that may run others, or that is more to a shell than a program."""
+        name, nested = words[0].text, nested_commands(words, bodies)
+        before = len(self.parts)
+        if not self.denied(words, text):
+            if is_plain_name(name):
+                self._own(words, text, nested, fed)
+            else:
+                self.uncertain(text, _NO_NAME, hides=not self._tail_is_known(words[0]))
+        outer, where = self.elsewhere, self.flow.where
+        if base(name) in _ELSEWHERE and not any(_HOST_MOUNTED.fullmatch(word.text) for word in words):
+            self.elsewhere, self.flow.where = base(name), ""
+        if nested:
+            self._inner(words, nested, bodies, fed)
+        elif base(name) in UNPARSED_WRAPPERS:
+            if (start := find_inner_start(words)) is not None:
+                self._suffixes(words, start)
+            for body in bodies:
+                self.scan_possible_code(ShellText(body, "sh", True), base(name))
+        self.elsewhere, self.flow.where = outer, where
+        if self.rules.any_arguments and self.allow.matching(canonical(words)):
+            own, *inner = self.parts[before:]
+            self.parts[before:] = [own, *(part for part in inner if part.verdict == "deny" and part.rule)]
+
+    def _inner(self, words: list[Word], nested: NestedCommands, bodies: list[str], fed: bool) -> None:
+        label = base(words[0].text)
+        if nested.directory != "":
+            self.flow.go_to(nested.directory)
+        for inner in nested.inners:
+            if isinstance(inner, ShellText):
+                self.nested_text(inner, label)
+            elif inner.words:
+                self._run(inner, label, bodies, fed)
+        possible_code = [] if nested.inners or not nested.doubt else [ShellText(body, "sh", True) for body in bodies]
+        for code in [*nested.possible_code, *possible_code]:
+            self.scan_possible_code(code, label)
+        if nested.suffixes:
+            self._suffixes(words, nested.suffixes)
+
+    def scan_possible_code(self, code: ShellText, label: str) -> None:
+        """A text that may be run: only what is denied in it counts."""
+        before, texts = len(self.parts), len(self.texts)
+        self.nested_text(code, label)
+        del self.texts[texts:]
+        self.parts[before:] = [part for part in self.parts[before:] if part.verdict == "deny"]
+        self._spend(0)  # asks if it was too much
+
+    def _run(self, inner: Argv, label: str, bodies: list[str], fed: bool) -> None:
+        outer = (self.depth, self.inside)
+        self.depth, self.inside = self.depth + 1, label
+        if self.depth > DEEPEST:
+            self.ask("", f"it is nested deeper than {DEEPEST}")
+            self._suffixes(inner.words, 0)
+        else:
+            self.simple(inner.words, shown(inner.words), bodies, fed)
+        self.depth, self.inside = outer
+
+    def _suffixes(self, words: list[Word], start: int) -> None:
+        """Where the inner command begins is not certain: nothing denied may begin anywhere."""
+        for index in range(start, min(len(words), start + _MOST_SUFFIXES)):
+            word = words[index]
+            if word.static and word.text and (" " in word.text or "\n" in word.text):
+                self.scan_possible_code(ShellText(word.text, "bash", True), base(words[0].text))
+            elif word.static and self._spend(len(words) - index) and self.denied(words[index:], word.text):
+                return

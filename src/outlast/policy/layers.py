@@ -1,0 +1,170 @@
+"""What all layers of a policy say together about one line, and how that is told. Pure."""
+
+from __future__ import annotations
+
+from outlast.errors import named
+from outlast.light import frozen, replaced
+from outlast.policy import OWN_RULES
+from outlast.policy.patterns import UNKNOWN
+from outlast.policy.rules import Decision, Overrides, Part, evaluate
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from outlast.policy import Policy
+    from outlast.policy.approval import Approval, Layer
+    from outlast.policy.rules import Rules, Verdict
+    from outlast.types import Request
+
+_NOBODY = "which needs a yes, and nobody can be asked here"
+STRICTNESS: dict[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+@frozen
+class LayeredDecision:
+    """A decision, the layer that was strictest, and what is wrong with a layer, if anything is."""
+
+    decision: Decision
+    layer: str
+    broken: str
+
+
+def evaluate_layers(
+    line: str, policy: Policy, overrides: Overrides | None = None, shell: str = "bash"
+) -> LayeredDecision:
+    """The strictest verdict of all layers, with each part of the line as the strictest of them sees it."""
+    decisions = [(layer, _by_layer(line, layer, overrides or Overrides(), shell)) for layer in policy.layers]
+    if not decisions:
+        return LayeredDecision(Decision("allow", ()), policy.name, "")
+    layer, strictest = max(decisions, key=lambda one: STRICTNESS[one[1].verdict])
+    others = [decision for _, decision in decisions if decision is not strictest]
+    broken = next((layer.broken for layer in policy.layers if layer.broken), "")
+    return LayeredDecision(Decision(strictest.verdict, _together(strictest, others)), layer.name, broken)
+
+
+def evaluate_request(request: Request, policy: Policy, overrides: Overrides | None, shell: str) -> LayeredDecision:
+    """What is to be said of a request: of its line, and of the functions that it gives the shell by its variables."""
+    layered = evaluate_layers(request.command, policy, overrides, shell)
+    for definition in exported_functions(request.env):
+        other = evaluate_layers(definition, policy, overrides, shell)
+        first = max(layered, other, key=lambda one: STRICTNESS[one.decision.verdict])
+        together = Decision(first.decision.verdict, (*layered.decision.parts, *other.decision.parts))
+        layered = replaced(first, decision=together)
+    return layered
+
+
+def exported_functions(env: Mapping[str, str]) -> list[str]:
+    """The definitions of functions that stand among variables, as bash passes them on."""
+    return [f"{name[10:].removesuffix('%%')} {value}" for name, value in env.items() if name.startswith("BASH_FUNC_")]
+
+
+def _by_layer(line: str, layer: Layer, overrides: Overrides, shell: str) -> Decision:
+    if layer.broken:
+        return Decision("ask", (Part(line, "ask", "", layer.broken, 0, ""),))
+    decision = evaluate(line, layer.rules, overrides, shell=shell)
+    if layer.asks_all:
+        decision = _all_asked(decision, layer.rules)
+    return decision
+
+
+def _all_asked(decision: Decision, rules: Rules) -> Decision:
+    """What needs no rule (`true`, `[ -e x ]`) is asked about as well."""
+
+    allowed = frozenset(rules.allow)
+
+    def asked(part: Part) -> Part:
+        unasked = part.verdict == "allow" and not part.rule and part.command not in allowed
+        return replaced(part, verdict="ask", why="everything is asked about") if unasked else part
+
+    each = {id(part): part for part in decision.parts}  # long lists hold the same part again and again
+    said = {number: asked(part) for number, part in each.items()}
+    parts = tuple(said[id(part)] for part in decision.parts)
+    verdict = max({decision.verdict, *(part.verdict for part in parts)}, key=STRICTNESS.__getitem__)
+    if not parts and verdict == "allow":
+        verdict = "ask"
+    return Decision(verdict, parts)
+
+
+def _together(strictest: Decision, others: list[Decision]) -> tuple[Part, ...]:
+    """The strictest view of each part; whatever only another layer has to say comes behind."""
+    parts = list(strictest.parts)
+    for decision in others:
+        if [part.command for part in decision.parts] == [part.command for part in parts]:
+            pairs = zip(parts, decision.parts, strict=True)
+            parts = [max(pair, key=lambda part: STRICTNESS[part.verdict]) for pair in pairs]
+        else:
+            parts += [part for part in decision.parts if part.verdict != "allow" and part not in parts]
+    return tuple(parts)
+
+
+# --- what "always" would write -----------------------------------------------------------
+
+
+def rules_for_always(
+    request: Request, policy: Policy, overrides: Overrides | None = None, shell: str = "bash"
+) -> tuple[str, ...]:
+    """The narrowest allow rules after which the line is not asked about any more; none if there are none.
+
+    A rule is the exact text of one part. One that holds a `*` would match more than that.
+    """
+    if "run" in policy.asks or any(layer.broken for layer in policy.layers):
+        return ()
+    layered = evaluate_request(request, policy, overrides, shell).decision
+    patterns = tuple(dict.fromkeys(part.command for part in layered.parts if part.verdict == "ask"))
+    if not patterns or any("*" in one or not one.strip() or not one.isprintable() for one in patterns):
+        return ()
+    # The evaluator itself says whether they are enough: no rule helps against what cannot be analysed.
+    helps = evaluate_request(request, with_rules(policy, patterns), overrides, shell).decision.verdict == "allow"
+    return patterns if helps else ()
+
+
+def with_rules(policy: Policy, patterns: tuple[str, ...], write: tuple[str, ...] = ()) -> Policy:
+    """The policy with more allow rules in every layer. What one of them denies stays denied."""
+
+    def more(layer: Layer) -> Layer:
+        rules = layer.rules
+        return replaced(layer, rules=replaced(rules, allow=(*rules.allow, *patterns), write=(*rules.write, *write)))
+
+    return replaced(policy, layers=tuple(more(layer) for layer in policy.layers))
+
+
+# --- how it is told ----------------------------------------------------------------------
+
+
+def describe_denial(layered: LayeredDecision, policy: Policy) -> str:
+    """Why it does not run, in one sentence: the part, the rule, and what would allow it."""
+    part = next((part for part in layered.decision.parts if part.verdict == "deny"), None)
+    if part is None:
+        return f"Nothing is let through while the policy {policy.name} cannot be used: {layered.broken}; correct it."
+    by = f"The policy {layered.layer} denies {_shown(part)}"
+    if part.rule:
+        return f"{by} by its rule {named(part.rule)}; it can run only under a policy without that rule."
+    return f"{by}: {part.why.rstrip('.')}; it can run only under a policy that does not deny it."
+
+
+def describe_question(layered: LayeredDecision, policy: Policy, approval: Approval) -> str:
+    """Why it does not run if nobody can be asked: the part, why, and what would allow it."""
+    if layered.broken:
+        return f"Everything needs a yes because {layered.broken}, and nobody can be asked here; correct it."
+    if approval.category == "outside":
+        return f"{named(approval.command)} would run outside the sandbox of the policy {policy.name}, {_NOBODY}."
+    if not approval.parts:
+        return f"Under the policy {policy.name} every command needs a yes, and nobody can be asked here."
+    part = approval.parts[0]
+    more = f" and {len(approval.parts) - 1} more" if len(approval.parts) > 1 else ""
+    needs = f"{_shown(part)}{more} needs a yes under the policy {layered.layer} ({part.why.rstrip('.')})"
+    return f"{needs}, and nobody can be asked here; {_what_would_allow(approval)}."
+
+
+def _shown(part: Part) -> str:
+    return named(part.command.replace(UNKNOWN, "…"))  # what only a run can tell
+
+
+def _what_would_allow(approval: Approval) -> str:
+    if not approval.always:
+        return "no rule can allow it as it is written, so ask where somebody can answer, or write it more plainly"
+    from json import dumps  # a TOML string with the same escapes
+
+    rules = ", ".join(dumps(one, ensure_ascii=False) for one in approval.always)
+    return f"allow = [{rules}] in {OWN_RULES} of the state directory would allow it"
