@@ -368,7 +368,7 @@ def test_a_start_does_not_hang_when_a_call_of_the_host_fails(laboratory):
 
 
 def test_a_caller_that_cannot_poll_still_learns_that_its_task_began(shell, home, monkeypatch):
-    read, failed = Connection._read, []
+    read, failed = Connection._read, list[list[str]]()
 
     def fail_once(self, timeout):
         if not failed:
