@@ -137,21 +137,21 @@ def test_a_record_that_changes_while_it_is_looked_at_is_read_again(
     """The clock of files is coarse: the time of the record tells two changes apart only if it was old at the look."""
     task = shell.start("sleep 60")
     directory = os.path.dirname(task.output_file)
-    look, delayed = task_events.observe, list[str]()
+    changed = os.stat(f"{directory}/record").st_mtime_ns
+    look, clock = task_events.observe, [changed + 1]
 
     def look_and_wait(registry: Registry, task_id: str) -> Observation | None:
-        seen, changed = look(registry, task_id), os.stat(f"{directory}/record").st_mtime_ns
-        if not delayed:
-            delayed.append(task_id)
+        seen = look(registry, task_id)
+        if len(clock) == 1:
             shell.kill(task_id)
             eventually(lambda: shell.show(task_id).closed)
             os.utime(f"{directory}/record", ns=(changed, changed))  # as if it had changed within one tick
-            time.sleep(0.1)
+            clock.append(changed + 10**9)
         return seen
 
     monkeypatch.setattr(gatherer, "has_guard", lambda directory: True)  # as if something that it started still ran
     monkeypatch.setattr(task_events, "observe", look_and_wait)
-    os.utime(f"{directory}/record")
+    monkeypatch.setattr("outlast.notices.gatherer.time.time_ns", lambda: clock[-1])
     with shell.subscribe("me") as subscription:
         assert subscription.take() == []
         assert [one.task_id for one in subscription.take()] == [task.task_id]
