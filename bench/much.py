@@ -116,8 +116,8 @@ def _multiply(ours: Ours, many: int) -> None:
                     new.write(old.read())
         if not number % _LINKS:
             model = directory
-    registry.index.add([(one.task_id, one.session, one.started_at, 0) for one in copies.values()])
     for one in copies.values():
+        registry.index.add((one.task_id, one.session, one.started_at, 0))
         registry.index.finish(one.task_id, one.ended_at or 0.0, 32768, task_directory.dump_task(one))
 
 

@@ -20,17 +20,46 @@ def _one_line(message: str) -> str:
     return message if message.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
 
 
+class Hint:
+    """What to do about an error, a clause for each kind of reader. An empty one says nothing to that reader."""
+
+    def __init__(self, command_line: str, python: str = "", model: str = "") -> None:
+        self.command_line, self.python, self.model = command_line, python, model
+
+
+# A model has a tool that lists tasks; its profile says which.
+LIST_TASKS = Hint("`outlast ps --all` lists them", "`Shell.list` lists them")
+
+
+def _with_clause(message: str, clause: str) -> str:
+    message = message.removesuffix(".")
+    return f"{message}; {clause}." if clause else f"{message}."
+
+
 class OutlastError(Exception):
-    """The root: catch this to catch everything that Outlast raises on purpose."""
+    """The root: catch this to catch everything that Outlast raises on purpose.
+
+    `message` is for the command line, `str()` for Python; they differ in the hint, if there is one.
+    """
 
     code = "error"
 
     def __init_subclass__(cls, code: str = "") -> None:
         cls.code = code or cls.code
 
-    def __init__(self, message: str) -> None:
-        self.message = _one_line(message)
+    def __init__(self, message: str, hint: Hint | None = None) -> None:
+        self.hint = hint
+        self.message = _one_line(_with_clause(message, hint.command_line) if hint else message)
         super().__init__(self.message)
+
+    def __str__(self) -> str:
+        return self.message_with(self.hint.python) if self.hint else self.message
+
+    def message_with(self, clause: str) -> str:
+        """Return the message with this clause instead of the hint for the command line, if it has one."""
+        if self.hint is None:
+            return self.message
+        return _with_clause(self.message.removesuffix(f"; {self.hint.command_line}."), clause)
 
 
 class BadInput(OutlastError, code="bad-input"):

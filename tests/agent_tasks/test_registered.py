@@ -269,14 +269,14 @@ def test_outlast_agent(cli: Cli, home: str) -> None:
     ("words", "code", "why"),
     [
         (["start", "nobody", "go"], 2, "There is no type of agent 'nobody'"),
-        (["start", "claude"], 2, "takes TYPE PROMPT"),
+        (["start", "claude"], 2, "required: PROMPT"),
         (["start", "claude", "two", "words"], 2, "quote a prompt that has blanks"),
-        (["list", "--failed"], 2, "--failed is for `outlast agent done`"),
+        (["list", "--failed"], 2, "There is no option --failed; `outlast agent list --help`"),
         (["done", "nobody"], 1, "There is no agent 'nobody'"),
         (["read", "nobody"], 1, "There is no agent 'nobody'"),
         (["stop", "nobody"], 1, "There is no task 'nobody'"),
         (["register", "two words", "review", "/tmp/x"], 2, "no name for an agent"),
-        (["fly"], 2, "invalid choice: 'fly'"),
+        (["fly"], 2, "There is no `outlast agent fly`; use one of start, list,"),
     ],
 )
 def test_wrong_words(cli: Cli, words: list[str], code: int, why: str) -> None:

@@ -105,9 +105,10 @@ CALL = json.dumps({"tool_name": "Bash", "tool_input": {"command": "ls"}})
 _WITH_A_BUG = """
 import sys
 from outlast.cli import check
+from outlast.cli.main import main
 def broken(*_): raise {error}
 check.open_shell = broken
-sys.exit(check.check(["--hook", "--policy", "guarded"]))
+sys.exit(main(["check", "--hook", "--policy", "guarded"]))
 """
 
 

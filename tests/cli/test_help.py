@@ -11,15 +11,14 @@ import shlex
 import shutil
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from outlast import __version__
+from outlast.cli.arguments import Argument, Parser, VerbGroup
 from outlast.cli.completion import options_of
-from outlast.cli.main import VERBS, overview
-from outlast.cli.options import Parser
+from outlast.cli.main import VERBS, module_of, overview
 from outlast.errors import BadInput
 from tests.cli import agreed
 from tests.conftest import Cli
@@ -27,11 +26,18 @@ from tests.conftest import Cli
 WIDTH = 100
 
 
-def parser_of(verb: str) -> Parser:
-    module = import_module(f"outlast.cli.{VERBS[verb][0]}")
-    make = getattr(module, f"{verb}_parser", None) or module.parser
-    made: Parser = make()
+def parser_of(verb: str) -> Parser | VerbGroup:
+    made: Parser | VerbGroup = getattr(module_of(verb), f"{verb}_parser")()
     return made
+
+
+def arguments_of(parser: Parser | VerbGroup) -> list[Argument]:
+    parsers = parser.commands.values() if isinstance(parser, VerbGroup) else [parser]
+    return [one for parser in parsers for one in parser.arguments]
+
+
+GROUPS = {verb: made for verb in VERBS if isinstance(made := parser_of(verb), VerbGroup)}
+COMMANDS = [f"{verb} {name}" for verb, group in GROUPS.items() for name in group.commands]
 
 
 def help_of(cli: Cli, *words: str) -> str:
@@ -39,10 +45,10 @@ def help_of(cli: Cli, *words: str) -> str:
     return cli(*words, "--help", check=0).stdout
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", [*VERBS, *COMMANDS])
 def test_the_help_of_a_verb(cli: Cli, verb: str) -> None:
-    text = help_of(cli, verb)
-    assert text == agreed(f"help_{verb}.txt", text)
+    text = help_of(cli, *verb.split())
+    assert text == agreed(f"help_{verb.replace(' ', '_')}.txt", text)
     assert f"usage: outlast {verb}" in text
 
 
@@ -58,19 +64,25 @@ def test_the_version(cli: Cli) -> None:
 
 def test_the_overview_names_every_verb() -> None:
     assert re.findall(r"^  ([a-z]+) +[a-z]", overview(), flags=re.MULTILINE)[: len(VERBS)] == list(VERBS)
+    assert len(VERBS) == 23
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_fits_the_screen_and_every_option_is_explained(cli: Cli, verb: str) -> None:
     text = help_of(cli, verb)
     assert all(len(line) <= WIDTH + 2 for line in text.splitlines())
-    for option in parser_of(verb).thorough()._actions:
-        assert option.help, option
+    for argument in arguments_of(parser_of(verb)):
+        assert argument.help, argument.names
+        assert argument.action == "store_true" or argument.metavar, argument.names
 
 
 def examples() -> list[str]:
     """What the examples of every help text tell to type."""
-    texts = [overview(), *(parser_of(verb).thorough().epilog or "" for verb in VERBS)]
+    texts = [
+        overview(),
+        *(parser_of(verb).help() for verb in VERBS),
+        *(command.help() for group in GROUPS.values() for command in group.commands.values()),
+    ]
     lines = [line for text in texts for line in text.partition("examples:\n")[2].splitlines()]
     # Two blanks or more: what follows explains it.
     return [re.split(r" {2,}", line.strip())[0] for line in lines if line.startswith("  ") and "outlast" in line]
@@ -89,7 +101,7 @@ def test_every_example_is_a_call_that_makes_sense(tmp_path: Path, line: str) -> 
     for call in calls:
         verb, *words = call.splitlines()
         try:
-            parser_of(verb).thorough().parse_args(words)
+            parser_of(verb).parse(words)
         except BadInput as wrong:
             pytest.fail(f"{line}: {wrong}")
 
@@ -132,7 +144,7 @@ def test_a_completion_is_a_script_that_its_shell_can_read(cli: Cli, tmp_path: Pa
 
 
 def test_verbs_are_completed(cli: Cli, path: str) -> None:
-    assert completed(cli, path, "''", "c", "x") == [list(VERBS), ["check", "clean", "call", "completion"], []]
+    assert completed(cli, path, "''", "c", "x") == [list(VERBS), ["clean", "check", "call", "completion"], []]
 
 
 def test_options_are_completed(cli: Cli, path: str) -> None:

@@ -22,11 +22,10 @@ from pydantic.alias_generators import to_camel
 
 from outlast import Shell
 from outlast.cli.mcp import mcp_parser
-from outlast.cli.options import parse
-from outlast.faces.mcp.options import Options, chosen_session
-from outlast.faces.mcp.server import build
-from outlast.faces.mcp.tasks import EXTENSION, TaskParams, TaskState, UpdateParams
 from outlast.linux import process
+from outlast.mcp.options import Options, chosen_session
+from outlast.mcp.server import build
+from outlast.mcp.tasks import EXTENSION, TaskParams, TaskState, UpdateParams
 
 LEGACY, MODERN = "legacy", "2026-07-28"
 PATIENCE_S = 60.0
@@ -57,7 +56,7 @@ async def inside(
     home: str, *words: str, mode: str = LEGACY, how: Any = None, **variables: str
 ) -> AsyncIterator[Client]:
     """As `connected`, with the server in this process: a second faster, where only what it says matters."""
-    asked = parse(mcp_parser(), words)
+    asked = mcp_parser().parse(words)
     with mock.patch.dict(os.environ, {"OUTLAST_HOME": home, **PROGRAM, **variables}):
         session = chosen_session(asked.session, home)
         options = Options(home, asked.profile, session, asked.read_only, asked.yolo, asked.policy or "")

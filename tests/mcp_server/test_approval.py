@@ -84,7 +84,7 @@ def test_a_user_who_does_not_answer_in_time_has_not_said_yes(place: str, tmp_pat
         how = {"elicitation_callback": never}
         async with inside(place, how=how, OUTLAST_POLICY="ask", OUTLAST_MCP_WAIT_S="0.5") as client:
             refused = await client.call_tool(*shell("touch one"))
-            assert "Nobody said yes within 0.5 s" in text(refused)
+            assert "The user did not answer within 0.5 s" in text(refused)
 
     play(scene())
     assert not os.listdir(tmp_path)

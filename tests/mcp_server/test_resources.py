@@ -52,17 +52,17 @@ def test_outputs_are_listed_and_read(place: str, mode: str) -> None:
 
 
 def test_a_long_list_comes_in_pages(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from outlast.faces.mcp import resources
+    from outlast.mcp import resources
 
     monkeypatch.setattr(resources, "_PAGE", 2)
 
     class Here:
-        """Just enough of a desk."""
+        """Just enough of the clients and of one of them."""
 
         def __init__(self, shell: Any) -> None:
             self.shell = shell
 
-        async def desk(self, ctx: object) -> Any:
+        async def find(self, ctx: object) -> Any:
             return self
 
     async def scene() -> None:

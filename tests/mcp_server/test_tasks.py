@@ -13,7 +13,7 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from outlast import Shell
-from outlast.faces.mcp.tasks import TaskParams, UpdateParams, poll_interval_ms
+from outlast.mcp.tasks import TaskParams, UpdateParams, poll_interval_ms
 from tests.conftest import eventually as until
 from tests.mcp_server import (
     MODERN,

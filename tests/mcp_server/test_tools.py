@@ -21,10 +21,9 @@ from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
 
 from outlast import Shell, __version__
-from outlast.faces.tools import forms
-from outlast.faces.tools.messages import for_model
-from outlast.faces.tools.profiles import profile_named
-from outlast.tools import PROFILES
+from outlast.errors import LIST_TASKS, Hint, OutlastError, SessionBusy, StartFailed, UnknownTask
+from outlast.tools import PROFILES, Toolbox, adapters
+from outlast.tools.profiles import profile_named
 from tests.agent_tasks import settings
 from tests.cli import GOLDEN
 from tests.mcp_server import (
@@ -54,7 +53,7 @@ def test_a_day_with_the_tools(place: str, mode: str) -> None:
         async with connected(place, mode=mode) as client:
             listed = (await client.list_tools()).tools
             profile = profile_named("default")
-            assert [tool.name for tool in listed] == [tool.name for tool in forms.offered(profile)]
+            assert [tool.name for tool in listed] == [tool.name for tool in adapters.offered(profile)]
             hints = {tool.name: tool.annotations for tool in listed}
             for name, acts in (("bash_list", False), ("bash", True)):
                 found = hints[name]
@@ -341,21 +340,35 @@ def test_a_list_has_titles_and_hints_and_one_page(place: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "message",
+    "error",
     [
-        "There is no task 'bash-0' (any more); `outlast ps --all` lists them.",
-        "agent-0 is no agent; `outlast agent list` lists them.",
-        "No free task id was found; `outlast clean` removes finished tasks.",
-        "Session 's' has tasks that run (bash-0); end them first with `outlast kill`.",
-        "There is no sandbox here: install bubblewrap; `outlast doctor` says more.",
+        UnknownTask("There is no task 'bash-0' (any more).", LIST_TASKS),
+        UnknownTask("agent-0 is no agent.", Hint("`outlast agent list` lists them")),
+        SessionBusy("Session 's' has tasks that run.", Hint("end them with `outlast kill`", "end them", "end them")),
+        StartFailed("There is no sandbox here."),
     ],
 )
-def test_messages_name_tools_and_no_verbs_of_the_command_line(message: str) -> None:
-    said = for_model(message, "bash_list lists them")
-    assert "`outlast" not in said
-    assert said.startswith(message[:12])
+def test_messages_name_tools_and_no_verbs_of_the_command_line(error: OutlastError) -> None:
+    said = profile_named("default").message_of(error)
+    assert "`outlast" not in said + str(error)
+    assert said.startswith(error.message[:12])
     assert said.endswith(".")
-    assert ("bash_list lists them" in said) == ("lists them" in message)
+    assert ("bash_list lists them" in said) == (error.hint is LIST_TASKS)
+    assert ("; end them." in said) == isinstance(error, SessionBusy)
+
+
+def test_no_error_that_a_model_can_cause_names_a_verb_of_the_command_line(place: str) -> None:
+    with Toolbox.open(home=place, session="s") as box:
+        task_id = box.shell.run("true").task_id
+        for tool, given in (
+            ("bash_output", {"task_id": "nothing"}),
+            ("bash_kill", {"task_id": " "}),
+            ("bash_kill", {"task_id": task_id}),
+            ("bash_input", {"task_id": task_id, "text": "x"}),
+        ):
+            reply = box.call(tool, given)
+            assert reply.error
+            assert "`outlast" not in reply.text
 
 
 def test_a_start_does_without_the_parts_of_the_sdk_that_a_server_does_not_need(place: str) -> None:

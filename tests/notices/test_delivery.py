@@ -71,7 +71,7 @@ class Here(Cli):
         self._capsys, self._monkeypatch = capsys, monkeypatch
         monkeypatch.setenv("OUTLAST_HOME", home)
         monkeypatch.delenv("OUTLAST_SESSION", raising=False)
-        monkeypatch.setattr("outlast.cli.tell._FIRST_PAUSE_S", 0.01)
+        monkeypatch.setattr("outlast.cli.notices._FIRST_PAUSE_S", 0.01)
 
     def __call__(
         self, *words: str, stdin: str | bytes = b"", check: int | None = None

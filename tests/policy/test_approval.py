@@ -515,7 +515,7 @@ def questions(approval: Approval) -> list[str]:
 
     found = [shown(approval, colour=False)]
     try:
-        from outlast.faces.mcp.approval import question
+        from outlast.mcp.approval import question
     except ModuleNotFoundError:
         return found
     return [*found, question(approval).message]

@@ -188,7 +188,7 @@ def test_the_locals_of_a_function(body: bytes, names: set[bytes]) -> None:
     assert dump.find_local_names(b"-f f () \n{ \n    " + body + b"\n}") == names
 
 
-# --- the faces -----------------------------------------------------------------------------
+# --- the command line -----------------------------------------------------------------------------
 
 
 def test_a_session_is_listed_shown_copied_reset_and_removed(cli: Cli) -> None:
@@ -217,11 +217,11 @@ def test_a_session_is_listed_shown_copied_reset_and_removed(cli: Cli) -> None:
         (["reset", "zzz"], 1, "There is no session 'zzz'"),
         (["copy", "zzz", "new"], 1, "There is no session 'zzz'"),
         (["copy", "work", "work"], 1, "There is a session 'work' already"),
-        (["copy", "work"], 2, "takes two sessions"),
-        (["list", "work"], 2, "takes no session"),
+        (["copy", "work"], 2, "required: NEW"),
+        (["list", "work"], 2, "Unrecognized arguments: work"),
         (["show", "../x"], 2, "is no name for a session"),
         (["copy", "work", ".x"], 2, "is no name for a session"),
-        (["burn", "work"], 2, "invalid choice"),
+        (["burn", "work"], 2, "There is no `outlast session burn`"),
     ],
 )
 def test_what_makes_no_sense_is_one_sentence(cli: Cli, words: list[str], code: int, said: str) -> None:

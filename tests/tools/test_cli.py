@@ -7,8 +7,7 @@ import os
 
 import pytest
 
-from outlast.faces.tools import policy
-from outlast.tools import PROFILES
+from outlast.tools import PROFILES, policy
 from tests.cli import agreed
 from tests.cli.test_imports import HEAVY, called, strangers
 from tests.conftest import Cli
@@ -17,7 +16,7 @@ from tests.conftest import Cli
 @pytest.mark.parametrize("profile", PROFILES)
 def test_the_tools_as_json(cli: Cli, home: str, profile: str) -> None:
     text = cli("tools", "--profile", profile, check=0).stdout
-    for sentence in filter(None, policy._DENIED.values()):
+    for sentence in filter(None, policy._DESCRIPTIONS.values()):
         text = text.replace(f" {sentence}", "")  # tested on its own: which policies there are is no matter of tools
     assert text == agreed(f"tools/{profile}.json", text)
     assert not os.path.exists(home)  # looking needs no state directory

@@ -12,9 +12,9 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import BadInput
-from outlast.faces.tools.arguments import checked
-from outlast.faces.tools.profiles import profile_named
 from outlast.tools import Toolbox
+from outlast.tools.arguments import check
+from outlast.tools.profiles import profile_named
 from tests.conftest import end_all
 
 TOOLS = {tool.name: tool for tool in profile_named("default").tools}
@@ -140,7 +140,7 @@ TRIES = [
 @pytest.mark.parametrize(("tool", "given"), TRIES)
 def test_a_first_try_is_understood(tool: str, given: dict[str, Any]) -> None:
     arguments = {key: value for key, value in given.items() if key not in ("->", "says")}
-    taken, remarks = checked(TOOLS[tool], arguments)
+    taken, remarks = check(TOOLS[tool], arguments)
     meant = given.get("->", {})
     assert {key: taken.get(key) for key in meant} == meant
     assert len(remarks) == ("says" in given)
@@ -166,7 +166,7 @@ def test_there_are_sixty_of_ten_tools() -> None:
 )  # fmt: skip
 def test_what_cannot_be_understood_is_named(tool: str, given: dict[str, Any], sentence: str) -> None:
     with pytest.raises(BadInput, match=f"^{re.escape(sentence)}$"):
-        checked(TOOLS[tool], given)
+        check(TOOLS[tool], given)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from outlast.faces.tools.reply import Facts, headline, tell
+from outlast.tools.reply import Facts, headline, task_reply
 from outlast.types import Result, Task, Usual
 
 NOW = 1_700_000_000.0
@@ -81,7 +81,7 @@ def test_how_it_ended() -> None:
 
 def test_what_was_left_behind_and_hidden_is_said() -> None:
     task = result(status="completed", reason="exit", exit_code=0, children=(8, 9), hidden_lines=3, truncated=True)
-    assert tell(task, Facts(), "A remark.", "").text.splitlines() == [
+    assert task_reply(task, Facts(), "A remark.", "").text.splitlines() == [
         "bash-00000001: exit code 0 (1m 30s).",
         "A remark.",
         "Processes that it started still run: 8, 9. bash_kill ends them.",
@@ -91,17 +91,17 @@ def test_what_was_left_behind_and_hidden_is_said() -> None:
 
 def test_nothing_to_show_is_said_in_three_ways() -> None:
     ended = {"status": "completed", "reason": "exit", "exit_code": 0}
-    assert tell(result(), Facts()).text.endswith("No output yet.\n")
-    assert tell(result(**ended), Facts()).text.endswith("No output.\n")
-    assert tell(result(**ended, cursor="12"), Facts()).text.endswith("Nothing new.\n")
-    assert tell(result(cursor="12"), Facts(last_line="42 %")).text.endswith(
+    assert task_reply(result(), Facts()).text.endswith("No output yet.\n")
+    assert task_reply(result(**ended), Facts()).text.endswith("No output.\n")
+    assert task_reply(result(**ended, cursor="12"), Facts()).text.endswith("Nothing new.\n")
+    assert task_reply(result(cursor="12"), Facts(last_line="42 %")).text.endswith(
         "Nothing new. Its last line:\n```\n42 %\n```\n"
     )
 
 
 def test_a_long_failure_leads_with_its_first_error() -> None:
     known = Facts(first_error="a.c:1: error: no", error_line=7, last_lines="the\nend\n")
-    reply = tell(result(status="failed", reason="exit", exit_code=1, output="much\n" * 100), known)
+    reply = task_reply(result(status="failed", reason="exit", exit_code=1, output="much\n" * 100), known)
     assert reply.text.splitlines() == [
         "bash-00000001: failed: exit code 1 (1m 30s).",
         "First error, line 7:",
@@ -115,5 +115,5 @@ def test_a_long_failure_leads_with_its_first_error() -> None:
 
 
 def test_a_short_failure_is_just_shown() -> None:
-    reply = tell(result(status="failed", reason="exit", exit_code=1, output="no\n"), Facts())
+    reply = task_reply(result(status="failed", reason="exit", exit_code=1, output="no\n"), Facts())
     assert reply.text.splitlines()[1:] == ["```", "no", "```"]

@@ -14,11 +14,10 @@ import jsonschema
 import pytest
 
 from outlast import OutlastError, Shell
-from outlast.faces.tools import policy
-from outlast.faces.tools.arguments import IDS
-from outlast.faces.tools.profiles import profile_named
 from outlast.settings import Settings
-from outlast.tools import PROFILES, Toolbox
+from outlast.tools import PROFILES, Toolbox, policy
+from outlast.tools.arguments import IDS
+from outlast.tools.profiles import profile_named
 from tests.conftest import end_all, eventually
 
 RUN = {"default": "bash", "neovate": "bash", "registry": "run_command", "mycode": "Bash", "spec": "Bash"}
@@ -97,34 +96,34 @@ def test_no_parameter_widens_anything(open_box: Any, profile: str) -> None:
 
 
 def test_the_default_set_costs_little() -> None:
-    from outlast.faces.tools import forms
+    from outlast.tools import adapters
 
-    text = json.dumps(forms.as_dictionaries("anthropic", forms.offered(profile_named("default")), "guarded"))
+    text = json.dumps(adapters.as_dictionaries("anthropic", adapters.offered(profile_named("default")), "guarded"))
     assert len(text) < 4000  # about 1,000 tokens, in each request
 
 
 def test_descriptions_say_what_is_denied(open_box: Any) -> None:
     box = open_box()
     run = box.profile.tools[0]
-    from outlast.faces.tools import forms
+    from outlast.tools import adapters
 
-    assert "mkfs" in forms.described(run, "guarded")
-    assert "aria2c" in forms.described(run, "banned")
-    assert "cargo" in forms.described(run, "programs")
-    assert "policy decides" in forms.described(run, "/my/policy.toml")
+    assert "mkfs" in adapters.describe(run, "guarded")
+    assert "aria2c" in adapters.describe(run, "banned")
+    assert "cargo" in adapters.describe(run, "programs")
+    assert "policy decides" in adapters.describe(run, "/my/policy.toml")
     for word in ("120 s", "background", "first error", "search files"):
-        assert word in forms.described(run, "yolo")
+        assert word in adapters.describe(run, "yolo")
 
 
 def test_which_policy_is_chosen(open_box: Any) -> None:
     """What the host asks for; else the profile's, and until there are ready ones, none."""
     for profile in PROFILES:
         found = profile_named(profile)
-        assert policy.chosen(found, Settings(), "my.toml") == "my.toml"
-        by = policy.chosen(found, Settings())
+        assert policy.choose(found, Settings(), "my.toml") == "my.toml"
+        by = policy.choose(found, Settings())
         assert (by if isinstance(by, str) else by.name) in (found.policy, "yolo")
         assert getattr(by, "asks", found.asks) == found.asks
-        assert getattr(policy.chosen(found, Settings(), consent=True), "asks", ()) == ()
+        assert getattr(policy.choose(found, Settings(), consent=True), "asks", ()) == ()
     assert open_box("spec", policy="yolo").policy == "yolo"
     assert "policy decides" in Toolbox(open_box().shell).as_mcp()[0]["description"]
 

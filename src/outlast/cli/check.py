@@ -6,16 +6,17 @@ import json
 import os
 import sys
 
-from outlast.cli.options import Parser, open_shell, parse, write
+from outlast.cli.arguments import Asked, Parser
+from outlast.cli.common import open_shell, write
+from outlast.cli.run import command_of
 from outlast.display.table import columns
-from outlast.errors import BadInput, OutlastError, named
+from outlast.errors import BadInput, OutlastError
 from outlast.output.cleaner import inline
 from outlast.policy import YOLO
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from outlast.policy.rules import Decision, Part
     from outlast.shell.shell import Shell
@@ -39,49 +40,28 @@ count as for `outlast run`: that of the user, of the project and of --policy, th
 
 def check_parser() -> Parser:
     made = Parser("check", "Say whether a command may run: allow, ask or deny, with a reason for each part.", _EXAMPLES)
-    made.usage = "outlast check [OPTION]... [--] COMMAND"
+    made.hint = "give the command as one word, or write -- before it."
     made.takes_policy()
-    made.add_argument("--explain", action="store_true", help="show the line as a tree of simple commands")
-    made.add_argument("--hook", action="store_true", help="read a tool call as JSON on standard input, answer in JSON")
+    made.add("--explain", action="store_true", help="show the line as a tree of simple commands")
+    made.add("--hook", action="store_true", help="read a tool call as JSON on standard input, answer in JSON")
     made.takes_session().takes_json()
-    made.add_argument("command", nargs="*", metavar="COMMAND", help="the command; - for standard input")
+    made.add("command", nargs="*", metavar="COMMAND", help="the command; - for standard input")
     return made
 
 
-def check(words: Sequence[str]) -> int:
-    if "--hook" in words[: words.index("--")] if "--" in words else "--hook" in words:
-        return _hook(words)
-    asked = _parsed(words)
-    command = _command(asked.command)
+def check(asked: Asked) -> int:
+    if asked.hook:
+        return _hook(asked)
+    if not asked.command:
+        raise BadInput("No command was given; write it as one word, as in `outlast check 'rm -rf build'`.")
     with open_shell(asked.session, asked.policy) as shell:
-        found, policy = shell.check(command), policy_in_force(shell)[0]
+        found, policy = shell.check(command_of(asked.command)), policy_in_force(shell)[0]
     if asked.json:
         write(json.dumps(as_object(found, policy), ensure_ascii=False) + "\n")
     else:
         colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
         write(_tree(found, policy, colour) if asked.explain else _table(found, policy, colour))
     return CODES[found.verdict]
-
-
-def _parsed(words: Sequence[str]) -> Namespace:
-    """Options may stand anywhere before a `--`; everything behind it is the command."""
-    border = words.index("--") if "--" in words else len(words)
-    made = check_parser()
-    asked, rest = made.thorough().parse_known_intermixed_args(words[:border])
-    if rest and asked.command:
-        raise BadInput(f"{named(rest[0])} is no option of check; give the command as one word, or write -- before it.")
-    if rest:
-        parse(made, words[:border])  # says what is wrong
-    asked.command += words[border + 1 :]
-    return asked
-
-
-def _command(words: Sequence[str]) -> str:
-    from outlast.cli.run import command_of
-
-    if not words:
-        raise BadInput("No command was given; write it as one word, as in `outlast check 'rm -rf build'`.")
-    return command_of(words)
 
 
 def policy_in_force(shell: Shell) -> tuple[str, list[str]]:
@@ -141,27 +121,24 @@ def _branch(part: Part, colour: bool) -> Iterator[str]:
 # --- for other agents --------------------------------------------------------------------
 
 
-def _hook(words: Sequence[str]) -> int:
+def _hook(asked: Asked) -> int:
     """Answer a hook that is called before a tool is used, as coding agents have them.
 
     Whatever goes wrong blocks the call: agents take any other exit code for a hook that has nothing to say.
     """
     try:
-        answer = _answer(words)
+        answer = _answer(asked)
         if answer:
             write(json.dumps({"hookSpecificOutput": answer}) + "\n")
         return 0
-    except SystemExit:
-        raise  # --help
     except BaseException as error:
         why = error.message if isinstance(error, OutlastError) else f"{type(error).__name__}: {error}"
         os.write(2, f"outlast: The command cannot be judged, so it is blocked: {inline(why, 500)}\n".encode())
         os._exit(BLOCKS)  # at once: nothing that fails on the way out may change the exit code
 
 
-def _answer(words: Sequence[str]) -> dict[str, str] | None:
+def _answer(asked: Asked) -> dict[str, str] | None:
     """What to say about the call on standard input; nothing if the policy has no objection: then others decide."""
-    asked = _parsed(words)
     if asked.command:
         raise BadInput("--hook reads the command from standard input; leave it out.")
     try:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
-from outlast.cli.main import VERBS
-from outlast.cli.options import Parser, open_shell, parse, write
+from outlast.cli.arguments import Asked, Parser, VerbGroup
+from outlast.cli.common import open_shell, write
+from outlast.cli.main import VERBS, module_of
 from outlast.errors import BadInput, OutlastError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    pass
 
 _SHELLS = ("bash", "zsh", "fish")
 _TAKE_IDS = ("show", "logs", "wait", "kill", "send", "agent")
 _TAKE_WORDS = {
     "tasks": ("all", "running", "completed", "error"),
     "setup": ("claude", "codex", "gemini", "cursor", "vscode"),
-    "agent": ("start", "register", "status", "done", "read", "list", "stop", "types"),
 }
 _IDS_AT_MOST = 50
 
@@ -44,12 +42,12 @@ def completion_parser() -> Parser:
         '  eval "$(outlast completion zsh)"           # in ~/.zshrc, after compinit\n'
         "  outlast completion fish > ~/.config/fish/completions/outlast.fish",
     )
-    made.add_argument("shell", metavar="|".join(_SHELLS), help="the shell to complete in")
+    made.add("shell", metavar="|".join(_SHELLS), help="the shell to complete in")
     return made
 
 
-def completion(words: Sequence[str]) -> int:
-    shell = parse(completion_parser(), words).shell
+def completion(asked: Asked) -> int:
+    shell = asked.shell
     if shell == "ids":
         write(_ids())
     elif shell == "fish":
@@ -72,13 +70,11 @@ def _ids() -> str:
 
 
 def options_of(verb: str) -> list[str]:
-    """The long options of a verb, from its own parser."""
-    module = import_module(f"outlast.cli.{VERBS[verb][0]}")
-    make = getattr(module, f"{verb}_parser", None) or getattr(module, "parser", None)
-    if make is None:
-        return []
-    made: Parser = make()
-    return sorted(option for option in made.thorough()._option_string_actions if option.startswith("--"))
+    """Return the long options of a verb and of the commands below it, from its own parser."""
+    made: Parser | VerbGroup = getattr(module_of(verb), f"{verb}_parser")()
+    parsers = made.commands.values() if isinstance(made, VerbGroup) else [made]
+    names = (name for parser in parsers for one in parser.arguments for name in one.names if name.startswith("--"))
+    return sorted({"--help", *names})
 
 
 def _bash() -> str:

@@ -1,4 +1,4 @@
-"""`outlast tasks`: the dashboard, once or (--watch) for as long as somebody looks at it.
+"""`outlast tasks`: the dashboard, once or (--watch) until q is pressed.
 
 Watching wakes when a task ends, when the terminal changes or a key is pressed, and once
 a second, because the times that it shows run on. New tasks are seen by the change of
@@ -13,8 +13,9 @@ import signal
 import sys
 import time
 
-from outlast.cli.look import width
-from outlast.cli.options import Parser, open_shell, parse, write
+from outlast.cli.arguments import Asked, Parser
+from outlast.cli.common import open_shell, write
+from outlast.cli.tasks import width
 from outlast.display import render, table
 from outlast.errors import BadInput, OutlastError, named
 from outlast.light import replaced
@@ -48,13 +49,12 @@ def tasks_parser() -> Parser:
         "  outlast tasks error            only those that failed\n"
         "  outlast tasks --watch          live, until q or Ctrl-C",
     )
-    made.add_argument("filter", nargs="?", default="all", metavar="|".join(table.FILTERS), help="which ones")
-    made.add_argument("--watch", action="store_true", help="draw it anew whenever something changes")
+    made.add("filter", nargs="?", default="all", metavar="|".join(table.FILTERS), help="which ones")
+    made.add("--watch", action="store_true", help="draw it anew whenever something changes")
     return made.takes_session().takes_json()
 
 
-def tasks(words: Sequence[str]) -> int:
-    asked = parse(tasks_parser(), words)
+def tasks(asked: Asked) -> int:
     if asked.filter not in table.FILTERS:
         raise BadInput(f"There is no filter {named(asked.filter)}; use one of {', '.join(table.FILTERS)}.")
     if asked.json and asked.watch:

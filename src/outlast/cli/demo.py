@@ -1,4 +1,4 @@
-"""`outlast demo`: the main job in half a minute, for somebody who knows nothing yet.
+"""`outlast demo`: the main job in half a minute, for a new user.
 
 Everything it shows is real: the commands are run by the command line itself, in a
 state directory of their own that is removed at the end.
@@ -14,13 +14,13 @@ import subprocess
 import sys
 import tempfile
 
-from outlast.cli.options import Parser, parse
+from outlast.cli.arguments import Asked, Parser
 from outlast.errors import OutlastError
 from outlast.shell.shell import Shell
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    pass
 
 _SERVER = f"{shlex.quote(sys.executable)} -u -m http.server 0 --bind 127.0.0.1"
 _JOB = 'for i in 1 2 3 4 5 6; do echo "step $i of 6"; sleep 0.4; done; echo finished; exit 7'
@@ -39,8 +39,7 @@ def demo_parser() -> Parser:
     return Parser("demo", "See the main job in half a minute. It cleans up after itself.", "  outlast demo")
 
 
-def demo(words: Sequence[str]) -> int:
-    parse(demo_parser(), words)
+def demo(asked: Asked) -> int:
     with tempfile.TemporaryDirectory(prefix="outlast-demo-") as directory:
         tour = _Tour(os.path.join(directory, "state"))
         try:
@@ -64,7 +63,7 @@ class _Tour:
         server = self._background()
         self._outlive()
         self._end_a_tree()
-        self._step("Everything that ran, with its true ending. The server still runs: nobody ended it yet.")
+        self._step("Everything that ran, with its true ending. The server still runs.")
         self._outlast("ps")
         self._outlast("kill", server)
         print("\nThat is the main job. `outlast --help` shows the rest; nothing of this demo is left running.")
@@ -150,7 +149,7 @@ class _Tour:
 
         connection = HTTPConnection("127.0.0.1", port, timeout=_READY_S)
         connection.request("GET", "/")
-        print(f"(somebody visits http://127.0.0.1:{port}/: {connection.getresponse().status})")
+        print(f"(a client visits http://127.0.0.1:{port}/: {connection.getresponse().status})")
         connection.close()
 
     def end_everything(self) -> None:

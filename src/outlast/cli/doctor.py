@@ -9,8 +9,9 @@ import sys
 from fcntl import ioctl
 
 from outlast import __version__
+from outlast.cli.arguments import Asked, Parser
 from outlast.cli.check import policy_in_force
-from outlast.cli.options import Parser, open_shell, parse, write
+from outlast.cli.common import open_shell, write
 from outlast.errors import OutlastError
 from outlast.light import fields, frozen
 from outlast.settings import default_home
@@ -18,7 +19,7 @@ from outlast.types import BUBBLEWRAP
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from outlast.shell.shell import Shell
 
@@ -46,8 +47,7 @@ def doctor_parser() -> Parser:
     return made.takes_json()
 
 
-def doctor(words: Sequence[str]) -> int:
-    asked = parse(doctor_parser(), words)
+def doctor(asked: Asked) -> int:
     findings = list(examine())
     if asked.json:
         write(json.dumps([fields(finding) for finding in findings]) + "\n")
@@ -163,7 +163,11 @@ def _state(shell: Shell) -> Iterator[Finding]:
     yield Finding("tasks", GOOD, f"{len(tasks)} kept, {running} running{waiting}")
     lost = [task.task_id for task in tasks if task.reason == "lost"]
     if lost:
-        yield Finding("lost", MINOR, f"{len(lost)} tasks, nobody knows how they ended: {', '.join(lost[:5])}")
+        yield Finding(
+            "lost",
+            MINOR,
+            f"{len(lost)} tasks whose guards were killed, so how they ended is unknown: {', '.join(lost[:5])}",
+        )
     damaged = list(shell.executor.registry.damaged()) if shell.context.operator else []
     if damaged:
         yield Finding("damaged", BAD, f"{', '.join(damaged[:5])}; `outlast clean` removes them")

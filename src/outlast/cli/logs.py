@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from outlast.cli.options import Parser, open_shell, parse, whole, write
+from outlast.cli.arguments import Asked, Parser, whole
+from outlast.cli.common import open_shell, write
 from outlast.display import render
 from outlast.errors import BadInput, named
 from outlast.output.reader import check_selection
@@ -16,8 +17,7 @@ from outlast.types import STREAMS, Cursor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from typing import TextIO
 
     from outlast.shell.shell import Shell
@@ -37,7 +37,7 @@ _EXAMPLES = """\
 
 def logs_parser() -> Parser:
     made = Parser("logs", "Print what a task printed.", _EXAMPLES)
-    add = made.add_argument
+    add = made.add
     add("-f", "--follow", action="store_true", help="go on until the task ends")
     add("--from", dest="cursor", metavar="CURSOR", help="start at this cursor")
     add("--new", action="store_true", help="only what is new since the last --new")
@@ -51,8 +51,7 @@ def logs_parser() -> Parser:
     return made.takes_id().takes_session().takes_json()
 
 
-def logs(words: Sequence[str]) -> int:
-    asked = parse(logs_parser(), words)
+def logs(asked: Asked) -> int:
     selection = _selection(asked)
     with open_shell(asked.session) as shell:
         if asked.json:
@@ -75,7 +74,7 @@ def logs(words: Sequence[str]) -> int:
         return _Printing(shell, shell.show(asked.id), selection, asked).run()
 
 
-def _selection(asked: Namespace) -> Selection:
+def _selection(asked: Asked) -> Selection:
     if asked.new and (asked.cursor is not None or asked.tail is not None or asked.lines is not None):
         raise BadInput("--new starts where the last --new ended; leave out --from, --tail and --lines.")
     if asked.raw and (asked.filter or asked.exclude or asked.lines is not None):
@@ -103,7 +102,7 @@ def _range(text: str) -> tuple[int, int | None]:
 class _Printing:
     """One run of `logs` that prints as it reads."""
 
-    def __init__(self, shell: Shell, task: Task, selection: Selection, asked: Namespace) -> None:
+    def __init__(self, shell: Shell, task: Task, selection: Selection, asked: Asked) -> None:
         check_selection(selection, task.split)
         self._shell, self._task, self._selection, self._asked = shell, task, selection, asked
         streams = STREAMS if task.split else STREAMS[:1]
@@ -185,7 +184,7 @@ class _Printing:
         out.flush()
 
     def _out(self, stream: str) -> TextIO:
-        # Both: each to its own. Only one: whoever asked for it wants to pipe it.
+        # Both streams go to the one of the same name. A single one was asked for, so it can be piped.
         return sys.stderr if stream == "stderr" and len(self._streams) > 1 else sys.stdout
 
     def _say_what_is_hidden(self) -> None:

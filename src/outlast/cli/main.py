@@ -1,4 +1,4 @@
-"""Finds the verb, runs it, turns our errors into one sentence and an exit code."""
+"""Finds the verb, runs it, and turns errors of ours into one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import sys
 
 from outlast import __version__
+from outlast.cli.arguments import HelpWanted
+from outlast.cli.common import OUR_FAILURE
 from outlast.errors import (
     AlreadyEnded,
     AmbiguousTask,
@@ -26,9 +28,9 @@ from outlast.errors import (
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
 
 WRONG_USAGE = 2
-OUR_FAILURE = 125
 _ABOUT_A_TASK = (
     UnknownTask,
     AmbiguousTask,
@@ -41,32 +43,43 @@ _ABOUT_A_TASK = (
     SessionBusy,
 )  # ordinary answers: exit code 1
 
-# verb: the module that has it, and what it is for
-VERBS = {
-    "run": ("run", "run a command, in the foreground or (--bg) in the background"),
-    "ps": ("look", "list this session's running and recent tasks"),
-    "tasks": ("dashboard", "the dashboard: a table of tasks for people, live with --watch"),
-    "show": ("look", "show everything about one task"),
-    "logs": ("logs", "print what a task printed, or follow it (-f)"),
-    "wait": ("look", "wait until tasks end"),
-    "kill": ("act", "end tasks, each with its whole tree of processes"),
-    "send": ("act", "send text to a task's standard input"),
-    "agent": ("agent", "start agents as tasks, or follow those that somebody else started"),
-    "check": ("check", "say whether a command may run, and why; runs nothing"),
-    "session": ("session", "show what a session remembers; reset, copy or remove it"),
-    "notices": ("tell", "print, or deliver, what ended and what else there is to tell"),
-    "brief": ("tell", "one paragraph for a model: what runs, what ended since the last one"),
-    "verify": ("tell", "check that a notice is genuine"),
-    "events": ("tell", "print what happened, or follow it (-f), one line each"),
-    "clean": ("act", "remove finished tasks and their output"),
-    "tools": ("tools", "print the tools for models as JSON"),
-    "call": ("tools", "call a tool as a model would, and print the reply"),
-    "mcp": ("mcp", "serve those tools over MCP"),
-    "setup": ("setup", "make Claude Code, Codex, Gemini CLI, Cursor or VS Code use Outlast"),
-    "doctor": ("doctor", "check what this machine can do"),
-    "demo": ("demo", "see the main job in half a minute"),
-    "completion": ("completion", "print completion for bash, zsh or fish"),
+# Of each group of verbs: the module that has the verb, and what it is for.
+GROUPS = {
+    "run and look": {
+        "run": ("run", "run a command, in the foreground or (--bg) in the background"),
+        "ps": ("tasks", "list this session's running and recent tasks"),
+        "tasks": ("dashboard", "the dashboard: a table of tasks for people, live with --watch"),
+        "show": ("tasks", "show everything about one task"),
+        "logs": ("logs", "print what a task printed, or follow it (-f)"),
+        "wait": ("tasks", "wait until tasks end, or are ready"),
+        "kill": ("tasks", "end tasks, each with its whole tree of processes"),
+        "send": ("tasks", "send text to a task's standard input"),
+        "clean": ("tasks", "remove finished tasks and their output"),
+    },
+    "sessions, agents and policies": {
+        "session": ("session", "show what a session remembers; reset, copy or remove it"),
+        "agent": ("agent", "start agents as tasks, or follow those that another program started"),
+        "check": ("check", "say whether a policy allows a command, and why; runs nothing"),
+    },
+    "notices and events": {
+        "notices": ("notices", "print or deliver notices: a task ended, a line matched ..."),
+        "brief": ("notices", "one paragraph for a model: what runs, what ended since the last one"),
+        "verify": ("notices", "check that a notice is genuine"),
+        "events": ("notices", "print what happened, or follow it (-f), one line each"),
+    },
+    "for models": {
+        "setup": ("setup", "make Claude Code, Codex, Gemini CLI, Cursor or VS Code use Outlast"),
+        "mcp": ("mcp", "serve the tools for models over MCP"),
+        "tools": ("tools", "print the tools for models as JSON"),
+        "call": ("tools", "call a tool as a model would, and print the reply"),
+    },
+    "this program": {
+        "doctor": ("doctor", "check what this machine can do"),
+        "demo": ("demo", "see the main job in half a minute"),
+        "completion": ("completion", "print completion for bash, zsh or fish"),
+    },
 }
+VERBS = {verb: it for group in GROUPS.values() for verb, it in group.items()}
 _EXAMPLES = """examples:
   outlast run make test                 run, see the output live, get make's exit code
   outlast run --bg 'npm run dev'        start a server and print its task id
@@ -76,29 +89,30 @@ _EXAMPLES = """examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; its exit code."""
+    """Run the command line; return its exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     _prepare_streams()
+    call = _Call(words)
     try:
-        code = _dispatch(words)
+        code = call.run()
         sys.stdout.flush()
         return code
     except OutlastError as error:
-        return _complain(error, words)
+        return call.complain(error)
     except BrokenPipeError:
-        return 141  # whoever read us has enough, as in `outlast logs ID | head`
+        return 141  # the reader of our output has enough, as in `outlast logs ID | head`
     except OSError as error:
-        words = words if _stdout_works() else words[:1]  # where no JSON arrives, none was asked for
+        call.wants_json = call.wants_json and _stdout_works()
         what = f": {error.filename}" if error.filename else ""
-        return _complain(SystemRefused(f"The system refused what Outlast needs: {error.strerror}{what}."), words)
+        return call.complain(SystemRefused(f"The system refused what Outlast needs: {error.strerror}{what}."))
     except KeyboardInterrupt:
         return 130
     except Exception as error:
         if not _is_of_sqlite(error):
             raise
-        return _complain(SystemRefused(f"A file of the state directory cannot be used: {error}; try again."), words)
+        return call.complain(SystemRefused(f"A file of the state directory cannot be used: {error}; try again."))
     finally:
-        _stdout_works()  # or the interpreter would complain in our stead
+        _stdout_works()  # or the interpreter would complain when it ends
 
 
 def _is_of_sqlite(error: Exception) -> bool:
@@ -126,30 +140,65 @@ def _stdout_works() -> bool:
         return False
 
 
-def _dispatch(words: list[str]) -> int:
-    verb = words[0] if words else "--help"
-    if verb in ("-h", "--help", "help"):
-        sys.stdout.write(overview())
-        return 0
-    if verb in ("-V", "--version"):
-        sys.stdout.write(f"outlast {__version__}\n")
-        return 0
-    if verb not in VERBS:
-        raise BadInput(f"There is no verb {named(verb)}{_near(verb)}; `outlast --help` lists them.")
-    from importlib import import_module
+class _Call:
+    """One call of the command line."""
 
-    module = import_module(f"outlast.cli.{VERBS[verb][0]}")
-    gc.enable()
-    code: int = getattr(module, verb)(words[1:])
-    return code
+    def __init__(self, words: list[str]) -> None:
+        self.verb, self.words = words[0] if words else "--help", words[1:]
+        self.wants_json = "--json" in words
+
+    def run(self) -> int:
+        if self.verb in ("-h", "--help", "help"):
+            sys.stdout.write(overview())
+            return 0
+        if self.verb in ("-V", "--version"):
+            sys.stdout.write(f"outlast {__version__}\n")
+            return 0
+        if self.verb not in VERBS:
+            raise BadInput(f"There is no verb {named(self.verb)}{_near(self.verb)}; `outlast --help` lists them.")
+        module = module_of(self.verb)
+        gc.enable()
+        try:
+            asked = getattr(module, f"{self.verb}_parser")().parse(self.words)
+        except HelpWanted as help:
+            sys.stdout.write(str(help))
+            return 0
+        self.wants_json = getattr(asked, "json", False)  # in the words it may be a part of a command
+        code: int = getattr(module, self.verb)(asked)
+        return code
+
+    def complain(self, error: OutlastError) -> int:
+        """Print an error in one sentence; return the exit code for it."""
+        from outlast.output.redaction import Mask
+
+        error.message = Mask().text(error.message)  # what was typed may hold a token
+        if self.wants_json:
+            from outlast.display.render import error_json
+
+            print(error_json(error))
+        else:
+            print(f"outlast: {error.message}", file=sys.stderr)
+        if isinstance(error, BadInput):
+            return WRONG_USAGE
+        return 1 if isinstance(error, _ABOUT_A_TASK) and self.verb != "run" else OUR_FAILURE
+
+
+def module_of(verb: str) -> ModuleType:
+    """Return the module that has a verb."""
+    name = f"outlast.cli.{VERBS[verb][0]}"
+    __import__(name)  # `import_module` would load importlib and warnings, half a millisecond
+    return sys.modules[name]
 
 
 def overview() -> str:
-    """The help for the whole program."""
-    verbs = "".join(f"  {verb:<11} {what}\n" for verb, (_, what) in VERBS.items())
+    """Return the help for the whole program."""
+    groups = "".join(
+        f"{title}:\n" + "".join(f"  {verb:<11} {what}\n" for verb, (_, what) in verbs.items()) + "\n"
+        for title, verbs in GROUPS.items()
+    )
     return (
         "usage: outlast VERB ...\n\nThe shell for AI agents whose commands outlast the agent that ran them.\n\n"
-        f"{verbs}\n`outlast VERB --help` explains a verb.\n\n{_EXAMPLES}"
+        f"{groups}`outlast VERB --help` explains a verb.\n\n{_EXAMPLES}"
     )
 
 
@@ -158,28 +207,3 @@ def _near(verb: str) -> str:
 
     near = get_close_matches(verb, VERBS, n=1)
     return f" (did you mean '{near[0]}'?)" if near else ""
-
-
-def _complain(error: OutlastError, words: list[str]) -> int:
-    """Say it in one sentence; the exit code for it."""
-    from outlast.output.redaction import Mask
-
-    running = words[:1] == ["run"]
-    error.message = Mask().text(error.message)  # what was typed may hold a token
-    if _wants_json(words, running):
-        from outlast.display.render import error_json
-
-        print(error_json(error))
-    else:
-        print(f"outlast: {error.message}", file=sys.stderr)
-    if isinstance(error, BadInput):
-        return WRONG_USAGE
-    return OUR_FAILURE if running or not isinstance(error, _ABOUT_A_TASK) else 1
-
-
-def _wants_json(words: list[str], running: bool) -> bool:
-    if not running:
-        return "--json" in words
-    from outlast.cli.run import wants_json  # there it may be a word of the command
-
-    return wants_json(words[1:])

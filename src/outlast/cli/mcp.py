@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from outlast.cli.options import Parser, parse
+from outlast.cli.arguments import Asked, Parser
 from outlast.errors import Unsupported
 from outlast.settings import default_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    pass
 
 
 def mcp_parser() -> Parser:
@@ -19,33 +19,30 @@ def mcp_parser() -> Parser:
         "Serve the tools for models over MCP: to the one client that started this, or over HTTP.",
         "  outlast mcp                          over standard input and output\n"
         "  outlast mcp --profile spec           under the names of another design\n"
-        "  outlast mcp --http 127.0.0.1:8931    over Streamable HTTP, for whoever has the token",
+        "  outlast mcp --http 127.0.0.1:8931    over Streamable HTTP, with a token",
     )
-    made.add_argument("--http", metavar="HOST:PORT", help="listen there; without HOST on 127.0.0.1")
-    made.add_argument(
+    made.add("--http", metavar="HOST:PORT", help="listen there; without HOST on 127.0.0.1")
+    made.add(
         "--profile",
         default="default",
         metavar="P",
         help="whose names: default, neovate, jido, registry, mycode or spec",
     )
-    made.add_argument(
+    made.add(
         "--session",
         metavar="S",
         help="the session (default: $OUTLAST_SESSION, else one for each client and directory)",
     )
     made.takes_policy()
-    made.add_argument("--read-only", action="store_true", help="only tools that neither run nor end anything")
-    made.add_argument(
-        "--yolo", action="store_true", help="do not ask the client's user about anything; what is denied stays so"
-    )
+    made.add("--read-only", action="store_true", help="only tools that neither run nor end anything")
+    made.add("--yolo", action="store_true", help="do not ask the client's user about anything; what is denied stays so")
     return made
 
 
-def mcp(words: Sequence[str]) -> int:
-    asked = parse(mcp_parser(), words)
-    from outlast.faces.mcp import http, stdio
-    from outlast.faces.mcp.options import Options, chosen_session
-    from outlast.faces.tools.profiles import profile_named
+def mcp(asked: Asked) -> int:
+    from outlast.mcp import http, stdio
+    from outlast.mcp.options import Options, chosen_session
+    from outlast.tools.profiles import profile_named
 
     home = default_home(os.environ)
     where = http.address(asked.http) if asked.http is not None else None
@@ -65,12 +62,12 @@ def _load() -> None:
     """The SDK. It makes a thousand classes, none of which is ever garbage: looking for some costs a seventh more."""
     import gc
 
-    from outlast.faces.mcp.lazy_sdk import defer_unused_parts
+    from outlast.mcp.lazy_sdk import defer_unused_parts
 
     gc.disable()
     defer_unused_parts()
     try:
-        import outlast.faces.mcp.server  # noqa: F401
+        import outlast.mcp.server  # noqa: F401
     except ModuleNotFoundError as error:
         raise Unsupported(
             f"The MCP server needs the package 'mcp' ({error.name} is missing); install outlast[mcp]."

@@ -6,18 +6,8 @@ import os
 import stat
 import sys
 
-from outlast.cli.look import waited_code
-from outlast.cli.options import (
-    Parser,
-    check_stdout,
-    open_shell,
-    parse,
-    seconds,
-    size,
-    tell_id_on_stderr,
-    whole,
-    write,
-)
+from outlast.cli.arguments import REST, Asked, Parser, seconds, size, whole
+from outlast.cli.common import check_stdout, exit_code, open_shell, tell_id_on_stderr, waited_code, write
 from outlast.display import render
 from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused, named
 from outlast.light import replaced, signal
@@ -31,7 +21,6 @@ from outlast.types import STREAMS, Cursor, Limits, Notify, Stdin, Waited
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Sequence
     from types import FrameType
     from typing import Any
@@ -41,8 +30,7 @@ if TYPE_CHECKING:
     from outlast.shell.shell import Shell
     from outlast.types import Slice, Task
 
-AFTER_LIMIT = 124
-_PASS = "let it have a secret variable of ours, such as GITHUB_TOKEN (may be repeated)"
+_PASS = "let it have a secret variable of yours, such as GITHUB_TOKEN (may be repeated)"
 _LAST_LINES = 50  # in which a command that failed says why
 _EXAMPLES = """\
   outlast run make test                      several words are joined as they are
@@ -57,48 +45,58 @@ _EXAMPLES = """\
 
 exit code: the command's own; 128+n after signal n; 124 after a limit; 125 if Outlast
 itself failed; 2 for wrong usage. A foreground command may run 120 s unless --limit says
-otherwise. Ctrl-C interrupts the command as on a terminal; twice ends its whole tree."""
+otherwise. Ctrl-C interrupts the command as on a terminal; twice ends its whole tree.
+
+--memory and --processes hold for all of the task together where control groups can be made
+(`outlast doctor` says so); elsewhere --memory is the address space of each process, and
+--processes counts all processes of your user."""
 
 
-def parser() -> Parser:
+def run_parser() -> Parser:
     made = Parser("run", "Run a command. It goes on if you, your terminal or your agent go away.", _EXAMPLES)
-    made.usage = "outlast run [OPTION]... [--] COMMAND"
-    add = made.add_argument
+    add = made.add
+    made.section("waiting")
     add("--bg", action="store_true", help="return at once and print the task id alone")
     add("--wait", type=seconds, metavar="SEC", help="wait this long at most, then leave it running")
     add("--auto-bg", action="store_true", help="leave a development command running once it prints after 2 s")
     add("--startup-wait", type=seconds, metavar="SEC", help="with --bg: see first how it starts, for this long at most")
     add("--ready", metavar="RE", help="with --bg: return when a line of its output matches (after 30 s at most)")
-    add("--limit", type=seconds, metavar="SEC", help="end it when it has run this long (inf: never)")
+    made.section("how it runs")
     add("--cwd", metavar="D", help="run in this directory")
-    add("--pass", dest="passed", action="append", default=[], metavar="NAME", help=_PASS)
     add("--env", action="append", default=[], metavar="K=V", help="set a variable (may be repeated)")
+    add("--pass", dest="passed", action="append", default=[], metavar="NAME", help=_PASS)
     add("--stdin", metavar="FILE|-|open", help="input: a file, our own (-), or kept open for `outlast send`")
     add("--split", action="store_true", help="keep stdout and stderr apart")
     add("--shell", metavar="PATH", help="run it with this shell instead of bash (none: no shell in between)")
+    made.section("queue")
     add("--name", metavar="N", help="a second start under this name is the same task")
     add("--after", action="append", default=[], metavar="ID", help="begin when this task completed (may be repeated)")
     add("--after-failed", default=SKIP, metavar="run|skip", help="if one of those fails: run it anyway, or not (skip)")
+    made.section("limits")
+    add("--limit", type=seconds, metavar="SEC", help="end it when it has run this long (inf: never)")
+    add("--memory", type=size, metavar="BYTES", help="how much memory the task may use (2G, 500M), see below")
+    add("--processes", type=whole, metavar="N", help="how many processes the task may have, see below")
+    add("--cpu-time", type=seconds, metavar="SEC", help="seconds of CPU that each of its processes may use")
+    add("--file-size", type=size, metavar="BYTES", help="how large a file may become that it writes")
+    made.section("policy and sandbox")
+    made.takes_policy()
     add("--sandbox", action="store_true", help="let it write to its directory only, and reach no network")
     add("--writable", action="append", default=[], metavar="DIR", help="a directory it may write to in its sandbox")
     add("--network", action="store_true", help="let it use the network in its sandbox")
     add("--no-sandbox", action="store_true", help="run it without the sandbox that the settings demand")
-    add("--memory", type=size, metavar="BYTES", help="what each of its processes may ask for (2G, 500M)")
-    add("--processes", type=whole, metavar="N", help="how many processes its user may have, to start another")
-    add("--cpu-time", type=seconds, metavar="SEC", help="seconds of CPU that each of its processes may use")
-    add("--file-size", type=size, metavar="BYTES", help="how large a file may become that it writes")
+    made.section("notices")
     add("--notify", action="append", default=[], metavar="RE", help="a notice when a line matches (may be repeated)")
     add("--silent-after", type=seconds, metavar="SEC", help="a notice when it prints nothing for this long")
+    made.section("options")
     add("--description", default="", metavar="T", help="what it is for, shown in lists")
-    made.takes_policy().takes_session().takes_json()
-    add("command", nargs="...", metavar="COMMAND", help="the command; everything from its first word on is part of it")
+    made.takes_session().takes_json()
+    add("command", nargs=REST, metavar="COMMAND", help="the command; everything from its first word on is part of it")
     return made
 
 
-def run(words: Sequence[str]) -> int:
+def run(asked: Asked) -> int:
     # The words stand in our own argument list; a `pkill -f` in the command must not find them there.
     _rename_self("outlast", "outlast run")
-    asked = parse(parser(), words)
     command = command_of(asked.command)
     if asked.stdin == "-" and asked.command[-1:] == ["-"]:
         raise BadInput("Command and input cannot both come from standard input; give one of them in another way.")
@@ -128,7 +126,7 @@ def run(words: Sequence[str]) -> int:
         return _Foreground(shell, asked).run(command, how)
 
 
-def _background(shell: Shell, command: str, how: dict[str, Any], asked: Namespace) -> int:
+def _background(shell: Shell, command: str, how: dict[str, Any], asked: Asked) -> int:
     task = shell.start(command, startup_wait=asked.startup_wait, ready=asked.ready, **how)
     try:
         check_stdout()
@@ -137,7 +135,7 @@ def _background(shell: Shell, command: str, how: dict[str, Any], asked: Namespac
         return tell_id_on_stderr(task, error)
 
 
-def _tell_of(shell: Shell, task: Waited, asked: Namespace) -> int:
+def _tell_of(shell: Shell, task: Waited, asked: Asked) -> int:
     """Write the id of a background task, or what it is, to standard output; the exit code."""
     if asked.startup_wait is None and asked.ready is None:
         write(render.as_json(task) + "\n" if asked.json else f"{task.task_id}\n")
@@ -155,18 +153,8 @@ def _tell_of(shell: Shell, task: Waited, asked: Namespace) -> int:
     return waited_code(task, condition) if task.finished or condition else 0
 
 
-def wants_json(words: Sequence[str]) -> bool:
-    """Whether an answer to these words is to be JSON, also if they are wrong."""
-    try:
-        return bool(parse(parser(), words).json)
-    except BadInput:
-        return "--json" in words
-
-
 def command_of(words: Sequence[str]) -> str:
     """One word as it is, several joined, or what comes on standard input."""
-    if words[:1] == ["--"]:
-        words = words[1:]
     if not words:
         raise BadInput("No command was given; write it behind the options, as in `outlast run make test`.")
     if list(words) == ["-"]:
@@ -188,7 +176,7 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _as_a_person_says(shell: Shell, asked: Namespace) -> Settings:
+def _as_a_person_says(shell: Shell, asked: Asked) -> Settings:
     """Only here can a sandbox that the settings demand be widened or switched off: a call cannot."""
     settings = shell.settings
     if not (asked.sandbox or asked.writable or asked.network or settings.sandbox or shell.starter.is_confined()):
@@ -226,9 +214,9 @@ def _from_file(path: str) -> Stdin:
 
 
 class _Foreground:
-    """A task that somebody at a terminal (or a script) waits for."""
+    """A task in the foreground, whose output is copied to the terminal."""
 
-    def __init__(self, shell: Shell, asked: Namespace) -> None:
+    def __init__(self, shell: Shell, asked: Asked) -> None:
         self._shell, self._asked = shell, asked
         self._interrupts = 0
         self._task_id = ""
@@ -260,7 +248,7 @@ class _Foreground:
             if ours:
                 self._shell.control.release(self._task_id)
         except OSError as error:
-            self._say_that_nobody_reads(error)
+            self._report_broken_output(error)
             raise
         return self._report(command, how)
 
@@ -290,8 +278,8 @@ class _Foreground:
         if not self._asked.json:
             copy(piece)
 
-    def _say_that_nobody_reads(self, error: OSError) -> None:
-        """Whoever reads us may be an agent that was killed: its command outlasts it."""
+    def _report_broken_output(self, error: OSError) -> None:
+        """Our reader may be an agent that was killed; the command goes on."""
         if not isinstance(error, BrokenPipeError):
             why = f"The output of {self._task_id} cannot be shown here: {error.strerror}"
             raise SystemRefused(f"{why}; `outlast logs -f {self._task_id}` has it.") from None
@@ -314,7 +302,7 @@ class _Foreground:
             pass  # it was quicker
 
     def _end(self) -> None:
-        # Whoever pressed Ctrl-C twice need not be asked.
+        # The second Ctrl-C is the consent.
         if not self._shell.executor.has_reached(self._task_id, "ended"):
             self._shell.control.end_now([self._task_id], self._shell.settings.kill_grace_s)
 
@@ -358,17 +346,6 @@ def copy(piece: Slice) -> None:
         stream.write(b"\n[outlast: %d bytes were dropped here]\n" % piece.dropped)
     stream.write(piece.data)
     stream.flush()
-
-
-def exit_code(task: Task) -> int:
-    """What a shell would call the end of this task."""
-    if not task.finished:
-        return 0
-    if task.reason == "timeout":
-        return AFTER_LIMIT
-    if task.exit_code is not None:
-        return task.exit_code
-    return 128 + task.signal if task.signal else 125
 
 
 def _rename_self(name: str, title: str) -> None:

@@ -1,58 +1,56 @@
-"""`outlast session`: what sessions remember, and making them forget."""
+"""`outlast session`: show, reset, copy and remove what sessions remember."""
 
 from __future__ import annotations
 
 import json
 
-from outlast.cli.options import Parser, open_shell, parse, write
-from outlast.errors import BadInput
+from outlast.cli.arguments import Asked, Parser, VerbGroup
+from outlast.cli.common import open_shell, write
 from outlast.light import fields
 from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from outlast.shell.shell import Shell
     from outlast.types import SessionState
 
-_NAMES = {"list": 0, "show": 1, "reset": 1, "copy": 2, "remove": 1}
 _SHOWN = 200  # characters of one value
+_EXAMPLES = """\
+  outlast run --session work 'cd app && . venv/bin/activate'
+  outlast run --session work 'pwd; which python'   the next command goes on there
+  outlast session show work         secrets are masked
+  outlast session copy work test    try something without harm"""
 
 
-def parser() -> Parser:
-    made = Parser(
-        "session",
-        "What sessions remember from one command to the next: variables, directory, functions, options.",
-        "  outlast run --session work 'cd app && . venv/bin/activate'\n"
-        "  outlast run --session work 'pwd; which python'   there it goes on\n"
-        "  outlast session list\n"
-        "  outlast session show work         secrets are masked\n"
-        "  outlast session reset work        begin anew with our own variables and directory\n"
-        "  outlast session copy work test    try something without harm\n"
-        "  outlast session remove work       refused while tasks of it run",
-    )
-    made.usage = "outlast session [--json] list | show S | reset S | copy S T | remove S"
-    made.add_argument("what", metavar="WHAT", choices=list(_NAMES), help="list, show, reset, copy or remove")
-    made.add_argument("name", metavar="S", nargs="*", help="a session's name")
-    return made.takes_json()
+def session_parser() -> VerbGroup:
+    commands = [
+        Parser("session list", "List the sessions.", "  outlast session list"),
+        Parser("session show", "Show what a session remembers; secrets are masked.", "  outlast session show work"),
+        Parser("session reset", "Make a session begin anew.", "  outlast session reset work"),
+        Parser("session copy", "Copy a session to a new name.", "  outlast session copy work test"),
+        Parser("session remove", "Remove a session; refused while tasks of it run.", "  outlast session remove work"),
+    ]
+    for command in commands[1:]:
+        command.takes(session="the name of a session")
+    commands[3].takes(new="the name of the copy")
+    what = "What sessions remember from one command to the next: variables, directory, functions, options."
+    return VerbGroup("session", what, _EXAMPLES, [command.takes_json() for command in commands])
 
 
-def session(words: Sequence[str]) -> int:
-    asked = parse(parser(), words)
-    wanted = _NAMES[asked.what]
-    if len(asked.name) != wanted:
-        many = ("no session", "one session", "two sessions: the one to copy and the new one")[wanted]
-        raise BadInput(f"`outlast session {asked.what}` takes {many}, not {len(asked.name)}.")
+def session(asked: Asked) -> int:
     with open_shell() as shell:
-        if asked.what == "list":
-            write(_listed(shell, asked.json))
-        elif asked.what == "show":
-            state = shell.sessions.state(*asked.name)
-            write(json.dumps(fields(state), ensure_ascii=False) + "\n" if asked.json else shown(state))
-        else:
-            getattr(shell.sessions, asked.what)(*asked.name)
-            write(json.dumps({"done": asked.what, "session": asked.name[-1]}) + "\n" if asked.json else "")
+        match asked.command:
+            case "list":
+                write(_listed(shell, asked.json))
+            case "show":
+                state = shell.sessions.state(asked.session)
+                write(json.dumps(fields(state), ensure_ascii=False) + "\n" if asked.json else shown(state))
+            case command:
+                names = (asked.session, asked.new) if command == "copy" else (asked.session,)
+                getattr(shell.sessions, command)(*names)
+                write(json.dumps({"done": command, "session": names[-1]}) + "\n" if asked.json else "")
     return 0
 
 

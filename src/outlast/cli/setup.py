@@ -13,7 +13,8 @@ import sys
 
 from outlast.cli import setup_edits as edits
 from outlast.cli import setup_files as files
-from outlast.cli.options import Parser, parse, write
+from outlast.cli.arguments import Asked, Parser
+from outlast.cli.common import write
 from outlast.cli.setup_clients import CLIENTS, SCOPES, Places
 from outlast.errors import BadInput, Unsupported, named
 from outlast.light import frozen
@@ -21,7 +22,6 @@ from outlast.settings import default_home, load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Sequence
 
     from outlast.cli.setup_clients import Client
@@ -48,7 +48,7 @@ def setup_parser() -> Parser:
         "  outlast setup gemini --dry-run           only show the change\n"
         "  outlast setup claude --undo              take exactly that back",
     )
-    add = made.add_argument
+    add = made.add
     add("client", metavar="|".join(CLIENTS), help="the agent")
     add("--undo", action="store_true", help="take back what `outlast setup` changed, and nothing else")
     add("--scope", default="user", metavar="|".join(SCOPES), help="for you (the default), or for this directory")
@@ -76,13 +76,12 @@ class Job:
 
     name: str
     client: Client
-    asked: Namespace
+    asked: Asked
     places: Places
     records: Records
 
 
-def setup(words: Sequence[str]) -> int:
-    asked = parse(setup_parser(), words)
+def setup(asked: Asked) -> int:
     if asked.client not in CLIENTS:
         raise BadInput(f"Outlast cannot set up {named(asked.client)}; it knows {', '.join(CLIENTS)}.")
     if asked.scope not in SCOPES:

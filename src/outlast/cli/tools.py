@@ -6,14 +6,15 @@ import json
 import os
 import sys
 
-from outlast.cli.options import Parser, parse, write
+from outlast.cli.arguments import Asked, Parser
+from outlast.cli.common import write
 from outlast.errors import BadInput, named
 from outlast.settings import default_home, load
 from outlast.shell.validation import session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    pass
 
 _PROFILES = "default, neovate, jido, registry, mycode or spec"
 
@@ -26,22 +27,21 @@ def tools_parser() -> Parser:
         "  outlast tools --format openai\n"
         "  outlast tools --profile spec --format mcp    under the names of another design",
     )
-    made.add_argument("--profile", default="default", metavar="P", help=f"whose names: {_PROFILES}")
-    made.add_argument("--format", default="anthropic", metavar="F", help="the form: anthropic, openai or mcp")
-    made.add_argument("--read-only", action="store_true", help="only those that neither run nor end anything")
+    made.add("--profile", default="default", metavar="P", help=f"whose names: {_PROFILES}")
+    made.add("--format", default="anthropic", metavar="F", help="the form: anthropic, openai or mcp")
+    made.add("--read-only", action="store_true", help="only those that neither run nor end anything")
     return made
 
 
-def tools(words: Sequence[str]) -> int:
-    asked = parse(tools_parser(), words)
-    from outlast.faces.tools import forms, policy
-    from outlast.faces.tools.profiles import profile_named
+def tools(asked: Asked) -> int:
+    from outlast.tools import adapters, policy
+    from outlast.tools.profiles import profile_named
 
-    if asked.format not in forms.NAMES:
-        raise BadInput(f"There is no format {named(asked.format)}; use one of {', '.join(forms.NAMES)}.")
+    if asked.format not in adapters.FORMATS:
+        raise BadInput(f"There is no format {named(asked.format)}; use one of {', '.join(adapters.FORMATS)}.")
     profile = profile_named(asked.profile)
-    by = policy.chosen(profile, load(default_home(os.environ), os.environ))
-    listed = forms.as_dictionaries(asked.format, forms.offered(profile, write=not asked.read_only), by)
+    by = policy.choose(profile, load(default_home(os.environ), os.environ))
+    listed = adapters.as_dictionaries(asked.format, adapters.offered(profile, write=not asked.read_only), by)
     write(json.dumps(listed, ensure_ascii=False, indent=2) + "\n")
     return 0
 
@@ -55,24 +55,23 @@ def call_parser() -> Parser:
         """  echo '{"command": "ls"}' | outlast call bash -    the arguments from standard input\n"""
         "\nexit code: 0; 1 if the reply is an error; 2 for wrong usage.",
     )
-    made.add_argument("tool", metavar="TOOL", help="the name of the tool")
-    made.add_argument("arguments", metavar="JSON", help="its arguments, or - for standard input")
-    made.add_argument("--profile", default="default", metavar="P", help=f"whose names: {_PROFILES}")
+    made.add("tool", metavar="TOOL", help="the name of the tool")
+    made.add("arguments", metavar="JSON", help="its arguments, or - for standard input")
+    made.add("--profile", default="default", metavar="P", help=f"whose names: {_PROFILES}")
     return made.takes_session()
 
 
-def call(words: Sequence[str]) -> int:
-    asked = parse(call_parser(), words)
+def call(asked: Asked) -> int:
     text = sys.stdin.buffer.read().decode(errors="surrogateescape") if asked.arguments == "-" else asked.arguments
     try:
         given = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
         raise BadInput(f"The arguments are not JSON ({error}); write one object, such as '{{}}'.") from None
-    from outlast.faces.tools.toolbox import Toolbox
+    from outlast.tools.toolbox import Toolbox
 
     # Named, whichever it is: what one call changes in its session is there for the next call.
     session = asked.session if asked.session is not None else load(default_home(os.environ), os.environ).session
-    # Whoever types a call has said yes to it. What the policy does not allow is another matter.
+    # Typing the call is the consent to it. The policy decides all the same.
     with Toolbox.open(session=session_name(session), profile=asked.profile, consent=True) as box:
         reply = box.call(asked.tool, given)
     write(reply.text if reply.text.endswith("\n") else reply.text + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from outlast.light import fields
 from outlast.output.cleaner import inline
+from outlast.output.duration import duration
 from outlast.types import Task
 
 TYPE_CHECKING = False
@@ -47,20 +48,6 @@ def _json(value: Mapping[str, Any]) -> str:
     import json  # 3 ms that a table need not wait for
 
     return json.dumps(value, ensure_ascii=False)
-
-
-def duration(milliseconds: int) -> str:
-    """A time as people say it: 0.3s, 12s, 3m 4s, 1h 2m, 3d 4h."""
-    seconds = milliseconds // 1000
-    if seconds < 10:
-        return f"{milliseconds / 1000:.1f}s"
-    if seconds < 60:
-        return f"{seconds}s"
-    if seconds < 3600:
-        return f"{seconds // 60}m {seconds % 60}s"
-    if seconds < 86400:
-        return f"{seconds // 3600}h {seconds % 3600 // 60}m"
-    return f"{seconds // 86400}d {seconds % 86400 // 3600}h"
 
 
 def signal_name(number: int) -> str:

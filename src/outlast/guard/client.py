@@ -139,11 +139,11 @@ class Connection:
             message = self._socket.recv(_MOST_BYTES)
         except ConnectionResetError:
             message = b""
-        self._reap_starter()
+        self.reap_starter()
         return parse_message(message)
 
-    def _reap_starter(self) -> None:
-        # Not right after the start: it exits within a millisecond, in which the caller has other work.
+    def reap_starter(self) -> None:
+        """Reap the process that forked the keeper. Its exit takes a millisecond, in which the caller has other work."""
         starter, self._starter = self._starter, 0
         try:
             if starter:
@@ -162,7 +162,7 @@ class Connection:
     def leave(self) -> None:
         """Stop listening to a task that runs."""
         self._socket.close()
-        self._reap_starter()
+        self.reap_starter()
 
 
 def check_descriptors_left() -> None:

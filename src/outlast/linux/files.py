@@ -11,6 +11,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Self
 
 LOCK_TIMEOUT_S = 30.0  # these locks are held for milliseconds: a process that holds one longer was stopped
@@ -77,15 +78,19 @@ def _is_program(path: str) -> bool:
     return os.access(path, os.X_OK) and not os.path.isdir(path)
 
 
+def _timed_out() -> Exception:
+    return TimeoutError(errno.ETIMEDOUT, "another process holds a lock for too long")
+
+
 class FileLock:
     """An exclusive flock on an open file. Leaving the `with` unlocks and closes it.
 
-    It waits no longer than `timeout` seconds (30) for another process, and then raises `on_timeout`.
+    It waits no longer than `timeout` seconds (30) for another process, and then raises what `on_timeout` returns.
     """
 
-    def __init__(self, fd: int, timeout: float | None = None, on_timeout: Exception | None = None) -> None:
+    def __init__(self, fd: int, timeout: float | None = None, on_timeout: Callable[[], Exception] = _timed_out) -> None:
         self._fd, self._timeout = fd, LOCK_TIMEOUT_S if timeout is None else timeout
-        self._on_timeout = on_timeout or TimeoutError(errno.ETIMEDOUT, "another process holds a lock for too long")
+        self._on_timeout = on_timeout
 
     def __enter__(self) -> Self:
         try:
@@ -100,7 +105,7 @@ class FileLock:
         pause = _SHORTEST_PAUSE_S
         while not try_lock(self._fd):
             if time.monotonic() >= deadline:
-                raise self._on_timeout
+                raise self._on_timeout()
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 

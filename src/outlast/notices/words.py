@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from outlast.light import json
 from outlast.output.cleaner import inline
+from outlast.output.duration import duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,17 +26,6 @@ def quoted(text: str, most: int = _QUOTED) -> str:
         plain = plain[:at] + "(" + plain[at + 1 :]
     # Not as ASCII: people write in their own letters.
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def duration(milliseconds: float) -> str:
-    """A time as people say it."""
-    seconds = milliseconds / 1000
-    if seconds < 10:
-        return f"{seconds:.1f}s"
-    if seconds < 60:
-        return f"{seconds:.0f}s"
-    minutes, hours = int(seconds) // 60, int(seconds) // 3600
-    return f"{minutes}m {int(seconds) % 60}s" if seconds < 3600 else f"{hours}h {minutes % 60}m"
 
 
 def sentence(task_id: str, kind: str, facts: Mapping[str, Any]) -> str:

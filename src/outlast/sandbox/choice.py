@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.errors import BadInput, Unsupported, named
+from outlast.errors import BadInput, Hint, Unsupported, named
 from outlast.light import frozen, replaced
 from outlast.linux.files import get_cwd
 from outlast.sandbox import bubblewrap, landlock, seccomp
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 KINDS = (BUBBLEWRAP, LANDLOCK)
 _PROBE_S = 20.0
-_WHAT_TO_DO = "install bubblewrap and allow user namespaces, or use a kernel with Landlock; `outlast doctor` says more"
+_DOCTOR = Hint("`outlast doctor` says more", "`outlast doctor` says more")
+_WHAT_TO_DO = "install bubblewrap and allow user namespaces, or use a kernel with Landlock"
 
 
 def wanted(
@@ -47,9 +48,8 @@ def wanted(
 
 def _of(said: Sandbox | bool | None, settings: Settings, more: list[str], base: str) -> Sandbox:
     found = said if isinstance(said, Sandbox) else Sandbox()
-    own = [
-        path for path in (base or get_cwd(),) if path not in ("", "/")
-    ]  # a server that was started nowhere in particular
+    here = base or get_cwd()
+    own = [here] if here not in ("", "/") else []  # there: a server that was started nowhere in particular
     named_there = [path for path in settings.sandbox_writable.split(":") if path]
     return Sandbox(
         writable=tuple(existing_directory(path) for path in (*own, *more, *named_there, *_paths(found.writable))),
@@ -200,7 +200,7 @@ def available(kind: str = "") -> tuple[str, str]:
         if able(one).works:
             return one, able(one).program
     tried = "; ".join(f"{one}: {able(one).detail}" for one in ([kind] if kind else KINDS))
-    raise Unsupported(f"No sandbox can be made here ({tried}), so nothing was run; {_WHAT_TO_DO}.")
+    raise Unsupported(f"No sandbox can be made here ({tried}), so nothing was run; {_WHAT_TO_DO}.", _DOCTOR)
 
 
 def able(kind: str) -> Ability:

@@ -16,7 +16,7 @@ from functools import partial
 
 from outlast.agents import types
 from outlast.agents.types import Agent, Stopped
-from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, OutlastError, UnknownTask, named
+from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, Hint, OutlastError, UnknownTask, named
 from outlast.light import fields
 from outlast.output.cleaner import inline
 from outlast.output.reader import clean
@@ -283,7 +283,7 @@ class Agents:
 
 def _only_agent(task: Task) -> Task:
     if task.kind != "agent":
-        raise UnknownTask(f"{task.task_id} is no agent; `outlast agent list` lists them.")
+        raise UnknownTask(f"{task.task_id} is no agent.", Hint("`outlast agent list` lists them"))
     return task
 
 

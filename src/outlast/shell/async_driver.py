@@ -97,10 +97,14 @@ class LoopDriver:
             flow.close()
 
     async def work(self, work: Work) -> Any:
-        result = await (self.call(work.call) if work.undo is None else self._do_or_undo(work.call, work.undo))
-        if work.launches:
-            track(launched=result[0].task_id)
-        return result
+        def call() -> Any:
+            result = work.call()
+            # In the thread: if we are cancelled, a launch that succeeded must be known all the same.
+            if work.launches:
+                track(launched=result[0].task_id)
+            return result
+
+        return await (self.call(call) if work.undo is None else self._do_or_undo(call, work.undo))
 
     async def _do_or_undo(self, call: Callable[[], T], undo: Callable[[T], None]) -> T:
         """Work in a thread, which cannot be cancelled: if we are, whichever of the two comes last undoes the work.

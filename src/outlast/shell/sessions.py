@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.errors import BadInput, SessionBusy, UnknownSession, named
+from outlast.errors import BadInput, Hint, SessionBusy, UnknownSession, named
 from outlast.launch_builder import compose_first_snapshot
 from outlast.output.redaction import split_variables
 from outlast.shell import validation
@@ -103,9 +103,8 @@ class SessionControl:
         running = [task.task_id for task in self.context.executor.registry.tasks(reached) if not task.finished]
         if running:
             ids = ", ".join(running[:3]) + (f" and {len(running) - 3} more" if len(running) > 3 else "")
-            raise SessionBusy(
-                f"Session {named(reached)} has tasks that run ({ids}); end them first with `outlast kill`."
-            )
+            hint = Hint("end them first with `outlast kill`", "end them first with `Shell.kill`", "end them first")
+            raise SessionBusy(f"Session {named(reached)} has tasks that run ({ids}).", hint)
         try:
             self._sessions.remove(reached)
         except _NO_SESSION:
@@ -125,5 +124,9 @@ class SessionControl:
         from difflib import get_close_matches
 
         near = get_close_matches(name, self._sessions.names(), n=3, cutoff=0.5) if self.context.scope is None else []
-        hint = f"near it are {', '.join(near)}" if near else "`outlast session list` lists them"
-        return UnknownSession(f"There is no session {named(name)} with a state; {hint}.")
+        said = f"There is no session {named(name)} with a state"
+        if near:
+            return UnknownSession(f"{said}; near it are {', '.join(near)}.")
+        return UnknownSession(
+            f"{said}.", Hint("`outlast session list` lists them", "`Shell.sessions.names` lists them")
+        )

@@ -189,7 +189,7 @@ class Starter:
         try:
             return tasks if isinstance(tasks, str) else [self.context.find(one) for one in tasks]
         except (UnknownTask, AmbiguousTask) as error:
-            raise BadInput(f"It cannot wait for that: {error.message}") from None
+            raise BadInput(f"It cannot wait for that: {error.message_with('')}", error.hint) from None
 
     def prepare_again(self) -> None:
         """Prepare another shell a moment after the end of a command, if it changed what the next one begins with."""

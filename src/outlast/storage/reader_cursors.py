@@ -34,11 +34,7 @@ class ReaderCursor:
         self._fd = _open(self._path)
         if self._fd < 0:
             return self
-        busy = ReaderBusy(
-            "What is new cannot be read now: another process is reading it as the same reader; "
-            "try again when that has finished, or read from a cursor."
-        )
-        self._lock = FileLock(self._fd, LOCK_TIMEOUT_S, busy).__enter__()
+        self._lock = FileLock(self._fd, LOCK_TIMEOUT_S, _busy).__enter__()
         self.cursor = _parse(os.pread(self._fd, _LINE, 0))
         return self
 
@@ -58,6 +54,13 @@ class ReaderCursor:
         if self._lock is not None:
             self._lock.__exit__()
             self._lock, self._fd = None, -1
+
+
+def _busy() -> ReaderBusy:
+    return ReaderBusy(
+        "What is new cannot be read now: another process is reading it as the same reader; "
+        "try again when that has finished, or read from a cursor."
+    )
 
 
 def read_cursor(directory: str, reader: str) -> Cursor:

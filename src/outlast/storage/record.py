@@ -15,7 +15,7 @@ import stat
 from binascii import crc32
 from fcntl import LOCK_SH
 
-from outlast.errors import DamagedTask, OutlastError, SystemRefused, UnknownTask
+from outlast.errors import LIST_TASKS, DamagedTask, Hint, OutlastError, SystemRefused, UnknownTask
 from outlast.light import json
 from outlast.linux.files import open_locked, open_regular, read_file, unlock_and_close
 from outlast.storage.layout import LOCK, QUEUED, STAGING
@@ -61,12 +61,14 @@ def explain_error(directory: str, error: Exception) -> OutlastError:
     try:
         os.stat(directory)
     except FileNotFoundError:
-        return UnknownTask(f"There is no task '{name}' (any more); `outlast ps --all` lists them.")
+        return UnknownTask(f"There is no task '{name}' (any more).", LIST_TASKS)
     except OSError:
         pass
     if isinstance(error, OSError) and not is_damage(error):
         return SystemRefused(f"{name} cannot be looked at now: {error.strerror}; try again.")
-    return DamagedTask(f"The files of {name} are damaged; `outlast clean` removes it.")
+    return DamagedTask(
+        f"The files of {name} are damaged.", Hint("`outlast clean` removes it", "`Shell.clean` removes it")
+    )
 
 
 def reserve(directory: str) -> None:

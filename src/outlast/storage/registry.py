@@ -8,7 +8,16 @@ import threading
 import time
 from functools import cache
 
-from outlast.errors import AmbiguousTask, DamagedTask, NewerTask, OutlastError, StartFailed, UnknownTask, named
+from outlast.errors import (
+    LIST_TASKS,
+    AmbiguousTask,
+    DamagedTask,
+    NewerTask,
+    OutlastError,
+    StartFailed,
+    UnknownTask,
+    named,
+)
 from outlast.light import replaced, sqlite3
 from outlast.linux.process import Table
 from outlast.storage import layout, output, removal, sessions, task_directory
@@ -149,7 +158,10 @@ class Registry:
         except OSError:
             moved = staged
         remove_tree(moved)
-        self._forget_if_gone(os.path.basename(published))
+        try:
+            self._forget_if_gone(os.path.basename(published))
+        except OSError:
+            pass  # a later listing forgets it; the caller reports why the task was not published
 
     # --- find ----------------------------------------------------------------------------
 
@@ -157,7 +169,7 @@ class Registry:
         """Return the one id that is `part`, or contains it, among a session's tasks."""
         part = part.strip().lower()
         if not part:
-            raise UnknownTask("A task id is needed; `outlast ps` lists them.")
+            raise UnknownTask("A task id is needed.", LIST_TASKS)
         if "/" not in part and part[0] != "." and os.path.isdir(self.home.task(part)) and self.belongs(part, session):
             return part
         found = self._ids(part, session)
@@ -170,8 +182,8 @@ class Registry:
         # Compare only what follows the dash: the kind before it is the same in most ids.
         by_end = {one.rpartition("-")[2]: one for one in self._ids("", session, 1000)}
         near = [by_end[end] for end in get_close_matches(part.rpartition("-")[2], by_end, n=3, cutoff=0.7)]
-        hint = f"near it are {_join_ids(near)}" if near else "`outlast ps --all` lists them"
-        raise UnknownTask(f"There is no task {named(part)} (any more); {hint}.")
+        said = f"There is no task {named(part)} (any more)"
+        raise UnknownTask(f"{said}; near it are {_join_ids(near)}.") if near else UnknownTask(f"{said}.", LIST_TASKS)
 
     def _ids(self, part: str, session: str | None, most: int = -1) -> list[str]:
         return [one for one in self.index.ids(part, session, most) if os.path.isdir(self.home.task(one))]

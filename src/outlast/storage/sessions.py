@@ -263,8 +263,8 @@ class Sessions:
     def _lock(self, name: str, patience: float | None = None) -> FileLock:
         """Return the lock for replacing the snapshot. Raises FileNotFoundError if the session was removed."""
         fd = os.open(self._path(name, "lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        busy = SessionBusy(f"Another process changes session {name}; try again.")
-        return FileLock(fd, LOCK_TIMEOUT_S if patience is None else patience, busy)
+        timeout = LOCK_TIMEOUT_S if patience is None else patience
+        return FileLock(fd, timeout, lambda: SessionBusy(f"Another process changes session {name}; try again."))
 
     def _replace(self, name: str, file: str, data: bytes) -> None:
         temporary = self._path(name, f".{os.urandom(4).hex()}")

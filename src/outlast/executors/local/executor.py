@@ -8,7 +8,7 @@ import threading
 import time
 from functools import partial
 
-from outlast.errors import BadInput, OutlastError, StartFailed, named
+from outlast.errors import BadInput, Hint, OutlastError, StartFailed, named
 from outlast.executors.local.description import begin_items, describe, explain_refusal
 from outlast.executors.local.queued import publish_pending, start_pending
 from outlast.guard.client import LAUNCH_MOST_HELD, Refused, check_descriptors_left, start_guard
@@ -211,7 +211,8 @@ class LocalExecutor:
                     raise StartFailed(
                         f"The command could not be started: {explain_refusal(launch, refused)}."
                     ) from None
-        raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
+        hint = Hint("`outlast clean` removes finished tasks", "`Shell.clean` removes finished tasks")
+        raise StartFailed("No free task id was found.", hint)
 
     # --- at once ---------------------------------------------------------------------------
 
@@ -276,7 +277,9 @@ class LocalExecutor:
             if self._closed or (prepared and prepared.is_prepared_for(launch) and prepared.is_waiting()):
                 return
             self._discard_prepared()
-            self._prepared = self._prepare(launch)
+            self._prepared = shell = self._prepare(launch)
+        if shell.connection is not None:
+            shell.connection.reap_starter()  # a command that takes the shell meanwhile need not wait for this
 
     def _prepare(self, launch: Launch) -> StagedTask:
         shell = StagedTask(self.registry.stage(launch), launch)

@@ -6,7 +6,7 @@ import errno
 import os
 import select
 
-from outlast.errors import AlreadyEnded, InputRefused
+from outlast.errors import AlreadyEnded, Hint, InputRefused
 from outlast.linux.files import open_regular
 from outlast.storage.layout import END_OF_INPUT, STDIN
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 INPUT_PATIENCE_S = 2.0  # how long a command may take to start reading what it was sent
 _CHUNK_BYTES = 65536
+_OPEN_INPUT = Hint(
+    "start it with `--stdin open`", "start it with `stdin=Stdin(open=True)`", "start it with its input open"
+)
 _WAKE = "wake"  # the named pipe on which a guard listens for the end of the input
 
 
@@ -23,7 +26,7 @@ def send(executor: Executor, task_id: str, data: bytes, eof: bool) -> None:
     """Write all of `data`, and end the input if `eof`; or refuse, and say why."""
     directory = executor.registry.home.task(task_id)
     if not executor.registry.launch_of(task_id).stdin.open:
-        raise InputRefused(f"{task_id} takes no input; start it with `--stdin open`.")
+        raise InputRefused(f"{task_id} takes no input.", _OPEN_INPUT)
     if executor.has_reached(task_id, "ended"):
         raise AlreadyEnded(f"{task_id} has ended and reads no more input.")
     if not executor.has_reached(task_id, "begun"):

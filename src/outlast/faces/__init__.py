@@ -1,1 +1,0 @@
-"""What is seen: faces parse, call and render, and decide nothing."""

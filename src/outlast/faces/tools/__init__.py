@@ -1,1 +1,0 @@
-"""Tools for models: one set of operations, under the names of several designs (`profiles`)."""
