@@ -6,6 +6,7 @@ that is tried. Whatever fails: no hang, no half state, and an error of ours or t
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shlex
@@ -20,7 +21,7 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import AlreadyEnded
-from outlast.guard.client import find_guard
+from outlast.guard.client import Connection, find_guard
 from outlast.linux import process
 from outlast.storage import record
 from outlast.types import Stdin, Task
@@ -364,6 +365,21 @@ ONCE_HUNG = [
 def test_a_start_does_not_hang_when_a_call_of_the_host_fails(laboratory):
     for call, error, n in ONCE_HUNG:
         laboratory.try_one("start", "host", call, error, n)
+
+
+def test_a_caller_that_cannot_poll_still_learns_that_its_task_began(shell, home, monkeypatch):
+    read, failed = Connection._read, list[list[str]]()
+
+    def fail_once(self, timeout):
+        if not failed:
+            failed.append(eventually(lambda: os.listdir(f"{home}/tasks")))  # too late to take the task back
+            raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        return read(self, timeout)
+
+    monkeypatch.setattr(Connection, "_read", fail_once)
+    task = shell.start("exit 7")
+    assert failed == [[task.task_id]]
+    assert shell.wait(task.task_id, timeout=30).exit_code == 7
 
 
 @pytest.mark.soak

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from outlast import Shell
+from outlast.notices import gatherer
 from outlast.storage import outbox, task_events
 from outlast.storage.outbox import EVERYBODY, Found, Happened, Outbox
 from outlast.storage.registry import Registry
@@ -128,3 +129,29 @@ def test_a_task_that_runs_is_not_read_again_for_each_that_ends(shell: Shell, mon
         while len(ended) < 3:
             ended |= {one.task_id for one in subscription.wait(30)}
         assert ended == set(long)
+
+
+def test_a_record_that_changes_while_it_is_looked_at_is_read_again(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of files is coarse: the time of the record tells two changes apart only if it was old at the look."""
+    task = shell.start("sleep 60")
+    directory = os.path.dirname(task.output_file)
+    changed = os.stat(f"{directory}/record").st_mtime_ns
+    look, clock = task_events.observe, [changed + 1]
+
+    def look_and_wait(registry: Registry, task_id: str) -> Observation | None:
+        seen = look(registry, task_id)
+        if len(clock) == 1:
+            shell.kill(task_id)
+            eventually(lambda: shell.show(task_id).closed)
+            os.utime(f"{directory}/record", ns=(changed, changed))  # as if it had changed within one tick
+            clock.append(changed + 10**9)
+        return seen
+
+    monkeypatch.setattr(gatherer, "has_guard", lambda directory: True)  # as if something that it started still ran
+    monkeypatch.setattr(task_events, "observe", look_and_wait)
+    monkeypatch.setattr("outlast.notices.gatherer.time.time_ns", lambda: clock[-1])
+    with shell.subscribe("me") as subscription:
+        assert subscription.take() == []
+        assert [one.task_id for one in subscription.take()] == [task.task_id]

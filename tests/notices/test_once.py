@@ -8,12 +8,14 @@ import sqlite3
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from outlast import Shell
+from outlast.executors.local import LocalExecutor
 from outlast.storage.outbox import Outbox
 from tests.conftest import eventually
 from tests.faults.support import namespace
@@ -53,7 +55,8 @@ def ended_unheard(home: str, count: int) -> None:
     with Shell.open(home=home, session="busy") as shell:
         for _ in range(count):
             shell.start("true")
-        eventually(lambda: not shell.list(status="running") and not shell.list(status="pending"), patience=3000)
+        # One listing: a task may be pending while the running ones are listed, and run while the pending ones are.
+        eventually(lambda: all(task.finished for task in shell.list()), patience=3000)
 
 
 def told_once(home: str, count: int) -> None:
@@ -178,6 +181,31 @@ def test_a_foreground_command_that_was_left_is(shell: Shell) -> None:
     result = shell.run("sleep 0.3", wait=0.05)
     with shell.subscribe("me") as subscription:
         assert [one.task_id for one in subscription.wait(30)] == [result.task_id]
+
+
+def test_a_foreground_command_that_ends_while_it_is_left_is_told_of(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A listener that the guards woke looks before the caller has noted that it left."""
+    release, has_reached, left = LocalExecutor.release, LocalExecutor.has_reached, list[str]()
+
+    def note(self: LocalExecutor, task_id: str) -> None:
+        left.append(task_id)
+        release(self, task_id)
+
+    def look_late(self: LocalExecutor, task_id: str, phase: Any) -> bool:
+        if not left:
+            return has_reached(self, task_id, phase)
+        eventually(lambda: not self.registry.index.is_notice_due(task_id))  # the listener saw that it ended
+        return False
+
+    monkeypatch.setattr(LocalExecutor, "release", note)
+    monkeypatch.setattr(LocalExecutor, "has_reached", look_late)
+    with shell.subscribe("me") as subscription, ThreadPoolExecutor() as threads:
+        assert subscription.take() == []
+        waiting = threads.submit(subscription.wait, 20)
+        task_id = shell.run("sleep 0.3", wait=0.05).task_id
+        assert [one.task_id for one in waiting.result(10)] == [task_id]  # woken, not by its timeout
 
 
 def test_a_foreground_command_whose_host_died_is_told_of(home: str) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 HEADER = b"outlast-launch 1\n"
 LAUNCH_MOST_HELD = 16  # descriptors that the guards hold for a task, as in guard.h
 START_PATIENCE_S = 30.0  # a disk or a sandbox that is slow; a guard that hangs longer than this is stuck
+_RETRY_S = 0.01
 _MOST_BYTES = 4096  # of a message
 _FDS_TO_START = 4  # a socket pair, the launch description, /dev/null
 _FDS_TO_READ = 8  # descriptors that waiting for a task and reading it take at most
@@ -104,7 +105,15 @@ class Connection:
         """Wait until the task exists; returns the command's pid and the time. Raises `Refused`."""
         deadline = time.monotonic() + START_PATIENCE_S
         while True:
-            match self._read(max(0.0, deadline - time.monotonic())):
+            try:
+                message = self._read(max(0.0, deadline - time.monotonic()))
+            except OSError as error:
+                # `poll` may lack memory for a moment. The guard may publish the task all the same, so keep listening.
+                if time.monotonic() >= deadline:
+                    raise Refused(errno.ECHILD, str(error)) from None
+                time.sleep(_RETRY_S)
+                continue
+            match message:
                 case "started", [pid, _, at]:
                     return int(pid), float(at)
                 case "refused", [number, reason]:

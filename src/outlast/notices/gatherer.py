@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LEFT_BEHIND = "left-behind"  # a kind of notice
 AT_ONCE = 500  # tasks in one transaction
 LEAVING_S = 1.0  # how long the children of a command may take to end after it
-_COARSE_NS = 50_000_000  # ten times what the clock of a file system may lag behind
+_COARSE_NS = 50_000_000  # ten times what the clock of files may lag behind: a record changes twice at the same time
 
 
 class Gathered:
@@ -71,7 +71,8 @@ class Gatherer:
             if (unchanged := self._get_unchanged(task_id)) is not None:
                 found.alive.append(unchanged)
                 continue
-            changed_at = _record_changed_at(self._registry.home.task(task_id))  # before we look: later changes are new
+            # Both before the look: a change after it must give the record another time than this one.
+            changed_at, looked_at = _record_changed_at(self._registry.home.task(task_id)), time.time_ns()
             seen = task_events.observe(self._registry, task_id)
             if seen is None:
                 continue
@@ -81,7 +82,8 @@ class Gatherer:
                 closed.append(task_id)
             elif not seen.task.finished:
                 found.alive.append(seen)
-                self._remember(seen, changed_at)
+                if looked_at - changed_at > _COARSE_NS and not seen.launch.notify:
+                    self._alive[task_id] = (seen, changed_at)
         events.sort(key=lambda event: event.at)
         notices.sort(key=lambda notice: notice.at)
         found.new += self.outbox.put(notices, events)
@@ -104,11 +106,6 @@ class Gatherer:
             return seen
         del self._alive[task_id]
         return None
-
-    def _remember(self, seen: Observation, changed_at: int) -> None:
-        # The clock of files is coarse: a record that changed just now may change again at the same time.
-        if not seen.launch.notify and time.time_ns() - changed_at > _COARSE_NS:
-            self._alive[seen.task.task_id] = (seen, changed_at)
 
     def _notices(self, seen: Observation, found: Gathered) -> Iterator[Found]:
         if self._more is not None and isinstance(seen.status, (Running, Ended)) and seen.launch.notify:

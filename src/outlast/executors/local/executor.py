@@ -15,12 +15,13 @@ from outlast.guard.client import LAUNCH_MOST_HELD, Refused, check_descriptors_le
 from outlast.light import sqlite3
 from outlast.linux.files import open_regular
 from outlast.storage import record, sessions, task_directory
+from outlast.storage.index import NOTICE_DUE
 from outlast.storage.layout import open_home
 from outlast.storage.queue import Queue
 from outlast.storage.registry import Registry
 from outlast.storage.sessions import Sessions
 from outlast.storage.task_directory import view_started
-from outlast.storage.watch import Watch
+from outlast.storage.watch import Watch, wake_waiters
 from outlast.types import REGISTERED, Ended, Exited, Pending, Running
 
 TYPE_CHECKING = False
@@ -372,7 +373,9 @@ class LocalExecutor:
             if not self.has_reached(task_id, "ended"):
                 path = os.path.join(self.registry.home.task(task_id), task_directory.MOVED)
                 os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
-                self.registry.index.set_notice_due([task_id], 1)  # its end becomes a notice
+                self.registry.index.set_notice_due([task_id], NOTICE_DUE)
+                # It may have ended just now, and a listener that its guards woke saw no notice to give.
+                wake_waiters(f"{self.registry.home.path}/outbox")
         except OSError:
             pass  # a full disk, or the task was removed: the caller has a more important error to report
 
