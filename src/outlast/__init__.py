@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         UnknownTask,
         Unsupported,
     )
-    from outlast.notices.board import Event, Notice
+    from outlast.notices.notice_store import Event, Notice
     from outlast.policy import Policy
     from outlast.policy.approval import Approval
     from outlast.shell.async_shell import AsyncShell
@@ -109,8 +109,8 @@ __all__ = [
 _HOMES = {
     "Approval": "outlast.policy.approval",
     "AsyncShell": "outlast.shell.async_shell",
-    "Event": "outlast.notices.board",
-    "Notice": "outlast.notices.board",
+    "Event": "outlast.notices.notice_store",
+    "Notice": "outlast.notices.notice_store",
     "Policy": "outlast.policy",
     "Shell": "outlast.shell.shell",
 }

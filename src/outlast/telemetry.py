@@ -16,14 +16,14 @@ import threading
 
 from outlast import __version__
 from outlast.errors import Unsupported
-from outlast.notices.leave import Leave
+from outlast.notices.stop_event import StopEvent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from outlast.notices.board import Event
+    from outlast.notices.notice_store import Event
     from outlast.shell.shell import Shell
 
 _NS = 1_000_000_000
@@ -117,7 +117,7 @@ class Telemetry:
 
     def __init__(self, shell: Shell, instruments: Instruments, after: int | None) -> None:
         self._shell, self._instruments = shell, instruments
-        self._over = Leave()
+        self._over = StopEvent()
         self._following = shell.notice_board.following(after)
         self._look()  # so that what happens from here on is not missed
         shell.context.trace = instruments.current

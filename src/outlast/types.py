@@ -145,7 +145,7 @@ class Launch:
     sandbox: Sandbox | None = None
     resources: Mapping[str, int] = _NOTHING  # what it is held to: by `rlimits`, or by
     groups: Mapping[str, Mapping[str, str]] = _NOTHING  # control groups, by where they are made
-    notify: Mapping[str, Any] = _NOTHING  # what becomes a notice while it runs: see `notices.watching`
+    notify: Mapping[str, Any] = _NOTHING  # what becomes a notice while it runs: see `notices.while_running`
     trace: str = ""  # the trace that it is a part of, as a W3C traceparent
     agent: Mapping[str, str] = _NOTHING  # of an agent: its type, its prompt, how it is understood
     parent: str = ""  # the task that it was started from inside of

@@ -92,7 +92,7 @@ def test_silence_is_told_of_once_until_it_prints_again(shell: Shell) -> None:
 
 def test_a_limit_that_is_near(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("outlast.launch_builder._LONG_LIMIT_S", 1.0)
-    monkeypatch.setattr("outlast.notices.watching.NEAR", 0.1)
+    monkeypatch.setattr("outlast.notices.while_running.NEAR", 0.1)
     shell.start("sleep 60", limit=5)
     with shell.subscribe("me") as subscription:
         notice = told(subscription, "limit-near")
@@ -111,7 +111,7 @@ def test_what_a_command_left_behind(shell: Shell) -> None:
 
 
 def test_a_command_that_waits_for_input(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("outlast.notices.watching.PROMPT_S", 0.2)
+    monkeypatch.setattr("outlast.notices.while_running.PROMPT_S", 0.2)
     task = shell.start("printf 'Sure? '; read answer", stdin=Stdin(open=True))
     with shell.subscribe("me") as subscription:
         assert told(subscription, "waits-for-input").task_id == task.task_id

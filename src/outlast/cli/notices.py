@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from outlast.notices.board import Event, Notice
+    from outlast.notices.notice_store import Event, Notice
     from outlast.notices.subscription import Subscription
     from outlast.shell.shell import Shell
 
@@ -99,7 +99,7 @@ def _each(subscription: Subscription, asked: Asked, tell: Callable[[Notice], Non
 
 
 def _deliver_all(shell: Shell, asked: Asked) -> int:
-    from outlast.notices.delivering import destination, subscriber
+    from outlast.notices.delivery import destination, subscriber
 
     places = [(destination(address), subscriber(address)) for address in asked.to]
     codes: list[int] = []
@@ -122,7 +122,7 @@ def _deliver_all(shell: Shell, asked: Asked) -> int:
 
 
 def _each_delivered(subscription: Subscription, asked: Asked, deliver: Callable[[Notice], None]) -> int:
-    from outlast.notices.delivering import Undelivered
+    from outlast.notices.delivery import Undelivered
 
     def tell(notice: Notice) -> None:
         pause = _FIRST_PAUSE_S
@@ -236,7 +236,7 @@ def _named_by(profile: str | None) -> Callable[[Event], Event | None]:
 
 def _event(event: Event, as_json: bool) -> str:
     if as_json:
-        from outlast.notices.board import event_json
+        from outlast.notices.notice_store import event_json
 
         return event_json(event) + "\n"
     from outlast.output.cleaner import inline

@@ -14,7 +14,7 @@ import socket
 import sys
 
 from outlast.errors import BadInput, SystemRefused, named
-from outlast.notices.seal import read_or_create_secret
+from outlast.notices.signing import read_or_create_secret
 from outlast.storage.layout import open_home
 
 TYPE_CHECKING = False

@@ -16,7 +16,7 @@ from mcp.shared.exceptions import MCPError
 from outlast.errors import OutlastError
 from outlast.mcp.calls import refuse_cursor
 from outlast.mcp.tasks import refuse_undeclared
-from outlast.notices import loop
+from outlast.notices import async_streams
 from outlast.notices.words import HEADER
 from outlast.output.cleaner import inline
 from outlast.tools.untrusted import show_invisible
@@ -169,7 +169,9 @@ async def _report(client: ConnectedClient, position: tuple[str, str], report: Ca
     subject, after = position
     with suppress(OutlastError):
         if subject == _NOTICES:
-            async with aclosing(loop.new_notices(client.shell.plain.notice_board.new_board, int(after))) as new:
+            async with aclosing(
+                async_streams.new_notices(client.shell.plain.notice_board.new_board, int(after))
+            ) as new:
                 async for _ in new:
                     await report()
             return

@@ -7,15 +7,15 @@ import time
 
 from outlast.errors import BadInput, named
 from outlast.notices import words
-from outlast.notices.leave import Leave
+from outlast.notices.stop_event import StopEvent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from outlast.notices.board import Board, Notice
-    from outlast.notices.house import HouseWatch
+    from outlast.notices.notice_store import Notice, NoticeStore
+    from outlast.notices.watcher import StateWatcher
 
 AT_ONCE = 100
 
@@ -26,7 +26,7 @@ class Subscription:
     Not to be carried across a fork, and for one thread at a time.
     """
 
-    def __init__(self, board: Board, name: str, *, from_now: bool = False, close_board: bool = False) -> None:
+    def __init__(self, board: NoticeStore, name: str, *, from_now: bool = False, close_board: bool = False) -> None:
         self.name = name
         self._board = board
         self._owns = close_board
@@ -34,7 +34,7 @@ class Subscription:
             board.gather()  # what has ended until now is not news
         self._claims = board.claims(name, from_now)
         self._claimed: dict[int, Notice] = {}
-        self._watch: HouseWatch | None = None
+        self._watch: StateWatcher | None = None
         self._in_text: list[int] = []
 
     def __enter__(self) -> Subscription:
@@ -66,7 +66,7 @@ class Subscription:
             self._claimed.pop(number, None)
         return self._claims.acknowledge(numbers)
 
-    def wait(self, timeout: float | None = None, leave: Leave | None = None) -> list[Notice]:
+    def wait(self, timeout: float | None = None, leave: StopEvent | None = None) -> list[Notice]:
         """Claim what there is to tell; if that is nothing, wait until there is (or `leave` is set), by event."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -77,7 +77,7 @@ class Subscription:
             self.listening.wait(left, leave.fd if leave is not None else -1)
 
     @property
-    def listening(self) -> HouseWatch:
+    def listening(self) -> StateWatcher:
         """What to wait on: for those who wait in an event loop."""
         if self._watch is None:
             self._watch = self._board.watch()
@@ -132,7 +132,7 @@ class Calling:
 
     def __init__(self, opened: Callable[[], Subscription], callback: Callable[[Notice], object]) -> None:
         self._opened, self._callback = opened, callback
-        self._over = Leave()
+        self._over = StopEvent()
         self._thread = threading.Thread(target=self._run, name="outlast-notices", daemon=True)
         self._thread.start()
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self, Unpack
 
-    from outlast.notices.board import Event, Notice
+    from outlast.notices.notice_store import Event, Notice
     from outlast.policy import Policy
     from outlast.shell.async_agents import AsyncAgents
     from outlast.shell.options import FollowOptions, TaskId
@@ -97,15 +97,15 @@ class AsyncShell:
 
         Each is acknowledged when the next one is asked for; close it to give back the last one.
         """
-        from outlast.notices import loop
+        from outlast.notices import async_streams
 
-        return loop.notices(lambda: self.plain.subscribe(name, from_now=from_now))
+        return async_streams.notices(lambda: self.plain.subscribe(name, from_now=from_now))
 
     def events(self, *, after: int | None = 0, follow: bool = False) -> AsyncGenerator[Event, None]:
         """As `Shell.events`."""
-        from outlast.notices import loop
+        from outlast.notices import async_streams
 
-        return loop.events(lambda: self.plain.notice_board.following(after), follow)
+        return async_streams.events(lambda: self.plain.notice_board.following(after), follow)
 
     @property
     def agent(self) -> AsyncAgents:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
-    from outlast.notices.board import Board, Event, Notice
-    from outlast.notices.following import Following
+    from outlast.notices.event_stream import EventStream
+    from outlast.notices.notice_store import Event, Notice, NoticeStore
     from outlast.notices.subscription import Calling, Subscription
     from outlast.shell.context import Context
     from outlast.shell.reader import Reader
@@ -25,21 +25,21 @@ class Notices:
 
     def __init__(self, context: Context, reader: Reader) -> None:
         self.context, self._reader = context, reader
-        self._board: Board | None = None
+        self._board: NoticeStore | None = None
 
     @property
-    def board(self) -> Board:
+    def board(self) -> NoticeStore:
         """The notices and events that this shell sees."""
         if self._board is None:
             self._board = self.new_board()
         return self._board
 
-    def new_board(self, scope: str = "") -> Board:
-        """Return a board for another thread; as this shell sees it, or for one session."""
-        from outlast.notices.board import Board
+    def new_board(self, scope: str = "") -> NoticeStore:
+        """Return a store for another thread; as this shell sees it, or for one session."""
+        from outlast.notices.notice_store import NoticeStore
 
         seen = scope or self.context.scope
-        return Board(
+        return NoticeStore(
             self.context.executor.registry,
             seen,
             lambda: self.context.redactor.mask,
@@ -117,8 +117,8 @@ class Notices:
             following.close()
 
     @translate_errors
-    def following(self, after: int | None) -> Following:
+    def following(self, after: int | None) -> EventStream:
         """Return the events behind that number, for a caller that waits for more itself."""
-        from outlast.notices.following import Following
+        from outlast.notices.event_stream import EventStream
 
-        return Following(self.new_board(), after)
+        return EventStream(self.new_board(), after)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self, Unpack
 
-    from outlast.notices.board import Event, Notice
+    from outlast.notices.notice_store import Event, Notice
     from outlast.notices.subscription import Calling, Subscription
     from outlast.policy import Policy
     from outlast.policy.rules import Decision

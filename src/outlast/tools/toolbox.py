@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, TypeVar
 
-    from outlast.notices.board import Event
+    from outlast.notices.notice_store import Event
     from outlast.shell.async_shell import AsyncShell
     from outlast.tools.model import Tool
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.notices.board import Board, Event
-    from outlast.notices.house import HouseWatch
+    from outlast.notices.notice_store import Event, NoticeStore
+    from outlast.notices.watcher import StateWatcher
 
 _AT_ONCE = 1000
 
 
-class Following:
+class EventStream:
     """Events behind a place, which moves along. Closes its board."""
 
-    def __init__(self, board: Board, after: int | None) -> None:
+    def __init__(self, board: NoticeStore, after: int | None) -> None:
         """`after` is the number of an event; None: the last that there is now."""
         self._board, self._place = board, after
-        self.watch: HouseWatch = board.watch()
+        self.watch: StateWatcher = board.watch()
 
     def look(self) -> list[Event]:
         """What has happened since the last look; wait on `watch` if that is nothing."""

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from outlast.notices.board import Notice
+    from outlast.notices.notice_store import Notice
 
     Deliver = Callable[[Notice], None]
 

@@ -38,7 +38,7 @@ _LONGEST_LINE = 1 << 20
 _MOST_SILENCES = 20
 
 
-class Watching:
+class RunningTaskNotices:
     """Finds what there is to tell of tasks that asked for it."""
 
     def __init__(self, outbox: Outbox) -> None:

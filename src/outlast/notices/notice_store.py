@@ -7,9 +7,9 @@ import time
 from outlast.light import frozen, json
 from outlast.notices import words
 from outlast.notices.gatherer import Gatherer
-from outlast.notices.house import HouseWatch
-from outlast.notices.seal import Seal, parsed
-from outlast.notices.watching import Watching
+from outlast.notices.signing import NoticeSigner, parsed
+from outlast.notices.watcher import StateWatcher
+from outlast.notices.while_running import RunningTaskNotices
 from outlast.storage.outbox import EVERYBODY, Claims, Happened, Outbox
 
 TYPE_CHECKING = False
@@ -63,14 +63,14 @@ class Event:
     facts: Mapping[str, Any]
 
 
-class Board:
+class NoticeStore:
     """For one state directory and one session, or (None) for the operator, who sees all."""
 
     def __init__(self, registry: Registry, session: str | None, mask: Callable[[], Mask], kept_s: float) -> None:
         self._registry, self._scope, self._mask, self._kept_s = registry, session, mask, kept_s
         self.outbox = Outbox(registry.home.path)
-        self._gatherer = Gatherer(registry, self.outbox, Watching(self.outbox))
-        self._seal = Seal(self.outbox.directory)
+        self._gatherer = Gatherer(registry, self.outbox, RunningTaskNotices(self.outbox))
+        self._seal = NoticeSigner(self.outbox.directory)
         self._tidy_at = 0.0
 
     @property
@@ -85,8 +85,8 @@ class Board:
             self.outbox.forget(self._kept_s, lambda task_id: self._registry.index.row(task_id) is not None)
         return found
 
-    def watch(self) -> HouseWatch:
-        return HouseWatch(self.outbox.directory)
+    def watch(self) -> StateWatcher:
+        return StateWatcher(self.outbox.directory)
 
     def claims(self, name: str, from_now: bool = False) -> Claims:
         return Claims(self.outbox, name, self.session, from_now=from_now)

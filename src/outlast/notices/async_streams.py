@@ -8,10 +8,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
-    from outlast.notices.board import Board, Event, Notice
-    from outlast.notices.following import Following
-    from outlast.notices.house import HouseWatch
+    from outlast.notices.event_stream import EventStream
+    from outlast.notices.notice_store import Event, Notice, NoticeStore
     from outlast.notices.subscription import Subscription
+    from outlast.notices.watcher import StateWatcher
 
 
 async def notices(opened: Callable[[], Subscription]) -> AsyncGenerator[Notice, None]:
@@ -29,7 +29,7 @@ async def notices(opened: Callable[[], Subscription]) -> AsyncGenerator[Notice, 
         await asyncio.shield(asyncio.to_thread(subscription.close))
 
 
-async def new_notices(opened: Callable[[], Board], last: int) -> AsyncGenerator[Notice, None]:
+async def new_notices(opened: Callable[[], NoticeStore], last: int) -> AsyncGenerator[Notice, None]:
     """Yield the notices after the number `last`, as they come. Nothing is claimed."""
     board = await asyncio.to_thread(opened)
     watch = board.watch()
@@ -48,7 +48,7 @@ async def new_notices(opened: Callable[[], Board], last: int) -> AsyncGenerator[
         board.close()
 
 
-async def events(opened: Callable[[], Following], follow: bool) -> AsyncGenerator[Event, None]:
+async def events(opened: Callable[[], EventStream], follow: bool) -> AsyncGenerator[Event, None]:
     """What happened, and with `follow` what happens."""
     following = await asyncio.to_thread(opened)
     try:
@@ -61,8 +61,8 @@ async def events(opened: Callable[[], Following], follow: bool) -> AsyncGenerato
         await asyncio.shield(asyncio.to_thread(following.close))
 
 
-async def changed(watch: HouseWatch, patience: float | None = None) -> None:
-    """As `HouseWatch.wait`."""
+async def changed(watch: StateWatcher, patience: float | None = None) -> None:
+    """As `StateWatcher.wait`."""
     loop = asyncio.get_running_loop()
     change: asyncio.Future[None] = loop.create_future()
 

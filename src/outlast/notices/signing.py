@@ -17,7 +17,7 @@ _LINE = re.compile(rf"\[outlast notice (\d{{1,18}}), code ([a-z2-7]{{{CODE_CHARS
 _REFERENCE = re.compile(rf"(?:notice )?(\d{{1,18}})(?:,? code |[ -]){{1}}([a-z2-7]{{{CODE_CHARS}}})")
 
 
-class Seal:
+class NoticeSigner:
     """The key of one state directory."""
 
     def __init__(self, directory: str) -> None:

@@ -24,7 +24,7 @@ _LOOK_AGAIN_S = 5.0  # while there are more
 _REPLACED_S = 0.1  # a guard that replaces another needs milliseconds until it is recorded
 
 
-class HouseWatch:
+class StateWatcher:
     """What to wait on until there may be something to gather. Arm, gather, tell it what was found, wait."""
 
     def __init__(self, outbox: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 
-class Leave:
+class StopEvent:
     """Set once."""
 
     def __init__(self) -> None:
