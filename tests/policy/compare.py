@@ -63,7 +63,7 @@ def mutated_cases(count: int, seed: int) -> Iterator[Case]:
 
     mutator, rules = Mutator(seed), written(_fuzz_rules())
     for number in range(count):
-        line = mutator.line().encode("utf-8", "replace").decode()
+        line = mutator.line().encode("utf-8", "replace").decode().strip() or "true"
         for policy in (rules, "guarded", ("allowlist", "programs", "banned")[number % 3]):
             yield policy, line, False
 

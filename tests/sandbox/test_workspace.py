@@ -287,15 +287,15 @@ def test_on_a_terminal_a_person_is_asked(project: Path, cli: Cli, home: str) -> 
     target = project.parent / "x"
     try:
         terminal.type(f"outlast run --policy workspace 'echo x > {target}'; echo code=$?")
-        eventually(lambda: "Argv it outside the sandbox? [y = yes, n = no]" in terminal.screen())
+        eventually(lambda: "Run it outside the sandbox? [y = yes, n = no]" in terminal.screen())
         assert "outside the sandbox: " in terminal.screen()
         terminal.type("n")
         terminal.shows("code=1")
         assert not target.exists()
         terminal.type("clear")
-        eventually(lambda: "Argv it outside the sandbox?" not in terminal.screen())  # the first question is gone
+        eventually(lambda: "Run it outside the sandbox?" not in terminal.screen())  # the first question is gone
         terminal.type(f"outlast run --policy workspace 'echo x > {target}'; echo code=$?")
-        eventually(lambda: "Argv it outside the sandbox?" in terminal.screen())
+        eventually(lambda: "Run it outside the sandbox?" in terminal.screen())
         terminal.type("y")
         terminal.shows("code=0")
         assert target.exists()

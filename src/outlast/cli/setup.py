@@ -88,11 +88,11 @@ def setup(asked: Asked) -> int:
         raise BadInput(f"There is no scope {named(asked.scope)}; use user or project.")
     if asked.undo and (asked.deny_shell or asked.policy is not None):
         raise BadInput("--undo takes everything back; leave out --deny-shell and --policy.")
-    home = os.path.expanduser("~")
+    records, home = files.Records(default_home(os.environ)), os.path.expanduser("~")
     if not os.path.isabs(home):
         raise BadInput("Your home directory is unknown; set HOME to it.")
     places = Places(asked.scope, home, os.getcwd(), os.environ)
-    job = Job(asked.client, CLIENTS[asked.client], asked, places, files.Records(default_home(os.environ)))
+    job = Job(asked.client, CLIENTS[asked.client], asked, places, records)
     return _undo(job) if asked.undo else _apply(job)
 
 

@@ -22,7 +22,7 @@ from outlast.policy.canonical import (
 )
 from outlast.policy.commands import builtins
 from outlast.policy.commands.catalog import RiskyArgument
-from outlast.policy.commands.destructive import DESTROYERS, as_one_command
+from outlast.policy.commands.destructive_words import DESTROYERS, as_one_command
 from outlast.policy.commands.interpreters import may_read_program, reads_program
 from outlast.policy.commands.nested import NestedCommands, ShellText, base, is_static
 from outlast.policy.commands.risky import is_known, is_spelled_out, risky_arguments

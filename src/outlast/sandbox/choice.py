@@ -48,9 +48,8 @@ def wanted(
 
 def _of(said: Sandbox | bool | None, settings: Settings, more: list[str], base: str) -> Sandbox:
     found = said if isinstance(said, Sandbox) else Sandbox()
-    own = [
-        path for path in (base or get_cwd(),) if path not in ("", "/")
-    ]  # a server that was started nowhere in particular
+    here = base or get_cwd()
+    own = [here] if here not in ("", "/") else []  # there: a server that was started nowhere in particular
     named_there = [path for path in settings.sandbox_writable.split(":") if path]
     return Sandbox(
         writable=tuple(existing_directory(path) for path in (*own, *more, *named_there, *_paths(found.writable))),

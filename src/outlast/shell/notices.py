@@ -21,7 +21,7 @@ _BRIEF = "brief"
 
 
 class Notices:
-    """What happened, and who is told."""
+    """What happened, and the subscribers that are told."""
 
     def __init__(self, context: Context, reader: Reader) -> None:
         self.context, self._reader = context, reader
@@ -35,7 +35,7 @@ class Notices:
         return self._board
 
     def new_board(self, scope: str = "") -> NoticeStore:
-        """One of its own, for another thread; as this shell sees it, or for one session."""
+        """Return a store for another thread; as this shell sees it, or for one session."""
         from outlast.notices.notice_store import NoticeStore
 
         seen = scope or self.context.scope
@@ -53,10 +53,7 @@ class Notices:
 
     @translate_errors
     def subscribe(self, name: str, *, from_now: bool = False) -> Subscription:
-        """Notices for a subscriber of that name: its place is kept on disk, whoever opens it, however often.
-
-        A new one begins with the oldest notice that is kept or, `from_now`, with what happens next.
-        """
+        """As `Shell.subscribe`."""
         from outlast.notices.subscription import Subscription, subscriber_name
 
         subscriber_name(name)
@@ -64,10 +61,7 @@ class Notices:
 
     @translate_errors
     def on_notice(self, callback: Callable[[Notice], Any], *, name: str, from_now: bool = False) -> Calling:
-        """Have a thread call `callback` with each notice, until the result is closed.
-
-        A notice is acknowledged when its call has returned.
-        """
+        """As `Shell.on_notice`."""
         from outlast.notices.subscription import Calling
 
         if not callable(callback):
@@ -77,7 +71,7 @@ class Notices:
 
     @translate_errors
     def latest(self, most: int) -> list[Notice]:
-        """The latest notices, oldest first, whoever was told of them: nothing is claimed."""
+        """As `Shell.notices`."""
         self.board.gather()
         return self.board.newest(most)
 
@@ -89,12 +83,12 @@ class Notices:
 
     @translate_errors
     def verify(self, said: str) -> Notice | None:
-        """The notice that this text quotes; None if it is not genuine, or not this session's."""
+        """As `Shell.verify`."""
         return self.board.verify(said)
 
     @translate_errors
     def brief(self) -> str:
-        """One paragraph: what runs in this session, and what ended since the last one. For a model without memory."""
+        """As `Shell.brief`."""
         from outlast.notices import words
         from outlast.notices.subscription import Subscription
 
@@ -109,7 +103,7 @@ class Notices:
         return text
 
     def events(self, *, after: int | None = 0, follow: bool = False, timeout: float | None = None) -> Iterator[Event]:
-        """What happened behind that number (None: from now on), oldest first; with `follow`, also as it happens."""
+        """As `Shell.events`."""
         deadline, following = Deadline(timeout), self.following(after)
         try:
             while True:
@@ -124,7 +118,7 @@ class Notices:
 
     @translate_errors
     def following(self, after: int | None) -> EventStream:
-        """For those who wait in an event loop."""
+        """Return the events behind that number, for a caller that waits for more itself."""
         from outlast.notices.event_stream import EventStream
 
         return EventStream(self.new_board(), after)

@@ -283,18 +283,7 @@ class Parser(SimpleCommandParser):
         self.lines()
         if self.reserved() == "in":
             self.at += 2
-            loop.values = self._words_up_to_line_end()
-
-    def _words_up_to_line_end(self) -> list[Word]:
-        words: list[Word] = []
-        while True:
-            self.blanks()
-            if self.peek() in ("", ";", "\n"):
-                return words
-            start = self.at
-            words.append(self.word())
-            if self.at == start:
-                raise Unreadable(f"{self.peek()} stands where a word should be")
+            loop.values = self.words_up_to_line_end()
 
     def _case(self, fed: bool) -> None:
         self.blanks()

@@ -229,3 +229,14 @@ class SimpleCommandParser(Lexer):
             self.problem(f"a line begins more than {_MOST_DOCUMENTS} here-documents", hides=True)
         self.odd += not command.words or any(one.operator in _DOCUMENTS for one in command.redirections)
         self.documents.append((target.text, operator == "<<-", target.quoted, command.bodies))
+
+    def words_up_to_line_end(self) -> list[Word]:
+        words: list[Word] = []
+        while True:
+            self.blanks()
+            if self.peek() in ("", ";", "\n"):
+                return words
+            start = self.at
+            words.append(self.word())
+            if self.at == start:
+                raise Unreadable(f"{self.peek()} stands where a word should be")

@@ -113,7 +113,7 @@ _UNSET, _WAIT, _NO_OPTIONS = Grammar("fvn"), Grammar("fnp:"), Grammar()
 
 
 def _declares(words: list[Word]) -> Doubt | None:
-    parsed = parse(words, 1, _DECLARED)
+    parsed = parse(words, 1, _DECLARED, first=True)
     names = [words[index] for index in parsed.operands]
     given = {option.name for option in parsed.options}
     if given & {"n", "i"}:
@@ -136,7 +136,7 @@ def _declares(words: list[Word]) -> Doubt | None:
 
 
 def _names(words: list[Word], grammar: Grammar, skip: int = 0) -> Doubt | None:
-    parsed = parse(words, 1, grammar)
+    parsed = parse(words, 1, grammar, first=True)
     if parsed.unsure:
         return "what it sets is not known", "", NAMES
     named = [words[index] for index in parsed.operands[skip:]]
@@ -159,7 +159,7 @@ def _unset(words: list[Word]) -> Doubt | None:
 
 
 def _wait(words: list[Word]) -> Doubt | None:
-    for option in parse(words, 1, _WAIT).options:
+    for option in parse(words, 1, _WAIT, first=True).options:
         if option.name == "p":
             name = option.text or ""
             return "it sets a variable", name, HIDES if is_run(name) else EVALUATES
@@ -167,7 +167,7 @@ def _wait(words: list[Word]) -> Doubt | None:
 
 
 def _mapfile(words: list[Word]) -> Doubt | None:
-    options = parse(words, 1, _MAPPED).options
+    options = parse(words, 1, _MAPPED, first=True).options
     for option in options:
         if option.name == "C":
             return "-C runs something for each line", option.text or "", ""

@@ -11,6 +11,7 @@ import re
 from itertools import pairwise, takewhile
 
 from outlast.policy.bash.words import names
+from outlast.policy.commands.destructive_words import DESTROYERS, has_option, operands_of
 from outlast.policy.patterns import UNKNOWN
 from outlast.policy.rules import Doubtful
 
@@ -41,10 +42,6 @@ _GIVES_UP = "it gives up what a disk holds"
 _STOPS = "it stops the machine"
 _ENDS_ALL = "it ends every process that it can reach"
 _RAW = ("/proc/sysrq-trigger", "/proc/kcore")
-DESTROYERS = names(
-    "rm shred unlink mv chmod chown chgrp chattr setfacl truncate dd srm rmdir wipe trash tee sponge scrub cp ln "
-    "install"
-)
 _RUN_BY_FIND = DESTROYERS | names("sh bash")
 _FIND_NAMES = names("-name -iname -path -ipath -wholename -regex -iregex -empty -samefile -inum")
 _FIND_TESTS = tuple(names("-mtime -mmin -atime -amin -ctime -cmin -newer -size -user -group -perm"))
@@ -95,36 +92,6 @@ def make_destructive_check(home: str) -> Callable[..., str | None]:
         return found(words[1:], Place(frozenset() if elsewhere else homes, where, elsewhere)) if found else None
 
     return look
-
-
-# --- words -------------------------------------------------------------------------------
-
-
-def _operands(words: Words) -> list[str]:
-    """The words that are no options; all of them behind `--`."""
-    plain: list[str] = []
-    for number, word in enumerate(words):
-        if word == "--":
-            return plain + [one for one in words[number + 1 :] if one is not None]
-        if word is not None and not (word.startswith("-") and len(word) > 1):
-            plain.append(word)
-    return plain
-
-
-def _has(words: Words, short: str, long: str = "", least: int = 1) -> bool:
-    """Whether an option is there: in a bundle, or long and abbreviated to no less than `least` characters."""
-    for word in words:
-        if word is None:
-            continue
-        if word == "--":
-            return False
-        if word.startswith("--"):
-            given = word[2:].partition("=")[0]
-            if long and len(given) >= least and long.startswith(given):
-                return True
-        elif word.startswith("-") and any(letter in word[1:] for letter in short):
-            return True
-    return False
 
 
 # --- places ------------------------------------------------------------------------------
@@ -189,10 +156,10 @@ def _unclear(words: Words) -> str | None:
 
 
 def _rm(words: Words, place: Place) -> str | None:
-    if _has(words, "", "no-preserve-root", 3):
+    if has_option(words, "", "no-preserve-root", 3):
         return "it removes even the root directory"
-    recursive = _has(words, "rR", "recursive")
-    for path in _operands(words):
+    recursive = has_option(words, "rR", "recursive")
+    for path in operands_of(words):
         if recursive and place.is_vital(path):
             return f"it removes {path} with all that is in it"
         if place.is_protected(path, recursive):
@@ -202,8 +169,8 @@ def _rm(words: Words, place: Place) -> str | None:
 
 def _over_everything(words: Words, place: Place) -> str | None:
     """chmod, chown and their kin."""
-    recursive = _has(words, "R", "recursive")
-    for path in _operands(words)[1:] or _operands(words):
+    recursive = has_option(words, "R", "recursive")
+    for path in operands_of(words)[1:] or operands_of(words):
         whole = _normal(place.absolute(path))
         own = whole in place.homes or _HOME.match(path)
         if recursive and not own and place.is_vital(path, every_top=False):
@@ -214,8 +181,8 @@ def _over_everything(words: Words, place: Place) -> str | None:
 
 
 def _mv(words: Words, place: Place) -> str | None:
-    *sources, target = _operands(words) or [""]
-    if _has(words, "t", "target-directory", 1):
+    *sources, target = operands_of(words) or [""]
+    if has_option(words, "t", "target-directory", 1):
         sources.append(target)
     for path in sources:
         if place.is_vital(path, every_top=False) or place.is_protected(path):
@@ -248,16 +215,6 @@ def _find(words: Words, place: Place) -> str | None:
     return _unclear(starts)
 
 
-def as_one_command(listing: Words, words: Words) -> list[tuple[str | None, ...]]:
-    """A program that is given what `listing` prints, as the command that does the same without it."""
-    name, *rest = listing
-    if (name or "").rpartition("/")[2] in ("find", "gfind"):
-        return [(*listing, "-exec", *words, "{}", ";")]
-    operands = _operands(rest) or ["*"]
-    tree = ("find", *operands, "-exec", *words, "{}", ";")
-    return [(*words, *operands), *([tree] if operands and not (name or "").endswith(("echo", "printf")) else [])]
-
-
 def _is_chosen(tests: Words) -> str:
     """Whether the tests of find choose some files, and not all but some: by "name", or by something "else"."""
     chosen = ""
@@ -280,7 +237,7 @@ def _dd(words: Words, place: Place) -> str | None:
 
 def _onto(words: Words, place: Place) -> str | None:
     """Those that write to what they name."""
-    for path in _operands(words):
+    for path in operands_of(words):
         if place.is_raw(path):
             return f"it writes over {path}"
         if place.is_protected(path) and not path.endswith("/") and not place.absolute(path).startswith("/dev/"):
@@ -298,14 +255,14 @@ def _last_onto(words: Words, place: Place) -> str | None:
         option, _, value = (word or "").partition("=")
         if option == "--target-directory" and place.is_raw(value):
             return f"it writes over {value}"
-    target = _operands(words)[-1:]
+    target = operands_of(words)[-1:]
     why = _onto(target, place)
     # A new program in /usr/bin is how some are installed; what is there already may be lost by it.
     return Doubtful(why) if why and target and not place.is_raw(target[0]) and not _FILES.match(target[0][1:]) else why
 
 
 def _rsync(words: Words, place: Place) -> str | None:
-    *_, target = _operands(words) or [""]
+    *_, target = operands_of(words) or [""]
     if any(word and word.startswith("--del") for word in words) and (
         place.is_vital(target, every_top=False) or place.is_protected(target, recursive=True)
     ):
@@ -324,15 +281,15 @@ def _tar(words: Words, place: Place) -> str | None:
     if "--remove-files" not in words:
         return None
     inside = next((one for before, one in pairwise(words) if before in ("-C", "--directory") and one), "")
-    return _rm(["-r", *(f"{inside}/{one}" if inside else one for one in _operands(words))], place)
+    return _rm(["-r", *(f"{inside}/{one}" if inside else one for one in operands_of(words))], place)
 
 
 def _kills_by_name(words: Words, place: Place) -> str | None:
-    return _ENDS_ALL if any(re.fullmatch(r"[.^$*+?]*", one) for one in _operands(words)) else None
+    return _ENDS_ALL if any(re.fullmatch(r"[.^$*+?]*", one) for one in operands_of(words)) else None
 
 
 def _umount(words: Words, place: Place) -> str | None:
-    return "it takes away file systems that are in use" if _has(words, "a", "all") or "/" in words else None
+    return "it takes away file systems that are in use" if has_option(words, "a", "all") or "/" in words else None
 
 
 def _mount(words: Words, place: Place) -> str | None:
@@ -341,12 +298,21 @@ def _mount(words: Words, place: Place) -> str | None:
 
 
 def _partitions(words: Words, place: Place) -> str | None:
-    looks = _has(words, "ldp", "list") or _has(words, "", "dump") or _has(words, "", "print") or "print" in words
-    return None if looks or not any(map(place.is_raw, _operands(words))) else "it changes how a disk is divided"
+    looks = (
+        has_option(words, "ldp", "list")
+        or has_option(words, "", "dump")
+        or has_option(words, "", "print")
+        or "print" in words
+    )
+    return None if looks or not any(map(place.is_raw, operands_of(words))) else "it changes how a disk is divided"
 
 
 def _wipefs(words: Words, place: Place) -> str | None:
-    return "it erases what says where a file system is" if _operands(words) and not _has(words, "n", "no-act") else None
+    return (
+        "it erases what says where a file system is"
+        if operands_of(words) and not has_option(words, "n", "no-act")
+        else None
+    )
 
 
 def _with(options: str, why: str = _GIVES_UP, first: int | None = 2) -> Callable[[Words, Place], str | None]:
@@ -355,13 +321,13 @@ def _with(options: str, why: str = _GIVES_UP, first: int | None = 2) -> Callable
 
     def look(words: Words, place: Place) -> str | None:
         found = any(word and word.startswith(one) for word in words for one in given if one.startswith("-"))
-        return why if found or set(given) & {*_operands(words)[:first]} else None
+        return why if found or set(given) & {*operands_of(words)[:first]} else None
 
     return look
 
 
 def _halts(words: Words, place: Place) -> str | None:
-    if _has(words, "ckw", "wtmp-only") or _has(words, "", "help") or _has(words, "", "version"):
+    if has_option(words, "ckw", "wtmp-only") or has_option(words, "", "help") or has_option(words, "", "version"):
         return None  # it takes one back, says so, or only writes it down
     return _STOPS
 
@@ -398,12 +364,12 @@ _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
         "umount": _umount,
         "mount": _mount,
         "userdel deluser": _with("root", "it removes the account root", first=None),
-        "rclone": lambda words, place: _rm(["-r", *_operands(words)[1:]], place) if "purge" in words else None,
+        "rclone": lambda words, place: _rm(["-r", *operands_of(words)[1:]], place) if "purge" in words else None,
         "cp install ln": _last_onto,
         "rsync": _rsync,
         "fdisk sfdisk cfdisk gdisk sgdisk cgdisk parted": _partitions,
         "wipefs": _wipefs,
-        _DISCARDING: lambda words, place: _GIVES_UP if _operands(words) else None,
+        _DISCARDING: lambda words, place: _GIVES_UP if operands_of(words) else None,
         "cryptsetup": _with("luksFormat erase luksErase reencrypt luksKillSlot luksRemoveKey format"),
         "nvme": _with("format sanitize write-zeroes dsm"),
         "zpool": _with("destroy labelclear split"),
@@ -418,7 +384,7 @@ _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
         "shutdown reboot halt poweroff": _halts,
         "init telinit": _with("0 1 6 s S", _STOPS, first=None),
         "systemctl loginctl": _with(_STOPPING, _STOPS, first=1),
-        "crontab": lambda words, place: "it removes the whole crontab" if _has(words, "r") else None,
+        "crontab": lambda words, place: "it removes the whole crontab" if has_option(words, "r") else None,
         "kill": _kill,
         "killall5": lambda words, place: _ENDS_ALL,
     }.items()

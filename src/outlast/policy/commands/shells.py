@@ -5,7 +5,7 @@ from __future__ import annotations
 from outlast.policy.bash.words import Word, names
 from outlast.policy.commands.builtins import is_computed
 from outlast.policy.commands.getopt import Grammar, Option, parse
-from outlast.policy.commands.nested import NestedCommands, ShellText, is_static
+from outlast.policy.commands.nested import NestedCommands, ShellText, is_static, joined
 
 SHELLS = names("""
     sh bash dash ash zsh ksh mksh fish rbash rksh yash csh tcsh posh lksh pwsh xonsh nu elvish
@@ -61,3 +61,32 @@ def _is_quiet(option: Option) -> bool:
     if option.name == "o":
         return option.text in _QUIET_NAMES
     return option.name in _QUIET
+
+
+# --- builtins that are given a text to run ---
+
+
+def code_of_eval(words: list[Word]) -> NestedCommands:
+    rest = _behind_dashes(words)
+    return NestedCommands([joined(rest, "bash")] if rest else [])
+
+
+def code_of_trap(words: list[Word]) -> NestedCommands:
+    rest = _behind_dashes(words)
+    shows = not rest or rest[0].text in ("-", "", "-l", "-p", "-P") or (len(rest) == 1 and rest[0].static)
+    return NestedCommands([] if shows else [joined(rest[:1], "bash")])
+
+
+def _behind_dashes(words: list[Word]) -> list[Word]:
+    return words[2:] if len(words) > 1 and words[1].text == "--" else words[1:]
+
+
+def code_of_alias(words: list[Word]) -> NestedCommands:
+    bodies = []
+    for word in words[1:]:
+        _, set_, body = word.text.partition("=")
+        if set_:
+            inner = Word(body, word.at, word.end)
+            inner.unknown = word.unknown
+            bodies.append(joined([inner], "bash"))
+    return NestedCommands(bodies, doubt="an alias changes what later commands mean" if bodies else "")

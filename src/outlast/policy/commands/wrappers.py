@@ -25,7 +25,7 @@ from outlast.policy.commands.nested import (
     joined,
     replaced,
 )
-from outlast.policy.commands.shells import SHELLS, code_of_shell
+from outlast.policy.commands.shells import SHELLS, code_of_alias, code_of_eval, code_of_shell, code_of_trap
 from outlast.policy.patterns import UNKNOWN
 
 
@@ -356,32 +356,6 @@ def _parallel(words: list[Word]) -> NestedCommands:
     return NestedCommands(texts, doubt=doubt or "its commands come from its input", hides=True, suffixes=1)
 
 
-def _eval(words: list[Word]) -> NestedCommands:
-    rest = _behind_dashes(words)
-    return NestedCommands([joined(rest, "bash")] if rest else [])
-
-
-def _trap(words: list[Word]) -> NestedCommands:
-    rest = _behind_dashes(words)
-    shows = not rest or rest[0].text in ("-", "", "-l", "-p", "-P") or (len(rest) == 1 and rest[0].static)
-    return NestedCommands([] if shows else [joined(rest[:1], "bash")])
-
-
-def _behind_dashes(words: list[Word]) -> list[Word]:
-    return words[2:] if len(words) > 1 and words[1].text == "--" else words[1:]
-
-
-def _alias(words: list[Word]) -> NestedCommands:
-    bodies = []
-    for word in words[1:]:
-        _, set_, body = word.text.partition("=")
-        if set_:
-            inner = Word(body, word.at, word.end)
-            inner.unknown = word.unknown
-            bodies.append(joined([inner], "bash"))
-    return NestedCommands(bodies, doubt="an alias changes what later commands mean" if bodies else "")
-
-
 def _npm(words: list[Word]) -> NestedCommands | None:
     texts = []
     for word, follows in zip(words, [*words[1:], words[-1]], strict=True):
@@ -404,9 +378,9 @@ _WRAPPER_PARSERS: dict[str, Callable[[list[Word]], NestedCommands | None]] = {
     "script": _script,
     "flock": _flock,
     "parallel": _parallel,
-    "eval": _eval,
-    "trap": _trap,
-    "alias": _alias,
+    "eval": code_of_eval,
+    "trap": code_of_trap,
+    "alias": code_of_alias,
     "git": git.inner_commands,
     "npm": _npm,
     "npx": _npm,
