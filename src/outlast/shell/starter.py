@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from outlast.errors import (
     AmbiguousTask,
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from outlast.types import Grant, Launch, Request, Sandbox, Task
 
 _TRIES = 100  # a session may change so often while one command of it is prepared
-_AFTER_END_S = 0.005  # commands in quick succession do not compete with what is done then
+_PAUSE_S = 0.005  # commands with shorter pauses come in quick succession
+_SUCCESSION_S = 1.0  # so long after the last short pause another one is expected
 _STARTS_BEFORE_PREPARING = 2  # a host that runs one command does not pay for the shell of a second one
 
 
@@ -53,6 +55,7 @@ class Starter:
             self.gate()  # a policy that does not exist is an error at once
         self._builder = LaunchBuilder(context.settings, context.home, context.cwd)
         self._starts = 0
+        self._last_at = self._in_succession_until = 0.0  # when the latest command ended, or began in the background
         self._last: tuple[Grant, Launch] | None = None  # the latest command
         self._preparer = Preparer(self._prepare)
 
@@ -145,6 +148,7 @@ class Starter:
         """As `launch`, of a request that was checked."""
         context = self.context
         self._preparer.cancel()
+        began = time.monotonic()
         for _ in range(_TRIES):
             grant, launch = self._grant(request, keeps)
             try:
@@ -152,8 +156,7 @@ class Starter:
             except SessionMoved:
                 continue  # the command was judged and prepared in a state that is gone
             self._starts, self._last = self._starts + 1, (grant, launch)
-            if self._starts >= _STARTS_BEFORE_PREPARING:
-                self._preparer.request()  # while this command runs
+            self._prepare_next(began, background=request.background)
             if request.env:
                 context.redactor.learn(request.env)
             return started
@@ -191,10 +194,23 @@ class Starter:
         except (UnknownTask, AmbiguousTask) as error:
             raise BadInput(f"It cannot wait for that: {error.message_with('')}", error.hint) from None
 
+    def _prepare_next(self, began: float, background: bool) -> None:
+        """Prepare the shell of the next command: while this one runs only if the next one may follow without a pause.
+
+        Otherwise the thread that prepares would compete with this command, and nothing would be gained.
+        """
+        if began - self._last_at < _PAUSE_S:
+            self._in_succession_until = began + _SUCCESSION_S
+        if background:
+            self._last_at = time.monotonic()
+        if self._starts >= _STARTS_BEFORE_PREPARING:
+            self._preparer.request(0.0 if began < self._in_succession_until else _PAUSE_S)
+
     def prepare_again(self) -> None:
         """Prepare another shell a moment after the end of a command, if it changed what the next one begins with."""
+        self._last_at = time.monotonic()
         if self._starts >= _STARTS_BEFORE_PREPARING:
-            self._preparer.request(_AFTER_END_S)
+            self._preparer.request(_PAUSE_S)
 
     def close(self) -> None:
         self._preparer.close()
