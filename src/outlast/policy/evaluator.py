@@ -14,6 +14,7 @@ from outlast.policy.canonical import canonical, is_plain_name, shown
 from outlast.policy.command_evaluator import CONTAINERS, READS, CommandEvaluator
 from outlast.policy.commands.inline_code import inline_commands
 from outlast.policy.commands.nested import Argv, NestedCommands, ShellText, base, is_static
+from outlast.policy.commands.sensitive_files import runs_by_itself
 from outlast.policy.commands.shells import SHELLS
 from outlast.policy.commands.wrappers import UNPARSED_WRAPPERS, find_inner_start, nested_commands
 from outlast.policy.patterns import UNKNOWN
@@ -31,6 +32,7 @@ _HOST_MOUNTED = re.compile(r"--privileged|(?:-v|--volume=?)?/(?:etc|usr|boot|hom
 _ELSEWHERE = CONTAINERS | names("ssh vagrant mosh")
 # Outlast's own verbs that run nothing; the others must not be called with another policy, or with none.
 _OUTLAST_LOOKS = names("ps tasks show logs wait kill check session notices brief verify events doctor --version --help")
+_SCHEDULE = re.compile(r"(?m)^\s*(?:@\w+|(?:[\d*/,-]+\s+){5})\s*(?:root\s)?")  # when a line of a crontab runs
 _BEGINS = re.compile(r"(?:\A|[;\n])[ \t\n]*\Z")
 _LAUNCHERS = names("uv uvx pipx rye poetry hatch pdm pipenv conda nix")
 _RESETS = names("env sudo doas su runuser pkexec exec setpriv ssh systemd-run")
@@ -85,8 +87,9 @@ class Evaluator(CommandEvaluator):
             contents = flow.written.get(file, [])
             known = [one for one in contents if one is not None]
             for content in dict.fromkeys([*known, "".join(known)]):
-                self.nested_text(ShellText(content, "bash", True), file)
-            if len(known) < len(contents):
+                look = self.nested_text if command else self.scan_possible_code
+                look(ShellText(_SCHEDULE.sub("", content), "bash", True), file)
+            if len(known) < len(contents) and command:
                 self.ask(command, "it runs what it has just written")
         if self.rules.hazard and flow.is_bomb():
             self.say("deny", "", "it starts itself again and again until the machine stands still")
@@ -114,6 +117,7 @@ class Evaluator(CommandEvaluator):
         if len(items) > len(text.commands):
             items.sort(key=attrgetter("at"))
         due, open_ = sorted(text.functions, key=attrgetter("at"), reverse=True), list[Function]()
+        self.flow.given = [body for one in text.commands if not one.words for body in one.bodies]
         if only is None and due:
             self._define(text, items)
         for item in items if only is None else only:
@@ -139,6 +143,7 @@ class Evaluator(CommandEvaluator):
         self.flow.enter(item.depth, item.inside)
         if not (item.piped or text.depth):
             self.flow.pipeline = []
+        self.flow.follow_pipe(item)
         for one in item.redirections:
             if one.operator == "<":
                 self.flow.pipeline += self.flow.listings(one.target)
@@ -182,6 +187,9 @@ class Evaluator(CommandEvaluator):
     def command(self, command: Command) -> None:
         before, redirections = len(self.parts), command.redirections
         text = shown(command.words)
+        for one in command.assignments:
+            if one.name == "GIT_WORK_TREE":
+                self.flow.assign(one.name, one.values)
         if command.words:
             self._each(command, text)
         if command.bodies and not any(
@@ -194,6 +202,8 @@ class Evaluator(CommandEvaluator):
             self.redirection(redirection, text)
             if self.allows_by_default and redirection.operator not in READS:
                 self.flow.write(redirection.target.text, command.words, command.bodies)
+                if runs_by_itself(redirection.target.text):
+                    self.flow.ran.append((base(redirection.target.text), ""))
         if len(self.parts) == before and (command.assignments or command.redirections):
             self.say("allow", text, "it needs no rule")
 
@@ -252,6 +262,9 @@ class Evaluator(CommandEvaluator):
             script = next((word for word in words[1:] if word.text[:1] != "-"), None)
             if script and not any(re.match("-[A-Za-z]*c", word.text) for word in words[1:]):
                 self.flow.ran.append((base(script.text), text))
+        elif base(name) in ("at", "batch", "crontab", "make", "gmake"):
+            files = ["Makefile", "makefile", *(base(word.text) for word in words[1:])]
+            self.flow.ran += [(file, "" if "make" in name else text) for file in files]
         elif "/" in name:
             self.flow.ran.append((base(name), text))
             for source in self.flow.copies.get(base(name), []):
@@ -269,7 +282,7 @@ class Evaluator(CommandEvaluator):
                     self.assignment(Assignment(found[1], value.static, [value]), text)
                 if not listed:
                     self.check_variable(found[1], value, text)
-                if self.allows_by_default and name in DECLARING and not listed:
+                if self.allows_by_default and (name in DECLARING or base(name) in _RESETS) and not listed:
                     self.flow.assign(found[1], [value])
             elif name in DECLARING and word.text.startswith("OUTLAST_"):
                 self.check_variable(word.text, None, text)

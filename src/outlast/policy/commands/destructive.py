@@ -43,8 +43,10 @@ _STOPS = "it stops the machine"
 _ENDS_ALL = "it ends every process that it can reach"
 _RAW = ("/proc/sysrq-trigger", "/proc/kcore")
 _RUN_BY_FIND = DESTROYERS | names("sh bash")
+_GIT_LOSES = names("clean rm reset checkout restore switch stash read-tree checkout-index worktree")
 _FIND_NAMES = names("-name -iname -path -ipath -wholename -regex -iregex -empty -samefile -inum")
 _FIND_TESTS = tuple(names("-mtime -mmin -atime -amin -ctime -cmin -newer -size -user -group -perm"))
+_ALL_UNKNOWN = re.compile(rf"{UNKNOWN}+(?:/[*.?/]*)?")  # all of a directory that is not known
 _GLOB = re.compile(r"[*?\[{]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _MOST_PATHS = 64  # that braces are taken apart into
@@ -60,6 +62,8 @@ class Place:
 
     def absolute(self, path: str) -> str:
         """A path as seen from the root; as it is if that cannot be known."""
+        if path.startswith("~+"):
+            path = "." + path[2:]
         if not self.where or not path or path.startswith(("/", "~", "$HOME", "${HOME}", UNKNOWN)):
             return path
         return f"{self.where}/{path}"
@@ -149,10 +153,10 @@ def _is_protected(path: str, recursive: bool) -> bool:
 # --- hazards -----------------------------------------------------------------------------
 
 
-def _unclear(words: Words) -> str | None:
-    """`$X/*` is `/*` if there is no X."""
-    found = next((word for word in words if word and UNKNOWN in word), None)
-    return Doubtful("if its variable is empty, it is the root directory") if found else None
+def _unclear(words: Words, place: Place) -> str | None:
+    """`$X/*` is `/*` if there is no X, and `$(dirname $X)` may be any directory."""
+    found = any(word and (UNKNOWN in word or _ALL_UNKNOWN.fullmatch(place.absolute(word))) for word in words)
+    return Doubtful("it may be the root directory, which is known only when it runs") if found else None
 
 
 def _rm(words: Words, place: Place) -> str | None:
@@ -164,7 +168,7 @@ def _rm(words: Words, place: Place) -> str | None:
             return f"it removes {path} with all that is in it"
         if place.is_protected(path, recursive):
             return f"it removes {path}, which the system needs"
-    return _unclear(words) if recursive else None
+    return _unclear(words, place) if recursive else None
 
 
 def _over_everything(words: Words, place: Place) -> str | None:
@@ -177,7 +181,7 @@ def _over_everything(words: Words, place: Place) -> str | None:
             return f"it changes who may use {path} and all that is in it"
         if whole == "/" or place.is_protected(path, recursive):
             return f"it changes who may use {path}, which the system needs"
-    return _unclear(words) if recursive else None
+    return _unclear(words, place) if recursive else None
 
 
 def _mv(words: Words, place: Place) -> str | None:
@@ -189,7 +193,7 @@ def _mv(words: Words, place: Place) -> str | None:
             return f"it moves {path} away"
     if _normal(target) == "/dev/null":
         return "it replaces /dev/null"
-    return _onto([target], place)
+    return _onto([target], place) or _unclear(sources, place)
 
 
 def _find(words: Words, place: Place) -> str | None:
@@ -212,7 +216,7 @@ def _find(words: Words, place: Place) -> str | None:
             if not chosen:
                 return f"it removes everything below {path}"
             return None if chosen == "name" else Doubtful(f"it removes a good part of what is below {path}")
-    return _unclear(starts)
+    return _unclear(starts, place)
 
 
 def _is_chosen(tests: Words) -> str:
@@ -229,6 +233,36 @@ def _is_chosen(tests: Words) -> str:
         elif word and word.startswith(_FIND_TESTS):
             chosen = chosen or "else"
     return chosen
+
+
+def _git(words: Words, place: Place) -> str | None:
+    """What makes a work tree as it was: all that was not kept in it is lost."""
+    rest, tree = list(words), ""
+    while rest and rest[0] and rest[0].startswith("-"):
+        option, _, value = (rest.pop(0) or "").partition("=")
+        if option in ("-C", "-c", "--work-tree", "--git-dir") and not value and rest:
+            value = rest.pop(0) or ""
+        key, _, setting = value.partition("=")
+        if option == "-C":
+            place = Place(place.homes, place.absolute(value), place.elsewhere)
+        elif option == "--work-tree" or (option == "-c" and key.lower() == "core.worktree"):
+            tree = setting if option == "-c" else value
+        elif option == "--git-dir" and value.endswith("/.git"):
+            tree = tree or value[:-4]
+    verb, paths = next(iter(rest), ""), [one for one in operands_of(rest[1:]) if "/" in one or "~" in one or UNKNOWN in one]
+    if verb == "config" and "core.worktree" in rest:
+        return _unclear(paths, place) or _git_in(paths, place, "")
+    if verb not in _GIT_LOSES or (verb == "clean" and has_option(rest, "n", "dry-run")):
+        return None
+    return _git_in([tree or ".", *paths], place, verb or "") or (_unclear([tree or ".", *paths], place))
+
+
+def _git_in(paths: list[str], place: Place, verb: str) -> str | None:
+    for path in paths:
+        if place.is_vital(path, every_top=False) or place.is_protected(path, recursive=True):
+            why = f"it makes git remove or replace files in {path}"
+            return why if verb in ("clean", "rm") else Doubtful(why)
+    return None
 
 
 def _dd(words: Words, place: Place) -> str | None:
@@ -353,6 +387,7 @@ _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
     for programs, look in {
         "rm unlink rmdir trash srm wipe": _rm,
         "find": _find,
+        "git": _git,
         "mv": _mv,
         "chmod chown chgrp chattr setfacl": _over_everything,
         "dd dcfldd dc3dd": _dd,
