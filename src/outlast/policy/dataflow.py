@@ -30,7 +30,7 @@ _SUBSHELLS = frozenset(["( )", "$( )", "` `", "<( )", ">( )"])
 _LOOPS = frozenset(["for", "while", "until"])
 _MOST = 32  # values of one word
 # They print the names of files: all below their operands, or the operands themselves.
-_LISTERS = names("find gfind fd fdfind du tree locate plocate ls dir vdir echo printf")
+_LISTERS = names("find gfind fd fdfind du tree locate plocate ls dir vdir echo printf pgrep")
 Listing = tuple[str | None, ...]  # the words of such a command
 _PATHS = names("find gfind ls dir vdir du tree basename fd fdfind locate")
 # What these print stands below the directory that they run in, or is no path; the second ones pass on what they are fed.
@@ -40,7 +40,7 @@ _PLAIN_ARGUMENT = re.compile(r"[^/\\%]*")
 _GIT_LISTS = names("ls-files ls-tree diff status branch tag log rev-parse describe check-ignore rev-list")
 _ANY_PATH = re.compile(rf"(?:~?/)?{UNKNOWN}+(?:/(?:[*.?/]*|(\w+)|\.\..*))?")  # a word that may become any path
 _KEY = re.compile(r"\A\[[^]]*\]=")  # of an element of an array
-_CHANGED = re.compile(r"\$\{([A-Za-z_]\w*)([^}]*)\}")  # a variable with something cut off or replaced
+_CHANGED = re.compile(r"\$\{([A-Za-z_]\w*|[@*])([^}]+)\}")  # a variable with something cut off or replaced
 
 
 class Dataflow:
@@ -64,9 +64,10 @@ class Dataflow:
         self.pipeline: list[Listing] = []  # what earlier commands of the same pipeline list
         self.lists: dict[str, list[Listing]] = {}  # what variables, and files as `<name`, may hold
         self.given: list[str] = []  # what a compound command is given on its standard input
-        self.anywhere: set[str] = set()  # variables that may hold any path, which only a run can tell
+        self.anywhere = {"BASH_REMATCH"}  # variables that may hold any path, which only a run can tell
         self.fed_locally = self._prints_locally = False  # whether what is piped holds no path but from below here
         self._scopes: list[tuple[int, str]] = []
+        self.inside = ""
 
     # --- values ----------------------------------------------------------------------------------
 
@@ -78,11 +79,11 @@ class Dataflow:
     def assign_each(self, name: str, words: list[Word]) -> None:
         """The variable of a loop."""
         self._keep_listings(name, words)
-        self.bind(name, [text for word in words for text in self.texts(word)] or [None])
+        self.bind(name, [text for word in words for text in self.texts(word)] or self.of("@"))
 
     def bind(self, name: str, values: list[Value], adds: bool = False) -> None:
         if adds:
-            values = [a + b if a is not None and b is not None else None for a in self.of(name) for b in values]
+            values = [(a or "") + b if b is not None else None for a in self.of(name) for b in values]
         known = self.values.setdefault(name, [])
         known += [value for value in dict.fromkeys(values) if value not in known][: _MOST - len(known)]
         self.version += 1
@@ -152,11 +153,14 @@ class Dataflow:
         match = _ANY_PATH.fullmatch(word.text) if word.unknown else None
         if not match or (match[1] and match[1] not in SYSTEM and not re.search("HOME|~", word.source)):
             return False
-        if any(ref and ref[0] in self.anywhere for ref in word.refs):
+        known = [ref[0] for ref in word.refs if ref]
+        by_ifs = word.splits and "IFS" in self.values and any("/" in str(self.of(name)) for name in known)
+        if by_ifs or (known and "" in self.fickle) or not self.anywhere.isdisjoint(known):
             return True
         for changed in _CHANGED.finditer(word.source) if None in word.refs else ():
-            values = [one for one in self.of(changed[1]) if one]
-            if "/" in changed[2].lstrip("/").partition("/")[2] or any("/" in one or ".." in one for one in values):
+            values, cut = [one for one in self.of(changed[1]) if one], changed[2]
+            risky = r"/|.*\.\." if cut[0] == "%" and "*" not in cut else r"(?s:.*(?:/|\.\.))"
+            if "/" in cut.lstrip("/").partition("/")[2] or any(re.match(risky, one) for one in values):
                 return True
         if not re.search(r"\$\((?!\()|[$<]\(|`", word.source):
             return False
@@ -175,6 +179,7 @@ class Dataflow:
         """The next command stands there: a directory that a subshell changed is forgotten behind it."""
         while self._scopes and depth < self._scopes[-1][0]:
             self.where = self._scopes.pop()[1]
+        self.inside = inside
         if inside in _SUBSHELLS and not (self._scopes and self._scopes[-1][0] == depth):
             self._scopes.append((depth, self.where))
 
@@ -189,6 +194,8 @@ class Dataflow:
         if len(values) == 1 and values[0] is not None:
             text = values[0]
         elif target is not None and self.is_anywhere(target):
+            text = UNKNOWN
+        elif (text[:2] == ".." and self.inside in _LOOPS) or ("CDPATH" in self.values and text[:1] not in "./~"):
             text = UNKNOWN
         elif target is not None and target.unknown:
             text = target.source.replace('"', "") if re.match(r'"?\$(HOME|\{HOME\})(?=[/"]|\Z)', target.source) else "-"
@@ -250,7 +257,7 @@ class Dataflow:
             sources = [text for word in rest[:-1] for text in self.texts(word) if text]
             self.copies.setdefault(base(rest[-1].text.removeprefix("of=")), []).extend(base(one) for one in sources)
         if name in ("mkfifo", "mknod", "tee") or (name in _COPIERS and (fed or any(map(is_computed, rest)))):
-            echoed = [" ".join(map(str, one[1:])) for one in self.pipeline if one[0] == "echo" and None not in one]
+            echoed: list[Value] = [*self.contents([])]
             for word in rest:
                 contents = echoed if echoed and name == "tee" and not self.decodes else [None]
                 self.written.setdefault(base(word.text.removeprefix("of=")), []).extend(contents)
@@ -279,10 +286,17 @@ class Dataflow:
     def parameters(self, words: list[Word]) -> None:
         """The positional parameters."""
         every = [text for word in words for text in self.texts(word)]
+        if any(map(self.is_anywhere, words)):
+            self.anywhere |= {*"123456789@*"}
         for number in range(1, 10):
             self.bind(str(number), self.texts(words[number - 1]) if number <= len(words) else [*every, None])
         for name in ("@", "*"):
             self.bind(name, _and_together(every))
+
+    def contents(self, words: list[Word]) -> list[str]:
+        """What is known of the files that a command names, and of what is piped into it."""
+        echoed = [" ".join(map(str, one[1:])) for one in self.pipeline if one[0] == "echo" and None not in one]
+        return echoed + [one for word in words for one in self.written.get(base(word.text), []) if one]
 
     def write(self, target: str, words: list[Word], bodies: list[str]) -> None:
         """A redirection writes a file. What it then holds is known of `cat <<E` and `echo text`."""
@@ -292,7 +306,7 @@ class Dataflow:
         if name in ("cat", "") and not texts:
             content = "\n".join(bodies)
         elif name in ("echo", "printf") and None not in texts and not self.decodes and "%" not in str(texts[:1]):
-            content = " ".join([one for one in texts if one is not None]).replace("\\n", "\n")
+            content = " ".join([one for one in texts if one is not None]).replace("\\n", "\n").replace("\\t", "\t")
         self.written.setdefault(base(target), []).append(content)
         if listing := listing_of(words):
             self.lists.setdefault(f"<{base(target)}", []).append(listing)

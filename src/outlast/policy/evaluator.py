@@ -28,7 +28,10 @@ _MOST_BODIES = 8
 _SETS = re.compile(r"(?:-o)?([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _TOKEN = re.compile(r"[^\s;&|()<>'\"`$\\]+")
 # What they run runs elsewhere: on another machine, or in a container.
-_HOST_MOUNTED = re.compile(r"--privileged|(?:-v|--volume=?)?/(?:etc|usr|boot|home)?/?:.*|.*(?:source|src)=/(?:,.*)?")
+_HOST_MOUNTED = re.compile(
+    r"--privileged|unshare|(?:-v|--volume=?)?(?:/(?:etc|usr|boot|home(?:/[^/:]+)?)?/?|~|\$HOME|\$\{HOME\}):.*|.*(?:source|src)=/(?:,.*)?"
+)
+_MOUNTS = re.compile(r"(?:-v|--volume=)?(/[^:]*|~|\$HOME|\$\{HOME\}):(/[^:]+).*")  # a directory, and where the container has it
 _ELSEWHERE = CONTAINERS | names("ssh vagrant mosh")
 # Outlast's own verbs that run nothing; the others must not be called with another policy, or with none.
 _OUTLAST_LOOKS = names("ps tasks show logs wait kill check session notices brief verify events doctor --version --help")
@@ -187,9 +190,8 @@ class Evaluator(CommandEvaluator):
     def command(self, command: Command) -> None:
         before, redirections = len(self.parts), command.redirections
         text = shown(command.words)
-        for one in command.assignments:
-            if one.name == "GIT_WORK_TREE":
-                self.flow.assign(one.name, one.values)
+        for one in command.assignments if self.allows_by_default else ():
+            self.flow.assign(one.name, one.values, one.adds)
         if command.words:
             self._each(command, text)
         if command.bodies and not any(
@@ -256,12 +258,16 @@ class Evaluator(CommandEvaluator):
     def _follow_files(self, words: list[Word], text: str, bodies: list[str]) -> None:
         """Follow what a command runs besides programs: text in its arguments, scripts, copies of programs."""
         name = words[0].text
-        for inside in inline_commands(words, bodies):
+        for inside in inline_commands(words, [*bodies, *self.flow.contents(words[1:])]):
             self.scan_possible_code(ShellText(inside, "bash", True), base(name))
         if name in (".", "source") or base(name) in SHELLS:
             script = next((word for word in words[1:] if word.text[:1] != "-"), None)
             if script and not any(re.match("-[A-Za-z]*c", word.text) for word in words[1:]):
                 self.flow.ran.append((base(script.text), text))
+                self.flow.parameters(words[words.index(script) + 1 :])
+        elif name == "trap" and len(words) > 1:
+            self.flow.written.setdefault("trap", []).append(words[1].text)
+            self.flow.ran.append(("trap", ""))
         elif base(name) in ("at", "batch", "crontab", "make", "gmake"):
             files = ["Makefile", "makefile", *(base(word.text) for word in words[1:])]
             self.flow.ran += [(file, "" if "make" in name else text) for file in files]
@@ -351,8 +357,12 @@ class Evaluator(CommandEvaluator):
             else:
                 self.uncertain(text, _NO_NAME, hides=not self._tail_is_known(words[0]))
         outer, where = self.elsewhere, self.flow.where
-        if base(name) in _ELSEWHERE and not any(_HOST_MOUNTED.fullmatch(word.text) for word in words):
-            self.elsewhere, self.flow.where = base(name), ""
+        if base(name) in _ELSEWHERE:
+            sources = [word.source.replace('"', "") for word in words]
+            if not any(map(_HOST_MOUNTED.fullmatch, sources)):
+                self.elsewhere, self.flow.where = base(name), ""
+            for mount in filter(None, map(_MOUNTS.fullmatch, sources)):
+                words = [_moved(word, mount[2], mount[1]) for word in words]
         if nested:
             self._inner(words, nested, bodies, fed)
         elif base(name) in UNPARSED_WRAPPERS:
@@ -406,3 +416,11 @@ class Evaluator(CommandEvaluator):
                 self.scan_possible_code(ShellText(word.text, "bash", True), base(words[0].text))
             elif word.static and self._spend(len(words) - index) and self.denied(words[index:], word.text):
                 return
+
+
+def _moved(word: Word, directory: str, to: str) -> Word:
+    """The word with a directory of a container as this machine sees it."""
+    text = re.sub(rf"(?<![\w/:]){re.escape(directory)}(?![\w:])", lambda _: to.rstrip("/") or "/", word.text)
+    if text == word.text:
+        return word
+    return Word(text.replace("//", "/"), word.at, word.end)

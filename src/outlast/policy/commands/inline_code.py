@@ -16,6 +16,13 @@ _LITERAL = re.compile(
     r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|`([^`]*)`|\bq[qxw]?\s?[{(\[/|]([^})\]/|]*)[})\]/|]", re.DOTALL
 )
 _REMOVES = re.compile(r"rmtree|unlink|remove|rmdir|rm_rf?|rmSync|rimraf|shutil\.move|truncate|chmod|rename")
+_WRITTEN = re.compile(
+    r"open\s*\(\s*['\"](/[^'\"]+)['\"]\s*,\s*['\"][wax]|File\w*\(\s*['\"](/[^'\"]+)['\"]\s*,|['\"](/[^'\"]+)['\"]\s*\)\.write_"
+    r"|>\s*['\"]?(/[\w./-]+)|\bw (/\S+)"
+)
+_ALL_OF_HOME = re.compile(
+    r"(?:rmtree|rmSync|rm_rf?|remove_tree)\s*\(?\s*[^,)]*(?:HOME['\"\])}]*|home\(\)|homedir\(\))\s*(?:[,);]|\Z)"
+)
 # sed's `e`, an editor's `!`, and options that take a command: `--checkpoint-action=exec=rm`.
 _RUNS = re.compile(
     r"(?:\A|[;{0-9/$])e(?:[ \t]+|\\\n)([^\n;]+)|\A[:+]?[ \t]*!(.+)|exec=(.+)|\A\.(?:shell|system)\s+(.+)"
@@ -45,13 +52,16 @@ def inline_commands(words: list[Word], bodies: list[str]) -> list[str]:
     is_program = may_read_program(name) or name in _PROGRAMS
     found = _values(words, _COMMAND_OPTIONS.get(name, frozenset()))
     for text in [*(word.text for word in words[1:]), *(bodies if is_program else ())]:
-        if is_program and ('"' in text or "'" in text or "`" in text or "q" in text):
+        if is_program:
             literals = _literals(text)
             found += [one for one in (*literals, "".join(literals)) if " " in one]
             if call := _CALLS.search(text):
                 found.append(" ".join(_literals(call[1])))
             if _REMOVES.search(text):
                 found += [f"rm -rf {one}" for one in literals if re.fullmatch(r"[/~][\w./*~-]*", one)]
+            if _ALL_OF_HOME.search(text):
+                found.append("rm -rf ~")
+            found += [f"tee {path}" for match in _WRITTEN.finditer(text) for path in match.groups() if path]
         if (is_program or name in _TAKES_COMMANDS) and (run := _RUNS.search(text)):
             found += [one for one in run.groups() if one and len(one) > 1]
     return found[:_MOST]

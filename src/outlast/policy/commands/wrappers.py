@@ -102,9 +102,9 @@ _DIRECT = names("""
 # They run what follows one of these words, or simply what follows. Where it begins is not read with certainty.
 _TRIGGERS = """
     outlast uv poetry pipenv pdm hatch rye conda mamba micromamba op doppler pipx: run; lxc bundle direnv: exec
-    docker podman nerdctl: run exec create; docker-compose: run exec; kubectl: exec run debug; oc: exec run rsh
+    docker nerdctl: run exec create; podman: run exec create unshare; docker-compose: run exec; kubectl: exec run debug; oc: exec run rsh
     mix: cmd run; pnpm: exec dlx; yarn: exec dlx node; bun: x; ip: netns exec; vagrant: ssh; nix: run shell develop
-    cmake: -E; perf: record stat trace; rr: record; machinectl: shell; jobs: -x
+    cmake: -E; perf: record stat trace; rr: record; machinectl: shell; systemd-nspawn: -D -i -M; jobs: -x
 """
 UNPARSED_WRAPPERS: dict[str, frozenset[str]] = dict.fromkeys(_DIRECT, frozenset[str]()) | table(_TRIGGERS)
 _DIRECTORY = {  # options that choose another one
