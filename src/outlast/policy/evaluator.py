@@ -13,6 +13,7 @@ from outlast.policy.bash.words import Loop, Problem, Word, names
 from outlast.policy.canonical import canonical, is_plain_name, shown
 from outlast.policy.command_evaluator import CONTAINERS, READS, CommandEvaluator
 from outlast.policy.commands.inline_code import inline_commands
+from outlast.policy.commands.interpreters import may_read_program
 from outlast.policy.commands.nested import Argv, NestedCommands, ShellText, base, is_static
 from outlast.policy.commands.sensitive_files import runs_by_itself
 from outlast.policy.commands.shells import SHELLS
@@ -258,7 +259,8 @@ class Evaluator(CommandEvaluator):
     def _follow_files(self, words: list[Word], text: str, bodies: list[str]) -> None:
         """Follow what a command runs besides programs: text in its arguments, scripts, copies of programs."""
         name = words[0].text
-        for inside in inline_commands(words, [*bodies, *self.flow.contents(words[1:])]):
+        given = self.flow.contents(words[1:]) if may_read_program(base(name)) else []
+        for inside in inline_commands(words, [*bodies, *given]):
             self.scan_possible_code(ShellText(inside, "bash", True), base(name))
         if name in (".", "source") or base(name) in SHELLS:
             script = next((word for word in words[1:] if word.text[:1] != "-"), None)
