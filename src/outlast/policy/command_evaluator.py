@@ -57,6 +57,7 @@ class CommandEvaluator:
         self.elsewhere = ""
         self.expanding: set[str] = set()  # aliases and functions
         self.called: set[object] = set()
+        self.repeated: dict[object, Part] = {}  # what was said of plain commands
         self.parts: list[Part] = []
         self.texts: list[ParsedText] = []
         self.depth, self.inside = 0, ""
@@ -180,7 +181,7 @@ class CommandEvaluator:
         if (known := expected(word)) is not None or not self.allows_by_default:
             return known
         listed = word.text == UNKNOWN and not word.refs and self.inside in ("xargs", "parallel")
-        return word.text if self.flow.is_anywhere(word) or (listed and not self.flow.fed_locally) else None
+        return word.text if self.flow.is_anywhere(word) or (listed and not self.flow.is_fed_locally()) else None
 
     def _bulk_hazard(self, words: list[Word], shown: tuple[str | None, ...], text: str) -> bool:
         """`find / | xargs rm`, `rm $(find /)`: a program that destroys what another one lists."""
@@ -239,7 +240,7 @@ class CommandEvaluator:
             return "the session has declared what it sets", False
         if reads_program(words, name, fed):
             return "its program comes from its input", False
-        if fed and name in _READ_COMMANDS and (name[-4:] != "make" or any(one.text == "-" for one in words)):
+        if fed and name in _READ_COMMANDS and not self.rules.any_arguments and (name[-4:] != "make" or any(one.text == "-" for one in words)):
             return "its program comes from its input", True
         return None
 

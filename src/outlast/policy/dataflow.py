@@ -65,7 +65,7 @@ class Dataflow:
         self.lists: dict[str, list[Listing]] = {}  # what variables, and files as `<name`, may hold
         self.given: list[str] = []  # what a compound command is given on its standard input
         self.anywhere = {"BASH_REMATCH"}  # variables that may hold any path, which only a run can tell
-        self.fed_locally = self._prints_locally = False  # whether what is piped holds no path but from below here
+        self._stages: list[Command] = []  # of the current pipeline
         self._scopes: list[tuple[int, str]] = []
         self.inside = ""
 
@@ -145,8 +145,11 @@ class Dataflow:
 
     def follow_pipe(self, command: Command) -> None:
         """A command reads what those before it in the same pipeline print."""
-        self.fed_locally = command.piped and self._prints_locally
-        self._prints_locally = _is_local(command) and (self.fed_locally or not command.piped)
+        self._stages = [*self._stages[-_MOST:], command] if command.piped else [command]
+
+    def is_fed_locally(self) -> bool:
+        """Whether what is piped into the current command holds no path but from below here."""
+        return len(self._stages) > 1 and all(map(_is_local, self._stages[:-1]))
 
     def is_anywhere(self, word: Word) -> bool:
         """Whether a word may be any path: it holds what an unknown command prints, or a variable that is changed."""
@@ -233,11 +236,14 @@ class Dataflow:
             due += found
         return end in seen
 
+    def list_files(self, words: list[Word]) -> None:
+        if listing := listing_of(words):
+            self.pipeline.append(listing)
+
     def notice(self, words: list[Word], bodies: list[str], fed: bool) -> None:
         """Follow what a command does to later ones."""
         name, rest = base(words[0].text), words[1:]
-        if listing := listing_of(words):
-            self.pipeline.append(listing)
+        self.list_files(words)
         if name in ("cd", "pushd"):
             self.change_directory(words)
         elif name == "popd":

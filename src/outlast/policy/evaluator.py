@@ -145,6 +145,8 @@ class Evaluator(CommandEvaluator):
 
     def _follow(self, item: Command, text: ParsedText) -> None:
         self.flow.enter(item.depth, item.inside)
+        if not self.allows_by_default:
+            return
         if not (item.piped or text.depth):
             self.flow.pipeline = []
         self.flow.follow_pipe(item)
@@ -211,8 +213,21 @@ class Evaluator(CommandEvaluator):
             self.say("allow", text, "it needs no rule")
 
     def _each(self, command: Command, text: str) -> None:
-        """Judge a command with all that its words may be."""
+        """Judge a command with all that its words may be; once, if it stands there again and nothing has changed."""
         words = command.words
+        name = words[0].text  # what a path names may have become another program, and a name a function
+        if is_static(words) and "/" not in name and name not in self.flow.functions and not (command.fed or self.flow.within):
+            place = (text, command.depth, command.inside, self.flow.version)
+            if place not in self.repeated:
+                before, version = len(self.parts), self.flow.version
+                self.simple(words, text, command.bodies, fed=False)
+                found = self.parts[before:]
+                if version == self.flow.version and len(found) == 1 and self._is_ordinary(name):
+                    self.repeated[place] = found[0]
+            elif self._spend(len(words)):
+                self.parts.append(self.repeated[place])
+                self.flow.list_files(words)
+            return
         if not self.allows_by_default or is_static(words):
             self.simple(words, text, command.bodies, command.fed)
             return
