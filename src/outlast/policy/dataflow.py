@@ -14,8 +14,8 @@ from outlast.policy.bash.simple_commands import Command
 from outlast.policy.bash.words import Loop, Problem, Word, names
 from outlast.policy.canonical import expected
 from outlast.policy.commands.builtins import is_computed
-from outlast.policy.commands.destructive import SYSTEM
 from outlast.policy.commands.nested import base, is_static
+from outlast.policy.commands.places import SYSTEM
 from outlast.policy.commands.sensitive_files import runs_by_itself
 from outlast.policy.patterns import UNKNOWN
 from outlast.policy.rules import Overrides
@@ -33,7 +33,7 @@ _MOST = 32  # values of one word
 _LISTERS = names("find gfind fd fdfind du tree locate plocate ls dir vdir echo printf pgrep")
 Listing = tuple[str | None, ...]  # the words of such a command
 _PATHS = names("find gfind ls dir vdir du tree basename fd fdfind locate")
-# What these print stands below the directory that they run in, or is no path; the second ones pass on what they are fed.
+# What these print stands below the directory that they run in, or is no path; filters pass on what they are fed.
 _LOCAL = _PATHS | names("rg mktemp date hostname uname whoami nproc id echo printf")
 _FILTERS = names("grep egrep fgrep head tail sort uniq cut cat awk sed tr tee")
 _PLAIN_ARGUMENT = re.compile(r"[^/\\%]*")
@@ -191,14 +191,13 @@ class Dataflow:
         text = "~" if target is None else target.text
         back = self.values.get("OLDPWD", [None])[-1] if text == "-" else None
         self.bind("OLDPWD", self.of("PWD"))
-        if back:
-            return self.go_to(back)
         values = self.texts(target) if target is not None and target.unknown else []
-        if len(values) == 1 and values[0] is not None:
+        by_path = "CDPATH" in self.values and text[:1] not in "./~"
+        if back:
+            text = back
+        elif len(values) == 1 and values[0] is not None:
             text = values[0]
-        elif target is not None and self.is_anywhere(target):
-            text = UNKNOWN
-        elif (text[:2] == ".." and self.inside in _LOOPS) or ("CDPATH" in self.values and text[:1] not in "./~"):
+        elif (target and self.is_anywhere(target)) or (text[:2] == ".." and self.inside in _LOOPS) or by_path:
             text = UNKNOWN
         elif target is not None and target.unknown:
             text = target.source.replace('"', "") if re.match(r'"?\$(HOME|\{HOME\})(?=[/"]|\Z)', target.source) else "-"
@@ -248,7 +247,17 @@ class Dataflow:
             self.change_directory(words)
         elif name == "popd":
             self.where = ""
-        elif name == "unset":
+        self._notice_variables(name, rest)
+        if name in _COPIERS and len(rest) > 1:
+            sources = [text for word in rest[:-1] for text in self.texts(word) if text]
+            self.copies.setdefault(base(rest[-1].text.removeprefix("of=")), []).extend(base(one) for one in sources)
+        if name in ("mkfifo", "mknod", "tee") or (name in _COPIERS and (fed or any(map(is_computed, rest)))):
+            self._notice_files(name, rest)
+        else:
+            self._notice_input(name, rest, bodies)
+
+    def _notice_variables(self, name: str, rest: list[Word]) -> None:
+        if name == "unset":
             self.uncertain |= {word.text for word in rest}
             self.version += 1
         elif name == "shift":
@@ -259,23 +268,22 @@ class Dataflow:
         elif name == "set":
             self.traces = self.traces or any(re.match(r"-[A-Za-z]*x|xtrace", word.text) for word in rest)
             self.parameters([word for word in rest if word.text != "--"])
-        if name in _COPIERS and len(rest) > 1:
-            sources = [text for word in rest[:-1] for text in self.texts(word) if text]
-            self.copies.setdefault(base(rest[-1].text.removeprefix("of=")), []).extend(base(one) for one in sources)
-        if name in ("mkfifo", "mknod", "tee") or (name in _COPIERS and (fed or any(map(is_computed, rest)))):
-            echoed: list[Value] = [*self.contents([])]
-            for word in rest:
-                contents = echoed if echoed and name == "tee" and not self.decodes else [None]
-                self.written.setdefault(base(word.text.removeprefix("of=")), []).extend(contents)
-                if name == "tee" and runs_by_itself(word.text):
-                    self.ran.append((base(word.text), ""))
-        else:
-            self._notice_input(name, rest, bodies)
+
+    def _notice_files(self, name: str, rest: list[Word]) -> None:
+        """Files that are written with what is piped."""
+        echoed: list[Value] = [*self.contents([])]
+        for word in rest:
+            contents = echoed if echoed and name == "tee" and not self.decodes else [None]
+            self.written.setdefault(base(word.text.removeprefix("of=")), []).extend(contents)
+            if name == "tee" and runs_by_itself(word.text):
+                self.ran.append((base(word.text), ""))
 
     def _notice_input(self, name: str, rest: list[Word], bodies: list[str]) -> None:
         """Builtins that put a text into a variable, and programs that make another text of one."""
         if name in ("read", "mapfile", "readarray"):
-            given = [piece for body in bodies or self.given for piece in [body.rstrip("\n"), *re.split(r"[\s:,;=|]+", body)]]
+            given = [
+                piece for body in bodies or self.given for piece in [body.rstrip("\n"), *re.split(r"[\s:,;=|]+", body)]
+            ]
             for word in rest:
                 if word.text[:1] != "-":
                     self.bind(word.text, [*given] or [None])
