@@ -12,7 +12,7 @@ from outlast.policy.bash.simple_commands import DECLARING, RESERVED, Assignment,
 from outlast.policy.bash.words import Loop, Problem, Word
 from outlast.policy.canonical import canonical, shown
 from outlast.policy.command_evaluator import READS
-from outlast.policy.commands.inline_code import inline_commands
+from outlast.policy.commands.inline_code import PROGRAMS, inline_commands
 from outlast.policy.commands.interpreters import may_read_program
 from outlast.policy.commands.nested import ShellText, base, is_static
 from outlast.policy.commands.sensitive_files import runs_by_itself
@@ -268,7 +268,7 @@ class Evaluator(NestedEvaluator):
     def _follow_files(self, words: list[Word], text: str, bodies: list[str]) -> None:
         """Follow what a command runs besides programs: text in its arguments, scripts, copies of programs."""
         name = words[0].text
-        given = self.flow.contents(words[1:]) if may_read_program(base(name)) else []
+        given = self.flow.contents(words[1:]) if may_read_program(base(name)) or base(name) in PROGRAMS else []
         for inside in inline_commands(words, [*bodies, *given]):
             self.scan_possible_code(ShellText(inside, "bash", True), base(name))
         if name in (".", "source") or base(name) in SHELLS:
@@ -280,7 +280,8 @@ class Evaluator(NestedEvaluator):
             self.flow.written.setdefault("trap", []).append(words[1].text)
             self.flow.ran.append(("trap", ""))
         elif base(name) in ("at", "batch", "crontab", "make", "gmake"):
-            files = ["Makefile", "makefile", *(base(word.text) for word in words[1:])]
+            named = [base(word.text).removeprefix("-f") for word in words[1:]]
+            files = ["GNUmakefile", "Makefile", "makefile", *named] if "make" in name else named
             self.flow.ran += [(file, "" if "make" in name else text) for file in files]
         elif "/" in name:
             self.flow.ran.append((base(name), text))

@@ -26,6 +26,7 @@ _STOPS = "it stops the machine"
 _ENDS_ALL = "it ends every process that it can reach"
 _RUN_BY_FIND = DESTROYERS | names("sh bash")
 _GIT_LOSES = names("clean rm reset checkout restore switch stash read-tree checkout-index worktree")
+_OUTPUTS = names("-o -O -out --output --output-document")
 _FIND_NAMES = names("-name -iname -path -ipath -wholename -regex -iregex -empty -samefile -inum")
 _FIND_TESTS = tuple(names("-mtime -mmin -atime -amin -ctime -cmin -newer -size -user -group -perm"))
 _ALL_UNKNOWN = re.compile(rf"{UNKNOWN}+(?:/[*.?/]*|/(?:{'|'.join(SYSTEM)})/?)?")  # all of a directory that is not known
@@ -39,8 +40,8 @@ def make_destructive_check(home: str) -> Callable[..., str | None]:
         name = words[0].rpartition("/")[2] if words and words[0] else ""
         if name.startswith(("mkfs", "newfs", "mkntfs")):
             return "it makes a new file system over what is there"
-        found = _HAZARDS.get(name)
-        return found(words[1:], Place(frozenset() if elsewhere else homes, where, elsewhere)) if found else None
+        found, place = _HAZARDS.get(name), Place(frozenset() if elsewhere else homes, where, elsewhere)
+        return (found(words[1:], place) if found else None) or _writes_to(words[1:], place)
 
     return look
 
@@ -110,6 +111,8 @@ def _find(words: Words, place: Place) -> str | None:
             return f"it writes over what is in {path}"
         if path and any(name and place.is_protected(f"{path}/{name}") for name in tests):
             return f"it removes a file below {path}, which the system needs"
+        if path and any(place.is_vital(f"{path}/{name}", False) for word, name in pairwise(tests) if word == "-name"):
+            return f"it removes what the system needs right below {path}"
         if path and (place.is_vital(path, every_top=False) or place.is_protected(path, recursive=True)):
             chosen = _is_chosen(tests) if not GLOB.search(path) else ""
             if not chosen:
@@ -181,6 +184,20 @@ def _onto(words: Words, place: Place) -> str | None:
     return None
 
 
+def _writes_to(words: Words, place: Place) -> str | None:
+    """Whatever program it is: the file that an option names as its output."""
+    named = [path for option, path in pairwise(words) if option in _OUTPUTS and path]
+    named += [word.partition("=")[2] for word in words if word and word.partition("=")[0] in _OUTPUTS]
+    vital = [path for path in named if FILES.fullmatch(normal(place.absolute(path))[1:])]
+    return f"it writes over {vital[0]}, which the system needs" if vital else None
+
+
+def _replaces(words: Words, place: Place) -> str | None:
+    """Editors, and programs that put another file in the place of one."""
+    why = _onto(words, place)
+    return Doubtful(why) if why else None
+
+
 def _truncate(words: Words, place: Place) -> str | None:
     return _onto([word for at, word in enumerate(words) if not (at and words[at - 1] in ("-s", "-r"))], place)
 
@@ -191,6 +208,8 @@ def _last_onto(words: Words, place: Place) -> str | None:
         option, _, value = (word or "").partition("=")
         if option == "--target-directory" and place.is_raw(value):
             return f"it writes over {value}"
+    if into := next((one for option, one in pairwise(words) if option == "-t" and one), ""):
+        return _onto([f"{into}/{one.rpartition('/')[2]}" for one in operands_of(words)], place)
     target = operands_of(words)[-1:]
     why = _onto(target, place)
     # A new program in /usr/bin is how some are installed; what is there already may be lost by it.
@@ -324,6 +343,7 @@ _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
         "dd dcfldd dc3dd": _dd,
         "tee shred sponge badblocks ddrescue scrub nwipe >": _onto,
         "truncate": _truncate,
+        "ed ex vi vim nvim patch rename fallocate gzip bzip2 xz zstd lzma split xxd": _replaces,
         "sed gsed perl": _edits,
         "tar gtar bsdtar": _tar,
         "pkill killall": _kills_by_name,
