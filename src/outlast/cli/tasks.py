@@ -7,7 +7,7 @@ import sys
 import time
 
 from outlast.cli.arguments import Asked, Parser, number, seconds
-from outlast.cli.common import open_shell, waited_code, write
+from outlast.cli.common import activities, open_shell, task_json, waited_code, write
 from outlast.display import render
 from outlast.errors import AlreadyEnded, BadInput
 from outlast.shell import validation
@@ -49,7 +49,9 @@ def ps(asked: Asked) -> int:
         if asked.json:
             write("".join(_json(shell, task) + "\n" for task in tasks))
         elif tasks:
-            write(render.table([(task, shell.reader.line_counts(task)) for task in tasks], width()))
+            doing = activities(shell, tasks)
+            rows = [(task, shell.reader.line_counts(task), doing.get(task.task_id, "")) for task in tasks]
+            write(render.table(rows, width()))
         else:
             write("No tasks found.\n")
     return 0
@@ -57,7 +59,7 @@ def ps(asked: Asked) -> int:
 
 def _json(shell: Shell, task: Task) -> str:
     stdout, stderr = shell.reader.line_counts(task)
-    return render.as_json(task, stdout_lines=stdout, stderr_lines=stderr)
+    return task_json(shell, task, stdout_lines=stdout, stderr_lines=stderr)
 
 
 def width() -> int:
@@ -78,7 +80,10 @@ def show_parser() -> Parser:
 def show(asked: Asked) -> int:
     with open_shell(asked.session) as shell:
         task = shell.show(asked.id)
-        write(_json(shell, task) + "\n" if asked.json else render.details(task, shell.reader.line_counts(task)))
+        if asked.json:
+            write(_json(shell, task) + "\n")
+        else:
+            write(render.details(task, shell.reader.line_counts(task), shell.activity(task)))
     return 0
 
 
@@ -112,7 +117,7 @@ def wait(asked: Asked) -> int:
         ids = [shell.show(one).task_id for one in asked.id]
         for task_id in ids:
             task = shell.wait(task_id, timeout=deadline.left(), **what)
-            write(render.as_json(task) + "\n" if asked.json else render.waited(task, condition))
+            write(task_json(shell, task) + "\n" if asked.json else render.waited(task, condition))
             codes.append(waited_code(task, condition))
     return next((code for code in codes if code), 0)
 

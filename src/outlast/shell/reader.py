@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Unpack
 
+    from outlast.linux.activity import Activity
     from outlast.output.first_error import Excerpt
     from outlast.shell.conditions import Condition
     from outlast.shell.context import Context
@@ -165,11 +166,9 @@ class Reader:
         return self._executor.registry.usual(command, self.context.session)
 
     @translate_errors
-    def activity(self, task: TaskId) -> str:
-        """Return what a running task does at this moment, in a few words; empty if that cannot be seen."""
-        from outlast.linux.activity import of_task
-
-        return of_task(self._executor.members(self.context.find(task)))
+    def activity(self, task: TaskId) -> Activity:
+        """As `Shell.activity`."""
+        return self._executor.activity(self.context.find(task))
 
     @translate_errors
     def printed_at(self, task: Task) -> float | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self, Unpack
 
+    from outlast.linux.activity import Activity
     from outlast.notices.notice_store import Event, Notice
     from outlast.notices.subscription import Calling, Subscription
     from outlast.policy import Policy
@@ -210,8 +211,8 @@ class Shell:
         """Send input, and wait until the program has reacted; with `until`, for a line printed afterwards."""
         return self.driver.drive(self.flows.send_and_wait(task, text, timeout, eof, until))
 
-    def activity(self, task: TaskId) -> str:
-        """Return what a running task does at this moment, in a few words; empty if that cannot be seen."""
+    def activity(self, task: TaskId) -> Activity:
+        """Return what a running task does at this moment, in a few words, with its `evidence`; empty if not seen."""
         return self.reader.activity(task)
 
     def usual(self, command: str) -> Usual | None:
