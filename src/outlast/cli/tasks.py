@@ -161,10 +161,17 @@ def _kill_every_task(shell: Shell, grace: float | None) -> Sequence[Receipt]:
 def send_parser() -> Parser:
     made = Parser(
         "send",
-        "Send text to the input of a task that was started with --stdin open. A newline is added unless --raw.",
+        "Send text, or keys, to the input of a task that was started with --stdin open or --tty. A newline\n"
+        "is added to text unless --raw; on a terminal it is the Enter key.",
         "  outlast send 1a2b 'print(1+1)'\n  outlast send --eof 1a2b        end the input\n"
-        "  outlast send 1a2b - < file     our own standard input as it is",
+        "  outlast send 1a2b - < file     our own standard input as it is\n"
+        "  outlast send 1a2b --keys '<C-c><Up>hello<Enter>'\n\n"
+        "keys: <Enter> <Tab> <Esc> <Space> <Backspace> <Delete> <Insert> <Up> <Down> <Left> <Right> <Home>\n"
+        "<End> <PageUp> <PageDown> <F1> to <F12>; <C-x> is Ctrl, <M-x> Alt, <S-Tab> Shift; <lt> is a '<'.\n"
+        "All else is typed as it is. Without a terminal there are <Enter>, <Tab>, <C-c>, which interrupts\n"
+        "the command, and <C-d>, which ends its input.",
     )
+    made.add("--keys", action="store_true", help="TEXT is keys")
     made.add("--raw", action="store_true", help="send the text as it is, without a newline")
     made.add("--eof", action="store_true", help="end the input (after the text, if any)")
     made.takes_id()
@@ -175,13 +182,18 @@ def send_parser() -> Parser:
 def send(asked: Asked) -> int:
     if asked.text is None and not asked.eof:
         raise BadInput("There is nothing to send; give a text, or --eof to end the input.")
+    if asked.keys and (asked.text is None or asked.raw or asked.eof):
+        raise BadInput("--keys sends the keys in TEXT alone; give them, without --raw and --eof (<C-d>).")
     with open_shell(asked.session) as shell:
-        if asked.text == "-":
+        if asked.keys:
+            shell.send(asked.id, keys=asked.text)
+        elif asked.text == "-":
             shell.send(asked.id, sys.stdin.buffer.read(), eof=asked.eof)
         elif asked.text is None:
             shell.send(asked.id, eof=True)
         else:
-            shell.send(asked.id, asked.text if asked.raw else asked.text + "\n", eof=asked.eof)
+            text = os.fsencode(asked.text) if asked.raw else asked.text + "\n"
+            shell.send(asked.id, text, eof=asked.eof)
     return 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from outlast.errors import BadInput, BadPattern, named
-from outlast.linux.activity import BUSY, DISK, INPUT, SLEEPING
+from outlast.linux.activity import BUFFERED, BUSY, DISK, INPUT, SLEEPING
 from outlast.output.cleaner import Cleaner
 from outlast.output.line_filter import LineFilter
 from outlast.settings import development_commands
@@ -221,7 +221,7 @@ class Reaction(Condition):
         activity = self._activity()
         if activity == INPUT:
             return activity
-        needed = LONG_PAUSE_S if activity in (BUSY, DISK, SLEEPING) else PAUSE_S
+        needed = LONG_PAUSE_S if activity in (BUSY, DISK, SLEEPING, BUFFERED) else PAUSE_S
         return f"no output for {needed:g} s" if self._size > self._first_size and silence >= needed else None
 
     def patience(self) -> float:
