@@ -204,13 +204,14 @@ class Reaction(Condition):
 
     by_output = True
 
-    def __init__(self, activity: Callable[[], str]) -> None:
-        """`activity` says what the task does at this moment, as `Shell.activity` does."""
-        self._activity = activity
+    def __init__(self, activity: Callable[[], str], from_start: bool = False) -> None:
+        """`activity` says what the task does at this moment; `from_start`: what it printed before counts, too."""
+        self._activity, self._from_start = activity, from_start
 
     def begin(self, sources: Mapping[str, Source]) -> None:
         super().begin(sources)
-        self._first_size = self._size = self.printed()
+        self._size = self.printed()
+        self._first_size = 0 if self._from_start else self._size
 
     def find(self, over: bool, left: float | None) -> str | None:
         if over:

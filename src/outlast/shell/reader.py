@@ -140,10 +140,10 @@ class Reader:
         condition.begin(self._sources(self._executor.status(task_id)))
 
     @translate_errors
-    def reaction(self, task_id: str, until: str | None) -> Condition:
+    def reaction(self, task_id: str, until: str | None, from_start: bool = False) -> Condition:
         """Return what to wait for after input is sent: a line that matches `until`, or that the program reacted."""
         if until is None:
-            condition: Condition = conditions.Reaction(lambda: self.activity(task_id))
+            condition: Condition = conditions.Reaction(lambda: self.activity(task_id), from_start)
         else:
             ends = {name: source.end() for name, source in self._sources(self._executor.status(task_id)).items()}
             condition = conditions.Line(until, Cursor(**ends))
