@@ -36,6 +36,7 @@ A_TASK = Task(
     resources=None,
     sandbox=None,
     children=(),
+    tty=None,
     split=False,
     closed=False,
     parent="",

@@ -54,6 +54,7 @@ GROUPS = {
         "wait": ("tasks", "wait until tasks end, or are ready"),
         "kill": ("tasks", "end tasks, each with its whole tree of processes"),
         "send": ("tasks", "send text to a task's standard input"),
+        "attach": ("attach", "see a task live, and type at it, as if it ran in your terminal"),
         "screen": ("terminal", "print the screen of a task's terminal"),
         "resize": ("terminal", "change the size of a task's terminal"),
         "clean": ("tasks", "remove finished tasks and their output"),
