@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from outlast.errors import BadInput, Unsupported, named
 from outlast.light import frozen
 from outlast.linux.files import find_program
-from outlast.output.redaction import split_variables
+from outlast.output.redaction import names_of_secrets, split_variables
 from outlast.storage import snapshot
 from outlast.types import AGENT, BRIDGE, NO_SHELL, Grant, Launch
 
@@ -59,7 +59,7 @@ _TRACES = (_TRACE, "TRACESTATE")
 _AS_REQUESTED = (
     *("command", "session", "stdin", "split", "limit", "description", "background", "name", "after", "after_failed"),
     "agent",
-    "tty",
+    *("tty", "like"),
 )
 _LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near helps nobody
 _NOT_IN_SNAPSHOTS = ("OUTLAST_SESSION", TASK_ID)  # every command gets its own
@@ -139,6 +139,7 @@ class LaunchBuilder:
             groups=groups,
             notify=_select_notices(request, settings),
             trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
+            given=_describe_given(request, settings),
             parent=_agent.get() or environ.get(TASK_ID, ""),
         )
 
@@ -158,6 +159,14 @@ class LaunchBuilder:
         terminal = _restore_interactive(found, variables.open) if request.tty is not None else {}
         given = {**trace, **terminal, **_select_undeclared(found, variables.passed), **variables.asked, **request.env}
         return cwd or _find_remaining_directory(found.directory, environ), found, given
+
+
+def _describe_given(request: Request, settings: Settings) -> Mapping[str, object]:
+    """Return what stays on disk of the variables that the caller gave: of secrets the names."""
+    secrets = sorted(names_of_secrets(request.env, settings)) if request.env else []
+    env = {name: value for name, value in request.env.items() if name not in secrets}
+    found = {"env": env, "secrets": secrets, "pass": list(request.pass_secrets)}
+    return {name: value for name, value in found.items() if value}
 
 
 def _select_notices(request: Request, settings: Settings) -> Mapping[str, object]:

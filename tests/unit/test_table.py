@@ -37,6 +37,7 @@ A_TASK = Task(
     sandbox=None,
     children=(),
     tty=None,
+    like=None,
     split=False,
     closed=False,
     parent="",

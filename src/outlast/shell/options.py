@@ -65,6 +65,7 @@ class CommandOptions(SharedOptions, total=False):
     """How a command runs."""
 
     description: str
+    like: TaskId | None  # a task whose command, directory and options it has; options given now count first
 
 
 class StartOptions(CommandOptions, total=False):

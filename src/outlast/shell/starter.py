@@ -95,6 +95,19 @@ class Starter:
             return False
         return self.is_confined(os.fspath(options.get("cwd") or ""))
 
+    def repeat(self, command: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return a command and its options; with `like` those of the earlier task, as far as none are given."""
+        like = options.get("like")
+        if like is None:
+            return command, {**options}
+        from outlast.shell.again import merge  # most commands are new
+
+        context, task_id = self.context, self.context.find(like)
+        command, found = merge(task_id, context.executor.registry.launch_of(task_id), command, options)
+        if options.get("sandbox") is None and (context.sandbox or context.settings.sandbox or self.is_confined()):
+            found.pop("sandbox", None)  # the one that is demanded now, not the one of then
+        return command, found
+
     def launch(
         self,
         command: str,

@@ -248,6 +248,7 @@ def _create_task(directory: str, launch: Launch, pid: int | None, started: float
         output_file=f"{directory}/{FILES['stdout']}",
         background=launch.background or is_moved(directory),
         held_back=launch.held_back,
+        like=launch.like or None,
         tty=_describe_terminal(directory, launch),
         **{name: getattr(launch, name) for name in _FROM_LAUNCH},
         **{**values, **about_agent},
