@@ -80,6 +80,7 @@ def compute(directory: Path, size: tuple[int, int] = SIZE) -> Screen:
 @example(b"\x1b[2;4r\x1b[?6h\x1b[2;2Hx", b"\n\n\nabc")
 @example(b"\x1b[1;31mred\x1b7\x1b[?1049hfull\x1b[3;3H", b"\x1b8x\x1b[?1049lback")
 @example(b"twelve chars", b"x")
+@example("寿司寿司寿司".encode(), b"x")
 @settings(max_examples=200)
 def test_a_dump_restores_the_state(before: bytes, after: bytes) -> None:
     original = fed(before)

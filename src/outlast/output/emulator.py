@@ -124,8 +124,11 @@ class Emulator:
         else:
             parts.append(f"\x1b[{cursor.y + 1};{cursor.display_x + 1}H")
         if cursor.wrap_pending:  # the last character once more: then the next one wraps
-            style, character = blitter.current_page.grid[cursor.y][cursor.display_x]
-            parts += [style_to_ansi(style), character or " ", "\x1b[0m"]
+            row, at = blitter.current_page.grid[cursor.y], cursor.display_x
+            if not row[at][1]:  # the second half of a wide one
+                at -= 1
+                parts.append("\b")
+            parts += [style_to_ansi(row[at][0]), row[at][1], "\x1b[0m"]
         parts += [*_dump_charsets(board.charset.current_charset, board.charset.charset_array)]
         parts.append(style_to_ansi(board.style.current))
         return "".join(parts).encode("utf-8", "replace")
