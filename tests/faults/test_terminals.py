@@ -78,25 +78,21 @@ def test_kills_of_guards_of_tasks_with_a_terminal_in_full(shell: Shell) -> None:
 # --- input to a terminal that is not read ------------------------------------------------
 
 
-def send_until_refused(shell: Shell, task: Task, piece: bytes, size: int) -> int:
-    """Send `size` bytes in pieces; returns how many were taken before a refusal."""
-    taken = 0
-    while taken < size:
-        try:
-            shell.send(task, piece)
-        except InputRefused as refused:
-            return taken + int(re.findall(r"does not read its input: (\d+) of \d+ bytes were taken", str(refused))[0])
-        taken += len(piece)
-    return taken
+def send_until_refused(shell: Shell, task: Task, piece: bytes) -> int:
+    """Send what is too much; returns how much of it was taken."""
+    with pytest.raises(InputRefused, match="does not read its input") as refused:
+        shell.send(task, piece)
+    return int(re.findall(r": (\d+) of \d+ bytes were taken", str(refused.value))[0])
 
 
 def feed_the_deaf(shell: Shell, size: int) -> None:
     task = shell.start("echo ready; sleep 1000", tty=True)
     shows(shell, task, "ready")
     began = time.monotonic()
-    taken = send_until_refused(shell, task, b"a line that is not read\n" * 40_000, size)
-    assert taken < 1 << 20  # what the pipe and the kernel's terminal hold
-    assert time.monotonic() - began < 30
+    piece = b"a line that is not read\n" * (min(size, 16 << 20) // 24)
+    taken = sum(send_until_refused(shell, task, piece) for _ in range(size // len(piece)))
+    assert 0 < taken < 1 << 20  # what the pipe and the kernel's terminal hold
+    assert time.monotonic() - began < 30 + 3 * size / len(piece)
     before = os.path.getsize(f"{directory_of(task)}/output")
     with pytest.raises(InputRefused, match="does not read its input: 0 of 2 bytes were taken"):
         shell.send(task, "x\n")
@@ -115,6 +111,19 @@ def test_input_to_a_terminal_that_is_not_read(shell: Shell) -> None:
 @pytest.mark.timeout(1800)
 def test_a_gigabyte_to_a_terminal_that_is_not_read(shell: Shell) -> None:
     feed_the_deaf(shell, 1 << 30)
+
+
+def test_a_line_of_which_the_kernel_would_drop_the_end_is_refused(shell: Shell) -> None:
+    task = shell.start("cat", tty=True)
+    with pytest.raises(InputRefused, match=r"takes lines of at most 4095 bytes while its program reads line by line"):
+        shell.send(task, "short\n" + "x" * 4096 + "\n")
+    shell.send(task, "x" * 4095 + "\n", eof=True)
+    assert shell.wait(task, timeout=30).exit_code == 0
+    assert printed(task) == (b"x" * 4095 + b"\r\n") * 2
+    task = shell.start("stty raw -echo; echo ready; head -c 5000 | wc -c", tty=True)
+    shows(shell, task, "ready")
+    shell.send(task, "x" * 5000)
+    shows(shell, task, "5000")
 
 
 def test_a_program_that_reads_late_gets_all_of_it(shell: Shell) -> None:
