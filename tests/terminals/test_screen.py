@@ -206,6 +206,18 @@ def test_much_output_that_was_not_seen_is_skipped(tmp_path: Path) -> None:
     assert cleared.rows[0].startswith("new...")
 
 
+def test_a_checkpoint_holds_also_if_much_follows(tmp_path: Path) -> None:
+    (tmp_path / "output").write_bytes(b"\x1b[?1049h\x1b[?25l\x1b[5;1Hstatus" + b"\x1b[2;1H" * 5000)
+    assert compute(tmp_path).exact
+    with open(tmp_path / "output", "ab") as file:
+        file.write(b"\x1b[1;1Habc\x1b[2;1Hdef" * 100_000)
+    found = compute(tmp_path)
+    assert found.alternate
+    assert found.cursor is None
+    assert found.rows == ("abc", "def", "", "", "status")
+    assert not found.exact
+
+
 def test_the_modes_of_what_was_skipped_hold(tmp_path: Path) -> None:
     with open(tmp_path / "output", "wb") as file:
         file.write(b"\x1b[?1049h\x1b[?25l\x1b[?1h\x1b]0;editor\x07")
