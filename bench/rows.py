@@ -445,5 +445,6 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "output-cpu": output_cpu,
     "terminal-output": terminals("terminal_output"),
     "terminal-screen": terminals("screen_after_much"),
+    "keystroke": terminals("keystroke"),
 }
 NOT_QUICK = frozenset({"mcp-start", "list", "output", "output-whole", "output-cpu", "memory-more", "running"})
