@@ -128,7 +128,7 @@ def for_args(words: Iterable[str], env: Mapping[str, str], filtered: bool) -> by
 
 
 def arguments(program: str, shell: list[str], waits: bool) -> list[str]:
-    """The argument list. A shell that waits for its command is started at once; for another somebody has to wait."""
+    """The argument list. A shell that waits for its command is started at once; for another one the script waits."""
     script = _CHECK + (_TURN_INTO if waits else f"{_WAIT}{_TURN_INTO} 3<&-")
     return [program, "--args", str(ARGUMENTS), "--", setsid(), "/bin/sh", "-c", script, "sh", *shell]
 

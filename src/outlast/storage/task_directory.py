@@ -47,7 +47,7 @@ _BLANK: dict[str, Any] = {
     "elapsed_ms": 0,
 }
 _FROM_LAUNCH = ("kind", "command", "description", "name", "session", "cwd", "shell", "limit", "split", "parent")
-_LOST = "its supervisor and its keeper both ended before it did, so nobody knows how it ended"
+_LOST = "its supervisor and its keeper both ended before it did, so it is unknown how it ended"
 
 
 # --- the launch --------------------------------------------------------------------------
