@@ -55,6 +55,8 @@ GROUPS = {
         "wait": ("tasks", "wait until tasks end, or are ready"),
         "kill": ("tasks", "end tasks, each with its whole tree of processes"),
         "send": ("tasks", "send text to a task's standard input"),
+        "screen": ("terminal", "print the screen of a task's terminal"),
+        "resize": ("terminal", "change the size of a task's terminal"),
         "clean": ("tasks", "remove finished tasks and their output"),
     },
     "sessions, agents and policies": {

@@ -164,6 +164,7 @@ def details(task: Task, lines: tuple[int, int]) -> str:
         "limit": f"{task.limit:g} s" if task.limit else "none",
         "resources": task.resources or "",
         "sandbox": inline(task.sandbox or "", 300),
+        "terminal": task.tty or "",
         "children": ", ".join(map(str, task.children)) or "none left",
         "held back": inline(", ".join(task.held_back), 300),
         "lines": f"{lines[0]} of stdout, {lines[1]} of stderr" if task.split else str(lines[0]),

@@ -57,6 +57,9 @@ if TYPE_CHECKING:
         def write(self, task_id: str, data: bytes, eof: bool) -> None:
             """Write to the task's input, and end it if `eof`."""
 
+        def resize(self, task_id: str, columns: int, rows: int) -> None:
+            """Set the size of the task's terminal; the program is told by a signal."""
+
         def release(self, task_id: str) -> None:
             """Move a foreground task to the background: what it changes from now on stays out of its session."""
 

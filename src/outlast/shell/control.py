@@ -67,6 +67,11 @@ class Control:
         self._executor.write(self.context.find(task), validation.input_bytes(text), eof)
 
     @translate_errors
+    def resize(self, task: TaskId, columns: int, rows: int) -> None:
+        """As `Shell.resize`."""
+        self._executor.resize(self.context.find(task), *validation.terminal_size((columns, rows)))
+
+    @translate_errors
     def clean(self, *, older_than_hours: float | None = None, all_finished: bool = False) -> int:
         """As `Shell.clean`."""
         if older_than_hours is not None and not (type(older_than_hours) in (int, float) and older_than_hours >= 0):

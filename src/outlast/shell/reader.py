@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from outlast.errors import BadInput, named
+from outlast.errors import WITH_TERMINAL, BadInput, InputRefused, named
 from outlast.light import replaced
 from outlast.output.reader import check_options, read
 from outlast.output.redaction import OFF
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from outlast.shell.context import Context
     from outlast.shell.options import ListOptions, ReadOptions, TaskId
     from outlast.storage.output import Source
-    from outlast.types import Result, Slice, Usual
+    from outlast.types import Result, Screen, Slice, Usual
 
 _PAGE = 100  # tasks that are looked up at once
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
@@ -72,6 +72,21 @@ class Reader:
         except OSError as error:
             self.context.find(task_id)  # which says so if it was removed
             raise self._executor.explain(found.task_id, error) from None
+
+    @translate_errors
+    def screen(self, task: TaskId) -> Screen:
+        """As `Shell.screen`."""
+        task_id = self.context.find(task)
+        launch, directory = self._executor.registry.launch_of(task_id), self._executor.registry.home.task(task_id)
+        if launch.tty is None:
+            raise InputRefused(f"{task_id} has no terminal, so it has no screen.", WITH_TERMINAL)
+        from outlast.output.screen import compute_screen  # most commands have no terminal
+
+        try:
+            source, mask = self._executor.source(task_id, STREAMS[0]), self.context.mask_for(self._find(task_id))
+            return compute_screen(directory, source, launch.tty, mask)
+        except OSError as error:
+            raise self._executor.explain(task_id, error) from None
 
     def _explain_refusal(self, result: Result) -> Result:
         """Return a result that says of what failed in a sandbox whether it failed because of it."""

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         StartOptions,
         TaskId,
     )
-    from outlast.types import Receipt, Result, Slice, Task, Usual, Waited
+    from outlast.types import Receipt, Result, Screen, Slice, Task, Usual, Waited
 
 
 class Shell:
@@ -229,6 +229,14 @@ class Shell:
     def send(self, task: TaskId, text: str | bytes = "", *, eof: bool = False) -> None:
         """Feed the input of a task that was started with it kept open; `eof` ends it."""
         self.control.send(task, text, eof=eof)
+
+    def resize(self, task: TaskId, columns: int, rows: int) -> None:
+        """Set the size of a running task's terminal. Its program gets SIGWINCH."""
+        self.control.resize(task, columns, rows)
+
+    def screen(self, task: TaskId) -> Screen:
+        """Return what a person would see on a task's terminal, now or at its end. Secrets are masked."""
+        return self.reader.screen(task)
 
     def clean(self, *, older_than_hours: float | None = None, all_finished: bool = False) -> int:
         """Remove finished tasks with their output; never a running one. Returns how many."""

@@ -43,6 +43,7 @@ _NAMES: dict[str, dict[str, str]] = {
         "timeout": "time_limit max_time hard_timeout",
         "wait": _WAIT,
         "ready": f"until ready_when {_UNTIL}",
+        "tty": "pty use_tty use_pty allocate_tty terminal",
         "stdin_open": "interactive keep_stdin_open open_stdin stdin",
         "description": "explanation reason justification purpose summary intent title",
         "args": "arguments argv",

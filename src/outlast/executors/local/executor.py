@@ -46,6 +46,7 @@ _BACKGROUND_CONNECTIONS = 32  # kept open; waiting for a task without a connecti
 # What a shell needs before it knows its command: a prepared shell fits a launch if these are equal.
 _SHELL_FIELDS = (
     *("shell", "cwd", "env", "umask", "stdin", "split", "rlimits", "nice", "state", "snapshot", "sandbox", "groups"),
+    "tty",
     "max_running",  # so many slots of the queue its guards can hold
 )
 
@@ -271,7 +272,7 @@ class LocalExecutor:
         return None
 
     def prepare(self, launch: Launch) -> None:
-        if os.path.basename(launch.shell) != "bash" or launch.groups or launch.stdin.text is not None:
+        if os.path.basename(launch.shell) != "bash" or launch.groups or launch.stdin.text is not None or launch.tty:
             return  # it needs the command, or something that a guard cannot do twice
         with self._preparing:
             prepared = self._prepared
@@ -366,6 +367,11 @@ class LocalExecutor:
         from outlast.executors.local.stdin import send
 
         send(self, task_id, data, eof)
+
+    def resize(self, task_id: str, columns: int, rows: int) -> None:
+        from outlast.executors.local.stdin import resize
+
+        resize(self, task_id, columns, rows)
 
     def release(self, task_id: str) -> None:
         try:
