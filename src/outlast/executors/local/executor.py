@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from outlast.executors.base import Phase
     from outlast.guard.client import Connection
-    from outlast.linux.process import Stat
+    from outlast.linux.activity import Activity
     from outlast.settings import Settings
     from outlast.storage.output import Source
     from outlast.storage.queue import NameLock
@@ -344,14 +344,10 @@ class LocalExecutor:
     def source(self, task_id: str, stream: str) -> Source:
         return self.registry.source(task_id, stream)
 
-    def members(self, task_id: str) -> dict[int, Stat]:
-        from outlast.linux import process, process_tree
+    def activity(self, task_id: str) -> Activity:
+        from outlast.storage.task_activity import activity_of  # most calls are not about a task that runs
 
-        try:
-            guards = record.guards_of(self.registry.home.task(task_id))
-        except (OSError, KeyError, TypeError, ValueError):
-            return {}  # pending, or just being removed
-        return process_tree.look(guards, record.is_foreign_guard, process.Table).members
+        return activity_of(self.registry.home.task(task_id))
 
     def explain(self, task_id: str, error: OSError) -> OutlastError:
         return record.explain_error(self.registry.home.task(task_id), error)
