@@ -166,6 +166,19 @@ def test_send_a_line_to_what_asks(drive: Drive, shell: Shell) -> None:
     drive(look)
 
 
+def test_the_screen_of_a_terminal(drive: Drive, shell: Shell) -> None:
+    shell.start("printf '\\033[2J\\033[3;11Hhello'; read x; printf '\\033[3;11H%s' $x; exec sleep 1000", tty=(40, 10))
+
+    async def look(app: Top, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "           hello" in text_of(app), "the word at its place")
+        await pilot.press("s")
+        await until(pilot, lambda: isinstance(app.screen, AskText), "a field")
+        await pilot.press(*"world", "enter")
+        await until(pilot, lambda: "           world" in text_of(app), "the screen after the answer")
+
+    drive(look)
+
+
 def test_remove_a_finished_task(drive: Drive, shell: Shell) -> None:
     shell.run("true")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from codecs import getincrementaldecoder
 
+from rich.style import Style
 from rich.text import Text
 from textual.containers import Vertical
 from textual.widgets import RichLog, Static
@@ -14,13 +16,17 @@ from outlast.types import STREAMS, Cursor
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
     from textual.app import ComposeResult
 
     from outlast.shell.async_shell import AsyncShell
-    from outlast.types import Slice, Task
+    from outlast.types import Screen, Slice, Task
 
 _TAIL_BYTES = 256 * 1024  # of each stream that are shown of what was printed before
 _MOST_LINES = 5000
+_DRAW_S = 0.05  # between two pictures of a screen that changes all the time
 _LONGEST_LINE = 4000  # characters; more of one line is not drawn
 # Everything that a terminal would obey, but for colours.
 _CONTROLS = re.compile(
@@ -45,7 +51,7 @@ class OutputPane(Vertical):
     async def follow(self, shell: AsyncShell, task: Task) -> None:
         """Show the end of a task's output, and what comes, until this is cancelled or the output ends."""
         self.clear()
-        if getattr(task, "tty", None) is not None and not task.finished:
+        if task.tty is not None and not task.finished:
             await self._follow_screen(shell, task)
             return
         printer = _Printer()
@@ -65,17 +71,24 @@ class OutputPane(Vertical):
 
     async def _follow_screen(self, shell: AsyncShell, task: Task) -> None:
         """Show the screen of a terminal, and again whenever the task printed something."""
-        self.show_screen(await shell.screen(task.task_id))
-        async for _ in shell.follow(
-            task.task_id, cursor=Cursor(shell.plain.executor.source(task.task_id, "stdout").end())
-        ):
-            self.show_screen(await shell.screen(task.task_id))
-        self.show_screen(await shell.screen(task.task_id))
+        self._show_screen(await shell.screen(task))
+        end = shell.plain.executor.source(task.task_id, STREAMS[0]).end()
+        async for _ in shell.follow(task, cursor=Cursor(end), raw=True):
+            self._show_screen(await shell.screen(task))
+            await asyncio.sleep(_DRAW_S)
+        self._show_screen(await shell.screen(task))
 
-    def show_screen(self, screen: object) -> None:
+    def _show_screen(self, screen: Screen) -> None:
         self.log_view.clear()
-        for row in screen.rows:  # type: ignore[attr-defined]
-            self.log_view.write(Text(row, no_wrap=True))
+        for row, runs in enumerate(screen.cells):
+            text = Text(no_wrap=True)
+            for part, look in runs:
+                text.append(part, _style_of(look))
+            if screen.cursor is not None and screen.cursor[0] == row:
+                column = screen.cursor[1]
+                text.pad_right(max(0, column + 1 - len(text)))
+                text.stylize("reverse", column, column + 1)
+            self.log_view.write(text, scroll_end=False)
 
     def show_error(self, error: OutlastError) -> None:
         self.log_view.write(Text(error.message, style="italic"))
@@ -110,6 +123,14 @@ class _Printer:
         """The last line, while it has no end: a prompt, for example."""
         stream = next((stream for stream in STREAMS if self._rests[stream]), None)
         return _render_line(self._rests[stream], stream) if stream else None
+
+
+def _style_of(look: Mapping[str, Any]) -> Style:
+    """Return how characters of a terminal look."""
+    colours = [look.get("fg"), look.get("bg")]
+    colours = [f"color({one[5:]})" if one and one.startswith("ansi-") else one for one in colours]
+    flags: Any = {name: True for name in ("bold", "dim", "italic", "underline") if look.get(name)}
+    return Style(color=colours[0], bgcolor=colours[1], reverse=bool(look.get("inverse")) or None, **flags)
 
 
 def _render_line(line: str, stream: str) -> Text:
