@@ -65,7 +65,11 @@ class Machine:
         for name in ("a", "b", "x", "list", "src/a.py"):
             (template / "home/me/project" / name).write_text("a\n")
         (template / "home/me/project/p").write_text("/home\n")
-        for command in (["init", "-q"], ["add", "a"], ["-c", "user.name=x", "-c", "user.email=x", "commit", "-qm", "x"]):
+        for command in (
+            ["init", "-q"],
+            ["add", "a"],
+            ["-c", "user.name=x", "-c", "user.email=x", "commit", "-qm", "x"],
+        ):
             subprocess.run(["git", *command], cwd=template / "home/me/project", check=False, capture_output=True)
         for name in BANNED:
             self._canary(self.state / "bin" / name)
