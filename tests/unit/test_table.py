@@ -39,6 +39,7 @@ A_TASK = Task(
     tty=None,
     like=None,
     split=False,
+    tty=None,
     closed=False,
     parent="",
     background=True,

@@ -120,7 +120,7 @@ class Flows:
                 result = yield from self._run(command, **outside)
             except Refused as refused:
                 result = replaced(result, error=f"{result.error}; {refused.message}")
-        self._starter.prepare_again()
+        self._starter.prepare_next()
         return result
 
     def _run(

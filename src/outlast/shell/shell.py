@@ -61,6 +61,7 @@ class Shell:
         self.sessions, self.notice_board = SessionControl(context), Notices(context, self.reader)
         self.flows, self.driver = Flows(context, self.reader, self.starter, self.control), Driver(context)
         self._agents: Agents | None = None
+        self.starter.open()
 
     @classmethod
     @check_options
@@ -76,7 +77,8 @@ class Shell:
         `policy` is a name, a file or a `Policy` that holds besides the user's and the project's; `ask` is called with
         an `Approval` for what they do not allow outright. In mode "yolo" nothing is asked, and what is denied stays so.
         With a `sandbox` every command runs in one. `defaults` are settings that hold unless the user has set them.
-        Commands run in `cwd` instead of the caller's directory, and a new session begins there.
+        Commands run in `cwd` instead of the caller's directory, and a new session begins there. A program that runs one
+        command says `prepare=False`: then no shell is started before its command is known.
         """
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
