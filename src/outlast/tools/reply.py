@@ -109,7 +109,9 @@ def task_reply(result: Result, known: Facts, *remarks: str) -> Reply:
     lines = [headline(result, known, time.time()), *remarks, *_remarks(result)]
     head = "".join(f"{line}\n" for line in lines if line)
     failed = result.status in ("failed", "killed")
-    more = {"activity": known.activity, "printed_at": known.printed_at} if not result.finished else {}
+    more: dict[str, Any] = {}
+    if not result.finished:
+        more = {"activity": known.activity, "printed_at": known.printed_at}
     if known.screen is not None:
         more["screen"] = known.screen.to_dict()
     return Reply(head + _body(result, known), {**data(result), **more}, failed=failed)
