@@ -53,6 +53,7 @@ _RESOURCES = {  # the limits that a command can have: the setting and the rlimit
     "cpu_time": ("cpu_limit_s", "RLIMIT_CPU"),
     "file_size": ("file_size_limit_bytes", "RLIMIT_FSIZE"),
 }
+_RLIMITS = {name: getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
 _AFTER_XCPU_S = 5
 _TRACE = "TRACEPARENT"  # W3C trace context
 _TRACES = (_TRACE, "TRACESTATE")
@@ -124,7 +125,7 @@ class LaunchBuilder:
             env=env,
             shell=shell,
             grace=settings.kill_grace_s,
-            umask=_read_umask(),
+            umask=read_umask(),
             output_limit=settings.output_limit_bytes,
             free_floor=settings.free_floor_bytes,
             max_running=settings.max_running,
@@ -218,7 +219,7 @@ def compose_first_snapshot(environ: Mapping[str, str], session: str, fallback: s
         if not fallback:
             raise
         cwd = fallback
-    state = snapshot.compose_first_state(env, cwd, _read_umask())
+    state = snapshot.compose_first_state(env, cwd, read_umask())
     return snapshot.compose(state, generation=0, task="", made=time.time(), environ=env, first=True)
 
 
@@ -360,7 +361,7 @@ def _plan_groups(resources: Mapping[str, int]) -> dict[str, dict[str, str]]:
 
 def _read_rlimits() -> dict[str, tuple[int, int]]:
     """Return this process' limits: the one that starts a pending command may have others."""
-    return {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
+    return {name: resource.getrlimit(number) for name, number in _RLIMITS.items()}
 
 
 def _compute_rlimits(resources: Mapping[str, int], groups: Mapping[str, object]) -> dict[str, tuple[int, int]]:
@@ -378,7 +379,10 @@ def _compute_rlimits(resources: Mapping[str, int], groups: Mapping[str, object])
     return found
 
 
-def _read_umask() -> int:
+def read_umask() -> int:
     """Return the umask of this process. os.umask would have to change it, which other threads could notice."""
-    with open("/proc/self/status", "rb") as file:
-        return int(file.read().partition(b"\nUmask:")[2].split(None, 1)[0], 8)
+    fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(fd, 4096).partition(b"\nUmask:")[2].split(None, 1)[0], 8)
+    finally:
+        os.close(fd)

@@ -49,6 +49,7 @@ GROUPS = {
         "run": ("run", "run a command, in the foreground or (--bg) in the background"),
         "ps": ("tasks", "list this session's running and recent tasks"),
         "tasks": ("dashboard", "the dashboard: a table of tasks for people, live with --watch"),
+        "top": ("top", "all tasks on one full-screen page, with their output and keys to act"),
         "show": ("tasks", "show everything about one task"),
         "logs": ("logs", "print what a task printed, or follow it (-f)"),
         "wait": ("tasks", "wait until tasks end, or are ready"),

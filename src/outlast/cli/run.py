@@ -7,7 +7,7 @@ import stat
 import sys
 
 from outlast.cli.arguments import REST, Asked, Parser, seconds, size, whole
-from outlast.cli.common import check_stdout, exit_code, open_shell, tell_id_on_stderr, waited_code, write
+from outlast.cli.common import check_stdout, exit_code, open_shell, task_json, tell_id_on_stderr, waited_code, write
 from outlast.display import render
 from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused, named
 from outlast.light import replaced, signal
@@ -142,14 +142,14 @@ def _background(shell: Shell, command: str, how: dict[str, Any], asked: Asked) -
 def _tell_of(shell: Shell, task: Waited, asked: Asked) -> int:
     """Write the id of a background task, or what it is, to standard output; the exit code."""
     if asked.startup_wait is None and asked.ready is None:
-        write(render.as_json(task) + "\n" if asked.json else f"{task.task_id}\n")
+        write(task_json(shell, task) + "\n" if asked.json else f"{task.task_id}\n")
         if task.status == "pending" and not asked.json:
             sys.stderr.write(f"outlast: {task.task_id} is pending: it {render.waits(task)}.\n")
         return 0
     opening = render.opening(shell.read(task.task_id), shell.reader.line_counts(task))
     condition = asked.ready is not None
     if asked.json:
-        write(render.as_json(task, ready=task.met if condition else None, **opening) + "\n")
+        write(task_json(shell, task, ready=task.met if condition else None, **opening) + "\n")
     else:
         write(f"{task.task_id}\n")
         sys.stderr.write(render.waited(task, condition) + render.opening_text(opening) + _missed(shell, task))
@@ -322,7 +322,7 @@ class _Foreground:
     def _report(self, command: str, how: dict[str, Any]) -> int:
         if self._asked.json:
             result = self._shell.read(self._task_id)
-            write(render.as_json(result) + "\n")
+            write(task_json(self._shell, result) + "\n")
             return exit_code(result)
         task = self._shell.show(self._task_id)
         if not task.finished:

@@ -34,6 +34,7 @@ class OpenOptions(TypedDict, total=False):
     sandbox: Sandbox | bool | None
     defaults: Mapping[str, object] | None
     cwd: str | os.PathLike[str] | None
+    prepare: bool  # whether shells are started before their commands are known
 
 
 class SharedOptions(TypedDict, total=False):

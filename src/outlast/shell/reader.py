@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Unpack
 
+    from outlast.linux.activity import Activity
     from outlast.output.first_error import Excerpt
     from outlast.shell.conditions import Condition
     from outlast.shell.context import Context
@@ -139,10 +140,10 @@ class Reader:
         condition.begin(self._sources(self._executor.status(task_id)))
 
     @translate_errors
-    def reaction(self, task_id: str, until: str | None) -> Condition:
+    def reaction(self, task_id: str, until: str | None, from_start: bool = False) -> Condition:
         """Return what to wait for after input is sent: a line that matches `until`, or that the program reacted."""
         if until is None:
-            condition: Condition = conditions.Reaction(lambda: self.activity(task_id))
+            condition: Condition = conditions.Reaction(lambda: self.activity(task_id), from_start)
         else:
             ends = {name: source.end() for name, source in self._sources(self._executor.status(task_id)).items()}
             condition = conditions.Line(until, Cursor(**ends))
@@ -180,11 +181,9 @@ class Reader:
         return self._executor.registry.usual(command, self.context.session)
 
     @translate_errors
-    def activity(self, task: TaskId) -> str:
-        """Return what a running task does at this moment, in a few words; empty if that cannot be seen."""
-        from outlast.linux.activity import of_task
-
-        return of_task(self._executor.members(self.context.find(task)))
+    def activity(self, task: TaskId) -> Activity:
+        """As `Shell.activity`."""
+        return self._executor.activity(self.context.find(task))
 
     @translate_errors
     def printed_at(self, task: Task) -> float | None:

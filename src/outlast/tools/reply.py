@@ -11,6 +11,7 @@ import time
 
 from outlast.display.render import ending, signal_name, waits
 from outlast.light import fields, frozen
+from outlast.linux.activity import BUFFERED, INPUT
 from outlast.output.cleaner import inline
 from outlast.output.duration import duration
 from outlast.tools.model import Reply
@@ -20,6 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from outlast.linux.activity import Activity
     from outlast.shell.shell import Shell
     from outlast.tools.toolbox import Toolbox
     from outlast.types import Result, Screen, Task, Usual
@@ -27,14 +29,13 @@ if TYPE_CHECKING:
 FEW_LINES, FEW_CHARS = 60, 4_000  # of a failed command: so much is shown whole, without leading to its first error
 LAST_LINES, LAST_CHARS = 20, 2_000  # else these are shown, behind the first error
 _LONGEST_LINE, _TITLE = 300, 80
-_LONG_SILENCE_MS = 10_000  # a program that prints into a pipe often keeps some kilobytes back
 
 
 @frozen
 class Facts:
     """What a reply says besides the task and its output."""
 
-    activity: str = ""
+    activity: Activity | None = None
     printed_at: float | None = None
     usual: Usual | None = None
     last_line: str = ""
@@ -109,9 +110,9 @@ def task_reply(result: Result, known: Facts, *remarks: str) -> Reply:
     lines = [headline(result, known, time.time()), *remarks, *_remarks(result)]
     head = "".join(f"{line}\n" for line in lines if line)
     failed = result.status in ("failed", "killed")
-    more: dict[str, Any] = {}
-    if not result.finished:
-        more = {"activity": known.activity, "printed_at": known.printed_at}
+    more: dict[str, Any] = {"printed_at": known.printed_at} if not result.finished else {}
+    if known.activity is not None:
+        more |= {"activity": known.activity, "activity_evidence": known.activity.evidence}
     if known.screen is not None:
         more["screen"] = known.screen.to_dict()
     return Reply(head + _body(result, known), {**data(result), **more}, failed=failed)
@@ -153,11 +154,11 @@ def how_it_ended(task: Task) -> str:
 def _running(task: Result, known: Facts, now: float) -> str:
     said = [duration(task.elapsed_ms), f"pid {task.pid}"]
     if known.activity:
-        said.append(known.activity)
+        # Where the model has to act, it needs to know what it is that waits.
+        told = known.activity in (INPUT, BUFFERED) and known.activity.evidence
+        said.append(f"{known.activity}: {plain(told)}" if told else known.activity)
     if known.printed_at is not None and not task.output.strip():
         said.append(f"no output for {duration(round(max(0.0, now - known.printed_at) * 1000))}")
-    elif known.printed_at is None and task.elapsed_ms > _LONG_SILENCE_MS:
-        said.append("its output may be buffered")
     if known.usual:
         said.append(f"usually takes {duration(known.usual.elapsed_ms)}")
     return ", ".join(said)

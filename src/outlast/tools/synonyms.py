@@ -62,6 +62,7 @@ _NAMES: dict[str, dict[str, str]] = {
     "bash_input": {
         "task_id": _ID,
         "text": "chars input data content stdin message value line characters",
+        "keys": "key keystrokes special_keys send_keys keypress",
         "newline": "press_enter submit add_newline append_newline enter",
         "end": "eof close close_stdin end_of_input",
         "wait": f"timeout {_WAIT}",

@@ -38,7 +38,7 @@ def send(executor: Executor, task_id: str, data: bytes, eof: bool) -> None:
         raise InputRefused(f"The input of {task_id} was ended before; nothing more can be sent.")
     if eof and launch.tty is not None:
         # The key ends a line that was begun; only at the beginning of a line it ends the input.
-        data, eof = data + _END_KEY * (2 if data and not data.endswith(b"\n") else 1), False
+        data, eof = data + _END_KEY * (2 if data and not data.endswith((b"\n", b"\r")) else 1), False
     try:
         if launch.tty is not None and max(map(len, data.replace(b"\r", b"\n").split(b"\n"))) > _LONGEST_LINE:
             _check_takes_long_lines(directory)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 _HINT = "bash_output reads and waits, bash_kill ends it."
 _READY_S = 30.0  # how long a call waits for a line if it does not say
-_FIRST_PAUSE_S = 0.3  # a program that has drawn its screen, or asked its question, is quiet for so long
 _REACTION_S = 5.0  # how long bash_input waits for what the program does with it
 _FINISHED_LISTED, _FOREGROUND_LISTED, _LISTED_BY_STATUS = 10, 3, 30
 _COMMAND = 80
@@ -61,7 +60,7 @@ async def _background(box: Toolbox, given: Arguments, how: dict[str, str | None]
         waited = await operations.wait(box, task.task_id, patience, until=ready)
         remarks.append(_unmet(waited, ready))
     elif task.tty:
-        await operations.wait(box, task.task_id, _REACTION_S, quiet=_FIRST_PAUSE_S)
+        await operations.send_and_wait(box, task.task_id, "", _REACTION_S)  # for what it does first
     result = await operations.read(box, task.task_id, new=True, max_chars=given.get("max_chars"))
     return await _task_reply(box, result, *remarks, "" if result.finished else _HINT)
 
@@ -107,9 +106,10 @@ async def _input(box: Toolbox, given: Arguments) -> Reply:
     task_id, text, end, until = given["task_id"], given.get("text", ""), given.get("end", False), given.get("until")
     if text and not text.endswith("\n") and given.get("newline", True):
         text += "\n"
+    keys = given.get("keys") or None
     patience = given.get("wait", _REACTION_S if until is None else _READY_S)
-    if text or end:
-        waited = await operations.send_and_wait(box, task_id, text, patience, eof=end, until=until)
+    if text or end or keys:
+        waited = await operations.send_and_wait(box, task_id, text, patience, eof=end, until=until, keys=keys)
     else:
         waited = await operations.wait(box, task_id, patience, until=until, **({} if until is None else {"new": True}))
     result = await operations.read(box, task_id, new=True, max_chars=given.get("max_chars"))
@@ -222,11 +222,13 @@ PROFILE = Profile(
         Tool(
             name="bash_input",
             kind="send",
-            description="Send a line to a task started with stdin_open or tty, and read what the program answers.",
+            description="""Send a line, or keys, to a task that was started with stdin_open or tty, and read what the
+            program answers.""",
             schema=schema(
                 ["task_id"],
                 task_id=_ID,
                 text=text(),
+                keys=text("instead of text: <C-c><Up>hello<Enter>, also Tab Esc Space PageUp F1 M-x S-Tab; < is <lt>"),
                 newline=flag("false: send the text as it is"),
                 end=flag("end the input after it"),
                 wait=number("seconds to wait for the answer (5)"),
