@@ -33,7 +33,8 @@ CHECKPOINT = "screen"
 _REPLAYED_BYTES = 1 << 19  # an emulator takes a second for 0.2 MB (one letter on each line) to 3 MB
 _LEAST_BYTES = 1 << 17  # that are replayed if none of it clears the screen: some 60 pages of 80x24
 _CHECKPOINT_BYTES = 1 << 14  # replaying less takes milliseconds
-_SEARCHED_BYTES, _MARGIN_BYTES = 64 << 20, 4 << 20  # of what is skipped; of it for the rows that scroll
+_SEARCHED_BYTES = 4 << 20  # of what is skipped, at its end; and of its beginning, where most programs set their modes
+_BEGINNING_BYTES = 1 << 18
 _MOST_BYTES = 4 << 20  # of a checkpoint
 _MASK = "*"
 # After one of these nothing is left of what was on the screen before.
@@ -130,7 +131,9 @@ def _skip_to_end(source: Source, begin: int, end: int) -> tuple[int, bytes]:
     cut = cleared[-1] if cleared else max(0, len(data) - _LEAST_BYTES)
     if not cleared:  # not in the middle of a sequence
         cut = next((at for at in (data.find(b"\x1b", cut), data.find(b"\n", cut)) if at >= 0), cut)
-    skipped = b"".join(piece.data for piece in source.chunks(max(begin, near - _SEARCHED_BYTES), near))
+    late = max(begin, near - _SEARCHED_BYTES)
+    searched = [(begin, min(begin + _BEGINNING_BYTES, late)), (late, near)]
+    skipped = b"".join(piece.data for start, stop in searched for piece in source.chunks(start, stop))
     return end - len(data) + cut, _find_state(skipped + data[:cut])
 
 
@@ -141,7 +144,7 @@ def _find_state(skipped: bytes) -> bytes:
         places = [(skipped.rfind(word), word) for word in (b"\x1b[?%sh" % mode, b"\x1b[?%sl" % mode)]
         if max(places)[0] >= 0:
             found.append(max(places))
-    for margins in list(_MARGINS.finditer(skipped, max(0, len(skipped) - _MARGIN_BYTES)))[-1:]:
+    for margins in list(_MARGINS.finditer(skipped))[-1:]:
         found.append((margins.start(), margins[0]))
     if (start := max(skipped.rfind(b"\x1b]0;"), skipped.rfind(b"\x1b]2;"))) >= 0 and (
         title := _TITLE.match(skipped, start)
