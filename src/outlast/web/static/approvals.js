@@ -52,7 +52,7 @@ export class Approvals {
     };
     const patterns = approval.always ?? [];
     const what = { run: "wants to run", kill: "wants to kill" }[approval.category] ?? `asks about ${approval.category}`;
-    const card = h("article", { class: "approval", role: "group", "aria-label": `${approval.from || approval.session} ${what}: ${approval.command}` },
+    const card = h("div", { class: "approval", role: "group", "aria-label": `${approval.from || approval.session} ${what}: ${approval.command}` },
       h("p", { class: "who" }, h("b", {}, approval.from || "A caller"), ` ${what} in session `, h("b", {}, approval.session),
         approval.asked_at && h("span", { class: "when" }, ` · ${ago(approval.asked_at, this.store.now)}`), h("span", { class: "when" }, ` · policy ${approval.policy}`)),
       approval.description && h("p", { class: "why" }, approval.description),

@@ -37,7 +37,7 @@ export function svg(tag, props = {}, ...children) {
 
 /** @param {Element} element @param {any[]} children */
 function append(element, children) {
-  for (const child of children.flat()) {
+  for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
     element.append(child instanceof Node ? child : String(child));
   }

@@ -24,7 +24,7 @@ export class Screen {
     this.frame = h("div", { class: "frame", on: { mouseup: () => String(getSelection()) || this.keyboard.focus({ preventScroll: true }) } }, this.grid, this.cursor, this.keyboard);
     const hint = h("span", { class: "hint" }, "Click the screen to type; ", h("kbd", {}, "Ctrl"), " ", h("kbd", {}, "]"), " leaves it.");
     this.element = h("div", { class: "screen" }, h("div", { class: "bar" }, this.title, h("span", { class: "push" }), !told.isOver && hint, !told.isOver && button("Fit to the window", () => this.fit(), { class: "quiet" })),
-      h("div", { class: "stage", tabindex: 0, role: "region", "aria-label": "Terminal" }, this.frame), this.spoken);
+      h("div", { class: "stage", "data-theme": "dark", tabindex: 0, role: "region", "aria-label": "Terminal" }, this.frame), this.spoken);
   }
 
   async load() {
