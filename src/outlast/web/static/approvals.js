@@ -51,13 +51,14 @@ export class Approvals {
       }
     };
     const patterns = approval.always ?? [];
-    const what = { run: "wants to run", kill: "wants to kill" }[approval.category] ?? `asks about ${approval.category}`;
+    const what = { run: "wants to run", kill: "wants to kill", outside: "wants to run outside the sandbox" }[approval.category] ?? `asks about ${approval.category}`;
     const card = h("div", { class: "approval", role: "group", "aria-label": `${approval.from || approval.session} ${what}: ${approval.command}` },
       h("p", { class: "who" }, h("b", {}, approval.from || "A caller"), ` ${what} in session `, h("b", {}, approval.session),
         approval.asked_at && h("span", { class: "when" }, ` · ${ago(approval.asked_at, this.store.now)}`), h("span", { class: "when" }, ` · policy ${approval.policy}`)),
       approval.description && h("p", { class: "why" }, approval.description),
       h("pre", { class: "command", tabindex: 0, "aria-label": "Command" }, approval.command || (approval.task_ids ?? []).join(" ")),
       approval.cwd && h("p", { class: "cwd" }, "in ", h("code", {}, approval.cwd)),
+      approval.evidence && h("p", { class: "why" }, "In the sandbox it failed: ", h("code", {}, approval.evidence)),
       reasons(approval.parts ?? []),
       h("div", { class: "answers" },
         button("Allow once", () => answer("yes"), { class: "primary" }),

@@ -6,14 +6,15 @@
 import { paint } from "./ansi.js";
 import { ApiError, get, post, taskPath } from "./api.js";
 import { button, fill, h, say } from "./dom.js";
-import { leaves, notation } from "./keys.js";
+import { leaves, notation, typed } from "./keys.js";
 
 export class Screen {
   /** @param {string} id @param {{fail: (error: any) => void, isOver: boolean}} told */
   constructor(id, told) {
     this.id = id;
     this.told = told;
-    this.waiting = Promise.resolve(); // keys reach the task in the order in which they were typed
+    this.unsent = "";
+    this.isSending = false;
     this.rows = [];
     this.cursor = h("span", { class: "cursor", "aria-hidden": "true" });
     this.grid = h("div", { class: "grid", role: "img", "aria-label": "Screen of the task" });
@@ -71,39 +72,33 @@ export class Screen {
     const keys = notation(event);
     if (!keys) return;
     event.preventDefault();
-    this.send({ keys });
+    this.send(keys);
   }
 
   typed(event) {
     if (event.isComposing) return;
     const text = this.keyboard.value;
     this.keyboard.value = "";
-    if (text) this.send({ text: text.replaceAll("\n", "\r") });
+    if (text) this.send(typed(text));
   }
 
-  /** @param {{keys?: string, text?: string}} what */
-  send(what) {
-    const last = this.unsent?.at(-1);
-    if (last && "keys" in last && "keys" in what) last.keys += what.keys;
-    else if (last && "text" in last && "text" in what) last.text += what.text;
-    else if (this.unsent) this.unsent.push(what);
-    if (this.unsent) return;
-    this.unsent = [what];
-    this.waiting = this.waiting.then(() => this.flush()).catch((error) => this.told.fail(error));
-  }
-
-  async flush() {
-    while (this.unsent?.length) {
-      const batch = this.unsent;
-      this.unsent = [];
-      try {
-        for (const what of batch) await post(taskPath(this.id, "/send"), what);
-      } catch (error) {
-        this.unsent = null;
-        throw error;
+  /** Send keys in the order in which they were typed: what is typed while a request is under way goes with the next one.
+   * @param {string} keys */
+  async send(keys) {
+    this.unsent += keys;
+    if (this.isSending) return;
+    this.isSending = true;
+    try {
+      while (this.unsent) {
+        const batch = this.unsent;
+        this.unsent = "";
+        await post(taskPath(this.id, "/send"), { keys: batch });
       }
+    } catch (error) {
+      this.unsent = "";
+      this.told.fail(error);
     }
-    this.unsent = null;
+    this.isSending = false;
   }
 
   /** Give the task's terminal the size of what can be seen of it here. */

@@ -5,8 +5,8 @@
 
 import { get, stream } from "./api.js";
 
-const FIRST_PAGE = 200; // shown before the rest is asked for
-const PAGE = 2000;
+const FIRST_PAGE = 100; // shown before the rest is asked for
+const PAGE = 500;
 const SAMPLES = 60; // of cpu and memory: two minutes
 const NOTICES = 100;
 
