@@ -54,6 +54,7 @@ GROUPS = {
         "wait": ("tasks", "wait until tasks end, or are ready"),
         "kill": ("tasks", "end tasks, each with its whole tree of processes"),
         "send": ("tasks", "send text to a task's standard input"),
+        "serve": ("serve", "serve a web page with all tasks, on this machine only"),
         "clean": ("tasks", "remove finished tasks and their output"),
     },
     "sessions, agents and policies": {

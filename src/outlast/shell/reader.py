@@ -159,6 +159,11 @@ class Reader:
             self._redactor.redact_cached(task) for task in islice(chosen, None if ended_after is not None else most)
         ]
 
+    def redacted_tasks(self, page: int) -> Iterator[Task]:
+        """Yield all tasks that can be reached, newest first, loading `page` of them at once."""
+        for task in self._executor.registry.tasks(self.context.scope, page):
+            yield self._redactor.redact_cached(task)
+
     @translate_errors
     def usual(self, command: str) -> Usual | None:
         """Return how long this command took in this session when it last went well, if it did."""
