@@ -9,6 +9,7 @@ const FIRST_PAGE = 100; // shown before the rest is asked for
 const PAGE = 500;
 const SAMPLES = 60; // of cpu and memory: two minutes
 const NOTICES = 100;
+const RELOAD_MS = 2000;
 
 export class Store extends EventTarget {
   constructor() {
@@ -58,12 +59,10 @@ export class Store extends EventTarget {
     const began = performance.now();
     const seen = new Set();
     try {
-      const [server, approvals, notices] = await Promise.all([get("/api/state"), get("/api/approvals"), get("/api/notices", { most: NOTICES })]);
-      this.server = server;
-      this.set_clock(server.now);
-      this.ask(approvals.pending);
-      this.notices = notices.notices.toSorted((one, other) => other.at - one.at);
-      this.tell("notices");
+      get("/api/approvals").then(({ pending }) => this.ask(pending), () => {});
+      get("/api/notices", { most: NOTICES }).then(({ notices }) => this.remember(notices), () => {});
+      this.server = await get("/api/state");
+      this.set_clock(this.server.now);
       for (let offset = 0, total = 1; offset < total && turn === this.loading; ) {
         const page = await get("/api/tasks", { limit: offset ? PAGE : FIRST_PAGE, offset });
         page.tasks.forEach((task) => seen.add(task.task_id));
@@ -74,7 +73,9 @@ export class Store extends EventTarget {
         this.tell("tasks");
       }
     } catch {
-      return; // the stream connects again, and then so does this
+      // A lost connection comes back with the stream, which then calls this.
+      if (turn === this.loading) setTimeout(() => this.connection === "live" && turn === this.loading && this.load(), RELOAD_MS);
+      return;
     }
     if (turn !== this.loading) return;
     for (const id of this.tasks.keys()) if (!seen.has(id) && !((this.touched.get(id) ?? 0) > began)) this.tasks.delete(id);
@@ -118,6 +119,12 @@ export class Store extends EventTarget {
       this.usage.set(id, past);
     }
     this.tell("usage");
+  }
+
+  /** @param {any[]} notices */
+  remember(notices) {
+    this.notices = notices.toSorted((one, other) => other.at - one.at);
+    this.tell("notices");
   }
 
   /** @param {any} notice */

@@ -8,8 +8,8 @@ const [BAR, GAP, AXIS] = [7, 3, 16];
 const LANES = 7; // what does not fit shares the last one
 const END = 3; // pixels of a bar that show how it ended
 const REDRAW_MS = 1000;
-const SPANS = [[10, "10 min"], [60, "1 hour"], [360, "6 hours"]];
-const TICKS = { 10: 2, 60: 10, 360: 60 };
+const SPANS = [[5, "5 min"], [60, "1 hour"], [360, "6 hours"]];
+const TICKS = { 5: 1, 60: 10, 360: 60 };
 const KEPT = "outlast-minutes";
 
 export class Timeline {
