@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page
@@ -20,7 +21,6 @@ from tests.conftest import end_all
 from tests.web import browser as chromium
 
 DOCS = Path(__file__).parents[2] / "docs"
-COLOURS = 128
 _SECONDS = 75  # of work before the pictures
 
 _TESTS = r"""
@@ -88,24 +88,23 @@ def start_tasks(home: str, project: str) -> dict[str, str]:
     def start(shell: Shell, name: str, command: str, **how: object) -> None:
         ids[name] = shell.start(command, **how).task_id  # type: ignore[arg-type]
 
-    with (
-        Shell.open(home=home, session="shop", cwd=project) as shop,
-        Shell.open(home=home, session="train", cwd=project) as train,
-        Shell.open(home=home, session="claude", cwd=project) as claude,
-    ):
-        start(shop, "server", "python3 -u -m http.server 0 --bind 127.0.0.1", description="Dev server")
+    names = ("shop", "claude", "train", "styles")
+    with ExitStack() as stack:
+        shop, claude, train, styles = (
+            stack.enter_context(Shell.open(home=home, session=name, cwd=project)) for name in names
+        )
         start(train, "train", "python3 -u train.py", description="Train the small model")
-        ids["agent"] = claude.agent.start("claude", "Make the flaky checkout test reliable, and say why it was flaky").task_id
+        start(shop, "server", "python3 -u -m http.server 0 --bind 127.0.0.1", description="Dev server")
+        prompt = "Make the flaky checkout test reliable, and say why it was flaky"
+        ids["agent"] = claude.agent.start("claude", prompt).task_id
         began = time.monotonic()
-        for round_ in range(100):
-            left = _SECONDS - (time.monotonic() - began)
-            if left < 15:
-                break
-            start(shop, f"build {round_}", f"sleep {2 + round_ % 4}; echo built", description="Build the styles")
-            start(train, f"lint {round_}", f"sleep {1 + round_ % 3}; exit {int(round_ % 5 == 3)}", description="Lint")
+        while (left := _SECONDS - (time.monotonic() - began)) > 20:
+            start(styles, "build", f"sleep {2 + int(left) % 4}; echo built", description="Build the styles")
+            start(styles, "lint", f"sleep {1 + int(left) % 3}; exit {int(int(left) % 5 == 3)}", description="Lint")
             time.sleep(4)
         killed = shop.start("sleep 600", description="Watch the sources")
         start(shop, "tests", "python3 -u check.py", description="Unit tests")
+        start(train, "after", "echo evaluated", description="Evaluate it", after=[ids["train"]])
         time.sleep(9)
         shop.kill(killed)
         start(shop, "deploy", "echo 'Deploy 3f2a1c to production? [y/N]'; read -r answer", stdin=Stdin(open=True))
@@ -148,7 +147,7 @@ def save(page: Page, name: str) -> None:
     page.wait_for_timeout(300)
     picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     file = DOCS / f"{name}.png"
-    picture.quantize(COLOURS, dither=Image.Dither.NONE).save(file, optimize=True)
+    picture.quantize(256, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(file, optimize=True)
     print(f"{file} {file.stat().st_size // 1000} KB")
 
 

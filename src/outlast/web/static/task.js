@@ -223,7 +223,7 @@ export class TaskView {
     const log = h("a", { class: "button", href: taskPath(this.id, "/log"), download: `${this.id}.log` }, icon("save"), "Log");
     fill(this.parts.actions,
       !isOver(task) && act("stop", "Kill", () => this.kill(), { class: "danger" }),
-      task.kind === "command" && act("again", "Run again", () => this.again()), task.kind === "command" && act("edit", "Edit and run", () => this.told.edit(task)),
+      task.kind !== "agent" && act("again", "Run again", () => this.again()), task.kind !== "agent" && act("edit", "Edit and run", () => this.told.edit(task)),
       act("copy", "Copy command", () => this.copy()), log, isOver(task) && act("bin", "Remove", () => this.removeIt()));
   }
 

@@ -20,7 +20,7 @@ export class VirtualList {
     /** @type {any[]} */
     this.rows = [];
     this.tops = [0];
-    /** @type {Map<string, {element: HTMLElement, top: number}>} */
+    /** @type {Map<string, {element: HTMLElement, top: number, height: number}>} */
     this.shown = new Map();
     scroller.addEventListener("scroll", () => this.draw(), { passive: true });
     new ResizeObserver(() => this.draw()).observe(scroller);
@@ -60,15 +60,16 @@ export class VirtualList {
       gone.delete(row.key);
       const isNew = !place;
       if (!place) {
-        place = { element: this.how.create(row), top: -1 };
+        place = { element: this.how.create(row), top: -1, height: 0 };
         this.shown.set(row.key, place);
         this.space.append(place.element);
       }
       if (place.top !== this.tops[index]) {
         place.top = this.tops[index];
         place.element.style.transform = `translateY(${place.top}px)`;
-        place.element.style.height = `${this.tops[index + 1] - place.top}px`;
       }
+      const height = this.tops[index + 1] - place.top;
+      if (place.height !== height) place.element.style.height = `${(place.height = height)}px`;
       if (all || isNew) this.how.update(place.element, row, index);
     }
     for (const [key, place] of gone) place.element.remove(), this.shown.delete(key);
