@@ -14,7 +14,7 @@ from outlast.web.viewers import PING_S, encode
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Coroutine
     from contextlib import AbstractAsyncContextManager
     from typing import Any
 
@@ -62,7 +62,8 @@ async def list_tasks(given: Given) -> Reply:
 
 async def watch_overview(given: Given) -> Response:
     live = given.place.live
-    return _stream(live.viewer(live.overview), [encode("hello", {"now": time.time()})])
+    pending = encode("approvals", {"pending": given.place.approvals.pending()})
+    return _stream(live.viewer(live.overview), [encode("hello", {"now": time.time()}), pending])
 
 
 async def get_timeline(given: Given) -> Reply:
@@ -152,7 +153,12 @@ async def start_task(given: Given) -> Reply:
     if options.pop("stdin_open", False):
         options["stdin"] = Stdin(open=True)
     shell = await given.place.shell_of(session)
-    return await _show_started(given, await shell.start(command, **options))
+    return await _started_or_asked(given, shell.start(command, **options))
+
+
+async def _started_or_asked(given: Given, start: Coroutine[Any, Any, Task]) -> Reply:
+    task, question = await given.place.ask_or_do(start)
+    return {"approval": question} if task is None else await _show_started(given, task)
 
 
 async def _show_started(given: Given, task: Task) -> Reply:
@@ -170,8 +176,19 @@ async def check_command(given: Given) -> Reply:
 
 async def kill_task(given: Given) -> Reply:
     task = await given.place.find(given.task)
-    receipt = await given.place.shell.kill(task, given.body.get("grace"))
+    receipt, question = await given.place.ask_or_do(given.place.shell.kill(task, given.body.get("grace")))
+    if receipt is None:
+        return {"approval": question}
     return {"ended": receipt.ended, "survivors": receipt.survivors, **await _show_started(given, task)}
+
+
+async def list_approvals(given: Given) -> Reply:
+    return {"pending": given.place.approvals.pending()}
+
+
+async def answer_approval(given: Given) -> Reply:
+    await given.place.approvals.answer(given.task, given.body["answer"])
+    return {}
 
 
 async def send_input(given: Given) -> Reply:

@@ -15,6 +15,7 @@ from outlast.errors import (
     Unsupported,
 )
 from outlast.light import frozen
+from outlast.shell.approval_link import ANSWERS
 from outlast.web import handlers
 from outlast.web.catalogue import ORDERS
 from outlast.web.fields import FLAG, number, object_of, one_of, text, whole
@@ -182,6 +183,15 @@ ROUTES: tuple[Route, ...] = (
         "Send input to it, and end its input",
         body=object_of({"text": text(100_000), "eof": FLAG}),
         errors=_OF_TASK,
+    ),
+    Route("GET", "/api/approvals", handlers.list_approvals, "The questions that wait for an answer"),
+    Route(
+        "POST",
+        "/api/approvals/{id}",
+        handlers.answer_approval,
+        "Answer a question: for this time, for its session, or always",
+        body=object_of({"answer": one_of(*ANSWERS)}, "answer"),
+        errors=(404,),
     ),
     Route("DELETE", "/api/tasks/{id}", handlers.remove_task, "Remove it, if it is over", errors=_OF_TASK),
     Route(

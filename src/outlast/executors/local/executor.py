@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from outlast.executors.base import Phase
     from outlast.guard.client import Connection
-    from outlast.linux.process import Stat
+    from outlast.linux.activity import Activity
     from outlast.settings import Settings
     from outlast.storage.output import Source
     from outlast.storage.queue import NameLock
@@ -46,6 +46,7 @@ _BACKGROUND_CONNECTIONS = 32  # kept open; waiting for a task without a connecti
 # What a shell needs before it knows its command: a prepared shell fits a launch if these are equal.
 _SHELL_FIELDS = (
     *("shell", "cwd", "env", "umask", "stdin", "split", "rlimits", "nice", "state", "snapshot", "sandbox", "groups"),
+    "tty",
     "max_running",  # so many slots of the queue its guards can hold
 )
 
@@ -271,7 +272,7 @@ class LocalExecutor:
         return None
 
     def prepare(self, launch: Launch) -> None:
-        if os.path.basename(launch.shell) != "bash" or launch.groups or launch.stdin.text is not None:
+        if os.path.basename(launch.shell) != "bash" or launch.groups or launch.stdin.text is not None or launch.tty:
             return  # it needs the command, or something that a guard cannot do twice
         with self._preparing:
             prepared = self._prepared
@@ -343,14 +344,10 @@ class LocalExecutor:
     def source(self, task_id: str, stream: str) -> Source:
         return self.registry.source(task_id, stream)
 
-    def members(self, task_id: str) -> dict[int, Stat]:
-        from outlast.linux import process, process_tree
+    def activity(self, task_id: str) -> Activity:
+        from outlast.storage.task_activity import activity_of  # most calls are not about a task that runs
 
-        try:
-            guards = record.guards_of(self.registry.home.task(task_id))
-        except (OSError, KeyError, TypeError, ValueError):
-            return {}  # pending, or just being removed
-        return process_tree.look(guards, record.is_foreign_guard, process.Table).members
+        return activity_of(self.registry.home.task(task_id))
 
     def explain(self, task_id: str, error: OSError) -> OutlastError:
         return record.explain_error(self.registry.home.task(task_id), error)
@@ -366,6 +363,11 @@ class LocalExecutor:
         from outlast.executors.local.stdin import send
 
         send(self, task_id, data, eof)
+
+    def resize(self, task_id: str, columns: int, rows: int) -> None:
+        from outlast.executors.local.stdin import resize
+
+        resize(self, task_id, columns, rows)
 
     def release(self, task_id: str) -> None:
         try:
