@@ -107,8 +107,8 @@ class Mask:
             cut = end
         return cut - border
 
-    def spans(self, before: bytes, after: bytes) -> list[tuple[int, int]]:
-        """Return where secrets are in `after`, as far as they are in it; they may begin before it, or not end in it."""
+    def spans_in(self, before: bytes, after: bytes) -> list[tuple[int, int]]:
+        """Return where secrets are in `after`; one may begin `before` it."""
         if not self.on:
             return []
         near, border = _near(before), len(_near(before))

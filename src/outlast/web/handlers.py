@@ -10,6 +10,7 @@ from outlast import __version__
 from outlast.errors import BadInput
 from outlast.light import fields
 from outlast.types import Stdin
+from outlast.web import details, metrics
 from outlast.web.viewers import PING_S, encode
 
 TYPE_CHECKING = False
@@ -79,6 +80,13 @@ async def get_timeline(given: Given) -> Reply:
     }
 
 
+async def get_metrics(given: Given) -> Response:
+    from starlette.responses import Response
+
+    await given.place.live.loaded.wait()
+    return Response(await asyncio.to_thread(metrics.render, given.place), media_type=metrics.MEDIA_TYPE)
+
+
 async def list_notices(given: Given) -> Reply:
     found = await given.place.shell.notices(given.query["most"])
     return {"notices": [fields(one) for one in found]}
@@ -88,8 +96,19 @@ async def list_notices(given: Given) -> Reply:
 
 
 async def get_task(given: Given) -> Reply:
-    task = await given.place.find(given.task)
-    return await asyncio.to_thread(lambda: {"task": given.place.live.show(task)})
+    task, live = await given.place.find(given.task), given.place.live
+    cpu = live.usage.of_processes(task.task_id)
+    shown = await asyncio.to_thread(live.show, task)
+    return {"task": shown, **await asyncio.to_thread(details.describe, live.plain, task, cpu)}
+
+
+async def get_screen(given: Given) -> Reply:
+    return (await given.place.shell.screen(given.task)).to_page()
+
+
+async def resize_screen(given: Given) -> Reply:
+    await given.place.shell.resize(given.task, given.body["columns"], given.body["rows"])
+    return {}
 
 
 async def read_lines(given: Given) -> Reply:
@@ -152,8 +171,25 @@ async def start_task(given: Given) -> Reply:
     command, session = options.pop("command"), options.pop("session", "")
     if options.pop("stdin_open", False):
         options["stdin"] = Stdin(open=True)
+    if "tty" in options:
+        options["tty"] = tuple(options["tty"])
     shell = await given.place.shell_of(session)
     return await _started_or_asked(given, shell.start(command, **options))
+
+
+async def start_again(given: Given) -> Reply:
+    task = await given.place.find(given.task)
+    launch = given.place.shell.plain.executor.registry.launch_of(task.task_id)
+    if launch.kind != "bash":
+        raise BadInput(f"{task.task_id} is an agent; start it again with `outlast agent start`.")
+    names = ("cwd", "split", "limit", "description", "tty")
+    options: dict[str, Any] = {name: value for name in names if (value := getattr(launch, name))}
+    if launch.stdin.open:
+        options["stdin"] = Stdin(open=True)
+    if launch.sandbox is not None:
+        options["sandbox"] = True
+    shell = await given.place.shell_of(launch.session)
+    return await _started_or_asked(given, shell.start(launch.command, **options))
 
 
 async def _started_or_asked(given: Given, start: Coroutine[Any, Any, Task]) -> Reply:
@@ -192,7 +228,7 @@ async def answer_approval(given: Given) -> Reply:
 
 
 async def send_input(given: Given) -> Reply:
-    await given.place.shell.send(given.task, given.body.get("text", ""), eof=given.body.get("eof", False))
+    await given.place.shell.send(given.task, **{"text": "", **given.body})
     return {}
 
 

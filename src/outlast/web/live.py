@@ -113,6 +113,14 @@ class Live:
             shown = await asyncio.to_thread(lambda: [self.show(task) for task in tasks])
             self.overview.send("tasks", {"changed": shown, "removed": gone})
 
+    @property
+    def has_viewers(self) -> bool:
+        return bool(self.overview.viewers or self._followers)
+
+    def kept_bytes(self) -> int:
+        """Return the bytes that all tasks take or have reserved. It reads the index: call it in a thread."""
+        return self.plain.executor.registry.index.kept_bytes()
+
     def _followers_changed(self, task_id: str) -> None:
         if (follower := self._followers.get(task_id)) is not None:
             follower.look_again()
@@ -167,7 +175,7 @@ class Live:
             yield one
         finally:
             channel.viewers.discard(one)
-            if not self.overview.viewers and not self._followers:
+            if not self.has_viewers:
                 self._viewed.clear()
 
     @asynccontextmanager
@@ -215,6 +223,9 @@ class Follower:
         task, lines, _ = await asyncio.to_thread(self._look)
         viewer.send("task", encode("task", task), replaces=True)
         viewer.send("lines", encode("lines", lines), replaces=True)
+        if task["tty"] and task["status"] != "pending":
+            screen = await asyncio.to_thread(self._live.plain.screen, self._task_id)
+            viewer.send("screen", encode("screen", screen.to_page()), replaces=True)
         if self._work.done():
             viewer.send("end", encode("end", task))
             viewer.finish()
@@ -241,6 +252,9 @@ class Follower:
                     known = now
                     self.channel.send("task", task, replaces=True)
                 self.channel.send("lines", lines, replaces=True)
+                if task["tty"] and self.channel.viewers:
+                    screen = await asyncio.to_thread(self._live.plain.screen, self._task_id)
+                    self.channel.send("screen", screen.to_page(), replaces=True)
                 if is_closed:
                     self.channel.send("end", task)
                     return

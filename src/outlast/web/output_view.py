@@ -138,7 +138,7 @@ def mask_lines(data: bytes, before: bytes, mask: Mask) -> bytes:
     if not mask.on or not data:
         return data
     shown, at = [], 0
-    for start, end in mask.spans(before, data):
+    for start, end in mask.spans_in(before, data):
         shown += [data[at:start], MASK.encode(), b"\n" * data.count(b"\n", start, end)]
         at = end
     return b"".join((*shown, data[at:]))

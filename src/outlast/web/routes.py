@@ -69,6 +69,7 @@ class Route:
 
 _STREAMS = one_of("both", "stdout", "stderr", default="both")
 _OF_TASK = (404, 409)
+_SIDE = whole(1, 1000)  # of a terminal
 
 ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/state", handlers.get_state, "What this server serves, and under which policy"),
@@ -149,6 +150,7 @@ ROUTES: tuple[Route, ...] = (
                 "name": text(200),
                 "description": text(1000),
                 "limit": number(0, 1e9),
+                "tty": {"type": "array", "items": _SIDE, "minItems": 2, "maxItems": 2},
                 "stdin_open": FLAG,
                 "sandbox": FLAG,
             },
@@ -156,6 +158,29 @@ ROUTES: tuple[Route, ...] = (
         ),
         errors=(403, 409),
         may_wait=True,
+    ),
+    Route(
+        "POST",
+        "/api/tasks/{id}/again",
+        handlers.start_again,
+        "Start the same command once more",
+        errors=_OF_TASK,
+        may_wait=True,
+    ),
+    Route(
+        "GET",
+        "/api/tasks/{id}/screen",
+        handlers.get_screen,
+        "The screen of its terminal, as it is now",
+        errors=_OF_TASK,
+    ),
+    Route(
+        "POST",
+        "/api/tasks/{id}/resize",
+        handlers.resize_screen,
+        "Set the size of its terminal",
+        body=object_of({"columns": _SIDE, "rows": _SIDE}, "columns", "rows"),
+        errors=_OF_TASK,
     ),
     Route(
         "POST",
@@ -181,7 +206,7 @@ ROUTES: tuple[Route, ...] = (
         "/api/tasks/{id}/send",
         handlers.send_input,
         "Send input to it, and end its input",
-        body=object_of({"text": text(100_000), "eof": FLAG}),
+        body=object_of({"text": text(100_000), "keys": text(10_000), "eof": FLAG}),
         errors=_OF_TASK,
     ),
     Route("GET", "/api/approvals", handlers.list_approvals, "The questions that wait for an answer"),
@@ -201,6 +226,7 @@ ROUTES: tuple[Route, ...] = (
         "The latest notices, oldest first",
         {"most": whole(1, 1000, default=100)},
     ),
+    Route("GET", "/metrics", handlers.get_metrics, "Numbers for Prometheus", replies=TEXT),
     Route(
         "GET",
         "/api/timeline",

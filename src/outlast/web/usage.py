@@ -8,7 +8,7 @@ from functools import cache
 
 from outlast.errors import OutlastError
 from outlast.light import frozen
-from outlast.linux import activity, process_tree
+from outlast.linux import process_tree
 from outlast.linux.process import Table
 from outlast.storage import record
 
@@ -39,22 +39,34 @@ class Usage:
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
         self._samples: dict[str, Sample] = {}
+        self._shares: dict[str, dict[int, float]] = {}
         self.latest: dict[str, dict[str, Any]] = {}
 
     def look(self, task_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         """Return cpu, memory, activity and last line of these tasks, which run."""
-        table, found, samples = cache(Table), {}, {}
+        table, found, samples, shares = cache(Table), {}, {}, {}
         for task_id in task_ids:
             members = members_of(self._shell, task_id, table)
             samples[task_id] = sample = Sample({pid: stat.cpu_ticks for pid, stat in members.items()}, time.monotonic())
+            shares[task_id] = used = _shares(self._samples.get(task_id), sample)
             found[task_id] = {
-                "cpu": _share(self._samples.get(task_id), sample),
+                "cpu": round(sum(used.values()), 1) if task_id in self._samples else None,
                 "memory": sum(map(memory_of, members)),
-                "activity": activity.of_task(members) or None,
+                "activity": str(self._activity(task_id)) or None,
                 "last_line": last_line(self._shell, task_id),
             }
-        self._samples, self.latest = samples, found
+        self._samples, self._shares, self.latest = samples, shares, found
         return found
+
+    def _activity(self, task_id: str) -> str:
+        try:
+            return self._shell.executor.activity(task_id)
+        except (OSError, OutlastError):
+            return ""
+
+    def of_processes(self, task_id: str) -> dict[int, float]:
+        """Return percent of one core of each process of a task, between its last two looks."""
+        return self._shares.get(task_id, {})
 
 
 def members_of(shell: Shell, task_id: str, table: Any = Table) -> dict[int, Stat]:
@@ -66,13 +78,13 @@ def members_of(shell: Shell, task_id: str, table: Any = Table) -> dict[int, Stat
         return {}  # pending, or just being removed
 
 
-def _share(before: Sample | None, now: Sample) -> float | None:
-    """Return percent of one core between two looks; None if there was only one."""
+def _shares(before: Sample | None, now: Sample) -> dict[int, float]:
+    """Return percent of one core of each process between two looks; none if there was only one."""
     if before is None or now.at <= before.at:
-        return None
-    # A process that ended in between is not counted any more, and one that is new counts from its start.
-    used = sum(ticks - before.ticks.get(pid, 0) for pid, ticks in now.ticks.items())
-    return round(max(0, used) * 100 / _TICKS_S / (now.at - before.at), 1)
+        return {}
+    # A process that is new counts from its start.
+    used = ((pid, max(0, ticks - before.ticks.get(pid, 0))) for pid, ticks in now.ticks.items())
+    return {pid: round(ticks * 100 / _TICKS_S / (now.at - before.at), 1) for pid, ticks in used}
 
 
 def memory_of(pid: int) -> int:
