@@ -25,7 +25,7 @@ export class Output {
     this.matches = [];
     this.byLine = new Map();
     this.match = -1;
-    this.marked = 0; // the line that a jump led to
+    this.marked = [0, 0]; // the lines that explain the first error
     this.position = 0; // of the top, in pixels of the whole
     this.isFollowing = true;
     /** @type {Map<number, HTMLElement>} */
@@ -201,7 +201,7 @@ export class Output {
       this.space.insertBefore(element, after ?? null);
     }
     if (element.line !== line || element.marks !== this.byLine.get(index + 1) || element.current !== this.match) this.write(element, line, index);
-    element.classList.toggle("marked", this.marked === index + 1);
+    element.classList.toggle("marked", index + 1 >= this.marked[0] && index + 1 < this.marked[1]);
     const y = `translateY(${index * LINE + shift}px)`;
     if (element.style.transform !== y) element.style.transform = y;
   }
@@ -272,8 +272,8 @@ export class Output {
   }
 
   async firstError() {
-    const { n } = await get(taskPath(this.id, "/first-error")).catch(() => ({ n: null }));
-    if (n) (this.marked = n), this.show(n);
+    const { n, count } = await get(taskPath(this.id, "/first-error")).catch(() => ({ n: null }));
+    if (n) (this.marked = [n, n + count]), this.show(n);
     else say(this.found, "no error found");
   }
 

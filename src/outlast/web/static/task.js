@@ -115,7 +115,7 @@ export class TaskView {
       h("header", { class: "head" },
         h("div", { class: "top" }, parts.status, parts.time, parts.ending, parts.activity, h("span", { class: "push" }),
           button("Whole width (z)", this.told.zoom, { class: "quiet zoom" }, icon("wide")), button("Close (Esc)", this.told.close, { class: "quiet" }, icon("close"))),
-        heading && h("h2", {}, heading),
+        h("h2", heading ? {} : { class: "unseen" }, heading || task.command),
         h("pre", { class: "command", tabindex: 0, "aria-label": "Command" }, task.command),
         h("div", { class: "facts-line" }, h("span", { title: "Session" }, task.session), h("code", { title: "Directory" }, task.cwd), h("span", { title: "Category" }, task.category), h("code", { title: "Id" }, task.task_id),
           task.parent && button("started by another task", () => this.told.open(task.parent), { class: "link" }), parts.usage),
