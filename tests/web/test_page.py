@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,11 +43,11 @@ def browser() -> Iterator[Browser]:
 class Served:
     """A state directory with a server and a shell."""
 
-    def __init__(self, **env: str) -> None:
+    def __init__(self, *words: str) -> None:
         self.place = tempfile.mkdtemp(prefix="outlast-test-")
         self.home = f"{self.place}/state"
         self.shell = Shell.open(home=self.home, operator=True, session="web")
-        self.server = chromium.Server(self.home, **env)
+        self.server = chromium.Server(self.home, *words)
 
     def close(self) -> None:
         self.server.stop()
@@ -272,6 +274,81 @@ def test_a_command_is_judged_while_typed_and_started(shell: Shell, open_page: Op
     expect(page.locator(".task-view")).to_have_count(0)
 
 
+def test_a_terminal_shows_its_screen_and_takes_keys(shell: Shell, open_page: Open) -> None:
+    program = "stty -echo; printf '\\e[2J\\e[H\\e[44;97mtop\\e[0m'; while read -r line; do printf '\\n[%s]' \"$line\"; done"
+    task = shell.start(program, tty=(60, 12))
+    page = open_page()
+    go_to(page, task.task_id)
+    expect(page.locator(".grid .bg-ansi-4")).to_have_text("top")
+    page.click(".frame")
+    page.keyboard.type("a <b> / ü j")  # none of them is a shortcut of the page here
+    page.keyboard.press("Backspace")
+    page.keyboard.type("k")
+    page.keyboard.press("Enter")
+    expect(page.locator(".grid")).to_contain_text("[a <b> / ü k]")
+    page.click("text=Fit to the window")
+    expect(page.locator(".screen .title")).not_to_have_text(re.compile("^60×12"))
+    check_accessibility(page)
+    page.click(".frame")
+    page.keyboard.press("Control+]")
+    assert not page.evaluate("document.activeElement.matches('.keyboard')")
+    page.click(".frame")
+    page.keyboard.press("Control+c")
+    expect(page.locator(".head .status")).to_contain_text(re.compile("Failed|Stopped"))
+
+
+# --- what waits for an answer ---------------------------------------------------------------
+
+
+def test_what_a_policy_asks_about_is_answered_on_the_page(browser: Browser) -> None:
+    one = Served("--policy", "ask")
+    try:
+        page = chromium.open_page(browser, one.server.link)
+        for answer, shown in (("Allow once", 1), ("Refuse", 1)):
+            page.keyboard.press("n")
+            page.keyboard.type("echo asked && pwd")
+            expect(page.locator(".check .verdict").first).to_have_text("ask")
+            page.keyboard.press("Control+Enter")
+            card = page.locator(".approval")
+            expect(card.locator(".command")).to_have_text("echo asked && pwd")
+            expect(card.locator(".reasons li")).to_have_count(2)
+            expect(page).to_have_title(re.compile(r"^\(1\)"))
+            check_accessibility(page)
+            assert len(one.shell.list()) == shown - (answer == "Allow once")
+            page.wait_for_timeout(600)  # a card that has just appeared takes no click
+            page.click(f"text={answer}")
+            expect(card).to_have_count(0)
+            expect(page.locator(".row.task")).to_have_count(shown)
+        page.context.close()
+    finally:
+        one.close()
+
+
+_AGENT = """
+import json, os, subprocess, sys
+print(json.dumps({{"type": "assistant", "message": {{"content": [{{"type": "text", "text": "I begin."}}]}}}}), flush=True)
+os.environ["OUTLAST_HOME"] = {home!r}
+subprocess.run([sys.executable, "-m", "outlast", "run", "echo inside"])
+"""
+
+
+def test_an_agent_shows_its_turns_and_what_it_started(shell: Shell, open_page: Open, served: Served) -> None:
+    script = Path(served.place, "agent.py")
+    script.write_text(_AGENT.format(home=served.home))
+    shell.agent.register("parrot", f"{sys.executable} {script}", format="stream-json")
+    task = shell.agent.start("parrot", "say it", "a parrot")
+    shell.wait(task)
+    page = open_page()
+    child = page.locator(".row.task", has_text="echo inside")
+    expect(child).to_have_attribute("aria-level", "3")  # the session, the agent, and then this
+    go_to(page, task.task_id)
+    expect(page.locator(".turns")).to_contain_text("say it")
+    expect(page.locator(".turns")).to_contain_text("I begin.")
+    page.click(".tabs >> text=Tasks")
+    page.click(".links >> text=echo inside")
+    expect(page.locator(".head .command")).to_have_text("echo inside")
+
+
 # --- what must not happen -------------------------------------------------------------------
 
 
@@ -324,6 +401,8 @@ _SCROLL = """async () => {
 }"""
 
 
+@pytest.mark.whole_machine
+@pytest.mark.timeout(120)
 def test_ten_thousand_tasks_scroll_smoothly(browser: Browser) -> None:
     one = Served()
     try:
@@ -331,7 +410,7 @@ def test_ten_thousand_tasks_scroll_smoothly(browser: Browser) -> None:
         one.server.stop()
         one.server.start()
         page = chromium.open_page(browser, one.server.link)
-        expect(page.locator(".chip.is-all .number")).to_have_text(f"{MANY:,}")
+        expect(page.locator(".chip.is-all .number")).to_have_text(f"{MANY:,}", timeout=60_000)
         found = page.evaluate(_SCROLL)
         assert found["rows"] < 100  # only what is seen is in the document
         assert found["longest"] < LONGEST_FRAME_MS

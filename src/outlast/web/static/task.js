@@ -22,7 +22,7 @@ export class TaskView {
     this.tab = "";
     this.parts = {};
     this.element = h("article", { class: "task-view", tabindex: -1, "aria-label": "Task" }, h("p", { class: "note" }, "Loading …"));
-    this.onTasks = () => this.update(store.tasks.get(id));
+    this.onTasks = () => (store.isLoaded && !store.tasks.has(id) ? this.unfollow() : this.update(store.tasks.get(id)));
     this.onUsage = () => this.paintUsage();
     this.onVisible = () => (document.hidden ? this.unfollow() : this.followIt());
     store.addEventListener("tasks", this.onTasks);
@@ -245,8 +245,8 @@ export class TaskView {
       fill(result, h("p", { class: "dim" }, "Ending its processes …"));
       try {
         const receipt = await post(taskPath(this.id, "/kill"));
-        fill(result, receiptOf(receipt));
-        this.update(receipt.task);
+        fill(result, receipt.approval ? h("p", {}, "The policy asks about it: answer above the list.") : receiptOf(receipt));
+        if (receipt.task) this.update(receipt.task);
         footer.replaceChildren(button("Close", () => dialog.close(), { class: "primary", autofocus: true }));
         footer.querySelector("button").focus();
       } catch (error) {
