@@ -12,10 +12,15 @@ from contextlib import contextmanager
 from playwright.sync_api import Browser, Page, sync_playwright
 
 PROGRAM = shutil.which("chromium")
-_ARGUMENTS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+_ARGUMENTS = [
+    "--no-sandbox",  # root has none
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 PATIENCE_MS = 15_000
 
 

@@ -45,10 +45,10 @@ for step in range(100000):
 """
 _AGENT = r"""
 import json, subprocess, sys, time
-def say(text): print(json.dumps({"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}), flush=True)
+def tell(one): print(json.dumps({"type": "assistant", "message": {"content": [one]}}), flush=True)
+def say(text): tell({"type": "text", "text": text})
 def run(command):
-    use = {"type": "tool_use", "name": "Bash", "input": {"command": command}}
-    print(json.dumps({"type": "assistant", "message": {"content": [use]}}), flush=True)
+    tell({"type": "tool_use", "name": "Bash", "input": {"command": command}})
     subprocess.run([sys.executable, "-m", "outlast", "run", command], stdout=subprocess.DEVNULL)
 sys.stdin.read()
 say("I will look at the failing test first.")

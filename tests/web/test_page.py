@@ -172,7 +172,8 @@ def test_the_keyboard_is_enough(shell: Shell, open_page: Open) -> None:
 
 def test_output_streams_with_its_colours(shell: Shell, open_page: Open) -> None:
     page = open_page()
-    task = shell.start(r"printf '\e[31mred\e[0m plain\n'; while read line; do echo got $line; done", stdin=Stdin(open=True))
+    echo = r"printf '\e[31mred\e[0m plain\n'; while read line; do echo got $line; done"
+    task = shell.start(echo, stdin=Stdin(open=True))
     go_to(page, task.task_id)
     expect(page.locator(".output-line .fg-ansi-1")).to_have_text("red")
     for n in range(3):
@@ -275,7 +276,8 @@ def test_a_command_is_judged_while_typed_and_started(shell: Shell, open_page: Op
 
 
 def test_a_terminal_shows_its_screen_and_takes_keys(shell: Shell, open_page: Open) -> None:
-    program = "stty -echo; printf '\\e[2J\\e[H\\e[44;97mtop\\e[0m'; while read -r line; do printf '\\n[%s]' \"$line\"; done"
+    draw = r"stty -echo; printf '\e[2J\e[H\e[44;97mtop\e[0m'"
+    program = draw + r"""; while read -r line; do printf '\n[%s]' "$line"; done"""
     task = shell.start(program, tty=(60, 12))
     page = open_page()
     go_to(page, task.task_id)
@@ -326,7 +328,8 @@ def test_what_a_policy_asks_about_is_answered_on_the_page(browser: Browser) -> N
 
 _AGENT = """
 import json, os, subprocess, sys
-print(json.dumps({{"type": "assistant", "message": {{"content": [{{"type": "text", "text": "I begin."}}]}}}}), flush=True)
+message = {{"content": [{{"type": "text", "text": "I begin."}}]}}
+print(json.dumps({{"type": "assistant", "message": message}}), flush=True)
 os.environ["OUTLAST_HOME"] = {home!r}
 subprocess.run([sys.executable, "-m", "outlast", "run", "echo inside"])
 """
