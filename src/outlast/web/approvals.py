@@ -75,7 +75,7 @@ class Approvals:
                 expected.set_result(question.id)
             self._tell()
             await reader.read(1)  # nothing more comes: this is its end
-        except (OSError, ValueError, AttributeError, TypeError, TimeoutError):
+        except (OSError, ValueError, AttributeError, KeyError, TypeError, TimeoutError):
             return
         finally:
             self._forget(writer)

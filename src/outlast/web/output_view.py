@@ -86,7 +86,8 @@ class OutputView:
             lines.pop()
         shown = [coloured.show(line) for line in lines[:many]]
         texts = _mask_shown([text for text, _ in shown], mask)
-        over = max(0, end - start - len(data)) if many == 1 else 0
+        line_end = 1 if first < index.lines else 0
+        over = max(0, end - line_end - start - len(data)) if many == 1 else 0
         return [(text, cut + over, len(raw)) for text, (_, cut), raw in zip(texts, shown, lines, strict=False)]
 
     # --- search ----------------------------------------------------------------------------

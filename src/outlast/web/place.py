@@ -41,10 +41,13 @@ class Place:
     def _tell_approvals(self, pending: list[dict[str, Any]]) -> None:
         self.live.overview.send("approvals", {"pending": pending}, replaces=True)
 
-    async def run(self) -> None:
+    async def open(self) -> None:
+        """Take questions from now on."""
         # A call that waits for a yes holds its thread.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS))
         await self.approvals.open()
+
+    async def run(self) -> None:
         await self.live.run()
 
     async def close(self) -> None:

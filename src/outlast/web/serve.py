@@ -31,6 +31,7 @@ def serve(home: str, port: int | None, policy: str | None, *, opens: bool = Fals
 
     async def talk() -> None:
         place = Place(home, policy)
+        await place.open()  # before the link says that there is a page
         print(link, flush=True)
         if opens:
             _open_browser(link)

@@ -53,11 +53,12 @@ class Viewer:
         while True:
             await self._ready.wait()
             self._ready.clear()
-            waiting = [*self._latest.values(), *self._queue]
+            is_over = self._is_over
+            waiting = b"".join((*self._latest.values(), *self._queue))
             self._latest, self._queue = {}, []
             if waiting:
-                yield b"".join(waiting)
-            elif self._is_over:
+                yield waiting
+            if is_over:
                 return
 
 
