@@ -407,6 +407,16 @@ def telling(name: str) -> Callable[[Race], Row]:
     return row
 
 
+def in_browser(name: str) -> Callable[[Race], Row | None]:
+    def row(race: Race) -> Row | None:
+        from bench import web_browser
+
+        found: Row | None = getattr(web_browser, name)(race)
+        return found
+
+    return row
+
+
 ROWS: dict[str, Callable[[Race], Row | None]] = {
     "foreground": foreground_back_to_back,
     "foreground-warm": foreground_after_a_pause,
@@ -425,6 +435,8 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "event": telling("event"),
     "mcp": mcp_call,
     "mcp-start": mcp_start,
+    "web-open": in_browser("page_opens"),
+    "web-open-all": in_browser("page_has_all"),
     "memory": memory_each,
     "memory-more": memory_more,
     "running": running_at_once,
