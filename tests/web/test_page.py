@@ -133,6 +133,7 @@ def test_time_ticks_and_use_is_drawn(shell: Shell, open_page: Open) -> None:
     expect(row(page, task.task_id).locator(".time")).not_to_have_text(before)
     expect(row(page, task.task_id).locator(".figure").first).to_have_text(re.compile(r"\d+%"))
     expect(row(page, task.task_id).locator(".activity")).to_have_text("busy")
+    expect(row(page, task.task_id).locator(".activity")).to_be_visible()
 
 
 def test_tasks_are_found_by_words_state_and_session(shell: Shell, open_page: Open) -> None:
@@ -221,6 +222,9 @@ def test_stderr_stands_apart(shell: Shell, open_page: Open) -> None:
     page = open_page()
     go_to(page, task.task_id)
     expect(page.locator(".output-line.err")).to_contain_text("bad")
+    page.click(".tabs >> text=About")
+    expect(page.locator(".about")).to_contain_text("It can be seen while the task runs")
+    page.click(".tabs >> text=Output")
     page.select_option(".output .bar select", "stdout")
     expect(page.locator(".output-line")).to_have_count(1)
 

@@ -62,10 +62,10 @@ export class Approvals {
       reasons(approval.parts ?? []),
       h("div", { class: "answers" },
         button("Allow once", () => answer("yes"), { class: "primary" }),
-        button("Allow for this session", () => answer("session")),
+        patterns.length > 0 && button("Allow for this session", () => answer("session")),
         patterns.length > 0 && button("Always allow", () => answer("always"), { title: `Always: ${patterns.join(", ")}` }),
         button("Refuse", () => answer("no"), { class: "danger" }),
-        patterns.length > 0 && h("span", { class: "patterns" }, "always: ", ...patterns.map((one) => h("code", {}, one)))));
+        patterns.length > 0 && h("span", { class: "patterns" }, "session and always: ", ...patterns.map((one) => h("code", {}, one)))));
     return card;
   }
 }

@@ -46,8 +46,9 @@ export function judgement(judged, task, heldBack) {
     facts([["Sandbox", task.sandbox || "none"], ["Held back", heldBack.length ? h("code", {}, heldBack.join(" ")) : "nothing"]]));
 }
 
-/** @param {Record<string, string>} environment */
+/** @param {Record<string, string>|null} environment none: it is over, or another user's */
 export function environmentTable(environment) {
+  if (!environment) return h("section", {}, h("h3", {}, "Environment"), h("p", { class: "dim" }, "It can be seen while the task runs."));
   const names = Object.keys(environment).sort();
   const table = h("table", { class: "environment" }, h("caption", { class: "unseen" }, "Environment"), h("tbody", {}, names.map((name) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, environment[name])))));
   return h("section", {}, h("h3", {}, `Environment (${count(names.length)})`), h("p", { class: "dim" }, "Secrets are not shown."), table);

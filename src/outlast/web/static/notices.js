@@ -1,7 +1,7 @@
 /** Notices: short messages in the page, a list of the latest, and, if it is allowed, the browser's own notifications. */
 
 import { button, fill, h } from "./dom.js";
-import { openDialog, toast } from "./dialog.js";
+import { fail, openDialog, toast } from "./dialog.js";
 import { ago } from "./format.js";
 
 const KEPT = "outlast-notify";
@@ -13,6 +13,7 @@ export class Notices {
     this.store = store;
     this.open = open;
     store.addEventListener("notice", (event) => this.tell(/** @type {CustomEvent} */ (event).detail));
+    store.addEventListener("failed", (event) => fail(/** @type {CustomEvent} */ (event).detail));
     store.addEventListener("approvals", () => this.tellApprovals());
     this.asked = 0;
   }

@@ -46,6 +46,7 @@ export class Store extends EventTarget {
       usage: ({ tasks }) => this.use(tasks),
       notice: (notice) => this.tell_notice(notice),
       approvals: ({ pending }) => this.ask(pending),
+      failed: (error) => this.dispatchEvent(new CustomEvent("failed", { detail: error })), // after a yes
     }, (state, retryAt) => {
       [this.connection, this.retryAt] = [state, retryAt];
       if (state === "live") this.load();

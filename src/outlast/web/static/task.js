@@ -228,7 +228,7 @@ export class TaskView {
   }
 
   paintInput() {
-    const isOpen = this.task.status === "running" && this.task.takes_input !== false && !this.hasScreen;
+    const isOpen = this.task.status === "running" && this.detail.takes_input && !this.hasScreen;
     if (isOpen === Boolean(this.parts.input.firstChild)) return;
     if (!isOpen) return fill(this.parts.input);
     const field = h("input", { type: "text", class: "code", placeholder: "Type a line for it and press Enter", "aria-label": "Input for the task", spellcheck: "false", autocomplete: "off" });
