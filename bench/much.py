@@ -80,7 +80,7 @@ def first_page(race: Race) -> Row:
     ours = Ours(state_limit_bytes=20 * LONG)
     try:
         ours.open()
-        _multiply(ours, many)
+        multiply(ours, many)
 
         def turn() -> float:
             ours.reopen()  # so that nothing of it is known yet
@@ -99,7 +99,7 @@ def _check(page: list[Task]) -> None:
         raise RuntimeError(f"the page has {len(page)} tasks")
 
 
-def _multiply(ours: Ours, many: int) -> None:
+def multiply(ours: Ours, many: int) -> None:
     """As if one task had been run that many times: each with a directory, its files, and its place in the index."""
     task = _finished(ours)
     registry = ours.opened.executor.registry

@@ -407,6 +407,16 @@ def telling(name: str) -> Callable[[Race], Row]:
     return row
 
 
+def web(name: str) -> Callable[[Race], Row]:
+    def row(race: Race) -> Row:
+        from bench import web
+
+        found: Row = getattr(web, name)(race)
+        return found
+
+    return row
+
+
 ROWS: dict[str, Callable[[Race], Row | None]] = {
     "foreground": foreground_back_to_back,
     "foreground-warm": foreground_after_a_pause,
@@ -425,6 +435,9 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "event": telling("event"),
     "mcp": mcp_call,
     "mcp-start": mcp_start,
+    "web-line": web("line_told"),
+    "web-page": web("page_of_many"),
+    "web-memory": web("memory_of_server"),
     "memory": memory_each,
     "memory-more": memory_more,
     "running": running_at_once,
