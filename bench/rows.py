@@ -417,6 +417,16 @@ def in_browser(name: str) -> Callable[[Race], Row | None]:
     return row
 
 
+def web(name: str) -> Callable[[Race], Row]:
+    def row(race: Race) -> Row:
+        from bench import web
+
+        found: Row = getattr(web, name)(race)
+        return found
+
+    return row
+
+
 ROWS: dict[str, Callable[[Race], Row | None]] = {
     "foreground": foreground_back_to_back,
     "foreground-warm": foreground_after_a_pause,
@@ -437,6 +447,9 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "mcp-start": mcp_start,
     "web-open": in_browser("page_opens"),
     "web-open-all": in_browser("page_has_all"),
+    "web-line": web("line_told"),
+    "web-page": web("page_of_many"),
+    "web-memory": web("memory_of_server"),
     "memory": memory_each,
     "memory-more": memory_more,
     "running": running_at_once,

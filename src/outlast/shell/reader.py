@@ -175,6 +175,12 @@ class Reader:
             self._redactor.redact_cached(task) for task in islice(chosen, None if ended_after is not None else most)
         ]
 
+    @translate_errors
+    def look(self, task_id: str) -> Task:
+        """As `show`, of a task named by its whole id: one that has ended is read and redacted once."""
+        self.context.check_reachable(task_id)
+        return self._redactor.redact_cached(self._executor.status(task_id))
+
     def redacted_tasks(self, page: int) -> Iterator[Task]:
         """Yield all tasks that can be reached, newest first, loading `page` of them at once."""
         for task in self._executor.registry.tasks(self.context.scope, page):

@@ -53,7 +53,7 @@ class Approvals:
         self._server = await asyncio.start_unix_server(self._take, sock=line, limit=MOST_BYTES)
 
     def close(self) -> None:
-        """Whoever asks is told that there is no page any more: the connections close."""
+        """Close the connections: the processes that ask see that there is no page any more."""
         if self._server is not None:
             self._server.close()
             os.unlink(self._path)

@@ -90,7 +90,7 @@ class Catalogue:
         found, gone = [], []
         for task_id in task_ids:
             try:
-                task = self._shell.show(task_id)
+                task = self._shell.reader.look(task_id)
             except OutlastError:
                 gone.append(task_id)
                 continue

@@ -247,6 +247,7 @@ class Follower:
                 if is_closed:
                     self.channel.send("end", task)
                     return
+                told_at = time.monotonic()
                 again = asyncio.ensure_future(self._again.wait())
                 change = asyncio.ensure_future(waiter.wait(None))
                 try:
@@ -254,4 +255,4 @@ class Follower:
                 finally:
                     again.cancel()
                     change.cancel()
-                await asyncio.sleep(_LINES_S)
+                await asyncio.sleep(told_at + _LINES_S - time.monotonic())  # at once, if nothing was told just now
