@@ -22,6 +22,7 @@ from outlast.types import AGENT, BRIDGE, NO_SHELL, Grant, Launch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from outlast.output.redaction import SplitVariables
     from outlast.settings import Settings
@@ -62,6 +63,7 @@ _AS_REQUESTED = (
     "agent",
     *("tty", "like"),
 )
+_MOST_REASONS, _LONGEST_REASON = 20, 200  # that a task keeps of how it was judged, and characters of each
 _LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near helps nobody
 _NOT_IN_SNAPSHOTS = ("OUTLAST_SESSION", TASK_ID)  # every command gets its own
 # The agent that runs as a coroutine here: it has no environment of its own. Threads that it has work done in get a
@@ -142,6 +144,7 @@ class LaunchBuilder:
             trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
             given=_describe_given(request, settings),
             parent=_agent.get() or environ.get(TASK_ID, ""),
+            judged=_describe_judgement(grant),
         )
 
     def _enter_session(
@@ -168,6 +171,21 @@ def _describe_given(request: Request, settings: Settings) -> Mapping[str, object
     env = {name: value for name, value in request.env.items() if name not in secrets}
     found = {"env": env, "secrets": secrets, "pass": list(request.pass_secrets)}
     return {name: value for name, value in found.items() if value}
+
+
+def _describe_judgement(grant: Grant) -> Mapping[str, object]:
+    """Return under which policy a command runs, and why, in short; nothing if there is nothing that judges."""
+    decision: Any = grant.decision
+    if decision is None and grant.policy == "yolo":
+        return {}
+    parts = sorted(decision.parts, key=lambda part: part.verdict == "allow")[:_MOST_REASONS] if decision else ()
+    names = ("command", "verdict", "why", "rule")
+    return {
+        "policy": grant.policy,
+        "verdict": decision.verdict if decision else "allow",
+        "approved": grant.approved,
+        "reasons": [{name: getattr(part, name)[:_LONGEST_REASON] for name in names} for part in parts],
+    }
 
 
 def _select_notices(request: Request, settings: Settings) -> Mapping[str, object]:

@@ -82,6 +82,7 @@ class Settings:
     cpu_limit_s: int = 0  # how many seconds of CPU each process of a task may use; 0 means as many as it likes
     file_size_limit_bytes: int = 0  # how large a file may become that a task writes; 0 means as large as it likes
     policy: str = ""  # the policy that holds for everything, besides that of a call: a name or a file; empty means none
+    approval_wait_s: float = 300.0  # how long a process waits for a yes on the page of `outlast serve`; 0: not at all
     allowed_programs: str = _ALLOWED  # of the policies `programs` and `allowlist`; with a + in front, besides the usual
     agents: Mapping[str, object] = _NO_AGENTS  # types by name: a command line, or a table with one; only in the file
 

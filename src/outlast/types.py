@@ -151,6 +151,7 @@ class Launch:
     trace: str = ""  # the trace that it is a part of, as a W3C traceparent
     agent: Mapping[str, str] = _NOTHING  # of an agent: its type, its prompt, how it is understood
     parent: str = ""  # the task that it was started from inside of
+    judged: Mapping[str, Any] = _NOTHING  # under which policy it runs, and why: none if everything is allowed
     tty: tuple[int, int] | None = None  # the columns and rows of its terminal when it starts
     like: str = ""  # the task whose command it runs again
     given: Mapping[str, Any] = (

@@ -88,8 +88,10 @@ class Starter:
 
     @property
     def can_ask(self) -> bool:
-        """Whether there is a user to ask."""
-        return self._ask is not None and self._mode == "default"
+        """Whether there is a user to ask, here or on a page."""
+        from outlast.shell.approval_link import find_sockets
+
+        return self._mode == "default" and (self._ask is not None or bool(find_sockets(self.context.home)))
 
     def is_kept_inside(self, options: Mapping[str, Any]) -> bool:
         """Return whether only the policy keeps a command in its sandbox: from that one the user can let it out."""
