@@ -289,7 +289,7 @@ def test_nothing_leaks(home):
             for _ in range(3):
                 await asyncio.gather(*(shell.run("true") for _ in range(20)))  # also until tasks are kept warm
             await asyncio.gather(*(asyncio.to_thread(time.monotonic) for _ in range(40)))
-            eventually(lambda: shell.plain.executor._prepared)  # type: ignore[attr-defined] # its connection counts
+            eventually(lambda: shell.plain.executor.local._prepared)  # type: ignore[attr-defined] # its connection counts
             before = descriptors()
             for _ in range(10):
                 results = await asyncio.gather(*(shell.run("echo a; sleep 0.01 &") for _ in range(20)))
@@ -318,7 +318,7 @@ def test_a_plain_shell_leaks_nothing_either(home):
             shell.wait(shell.start("true"))  # from now on a prepared shell has a slot of the queue open, too
             for _ in range(8):
                 shell.run("true")
-            eventually(lambda: shell.executor._prepared)  # type: ignore[attr-defined] # its connection counts
+            eventually(lambda: shell.executor.local._prepared)  # type: ignore[attr-defined] # its connection counts
             before = descriptors()
             for _ in range(20):
                 result = shell.run("echo a", on_output=lambda piece: None)

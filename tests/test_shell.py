@@ -663,7 +663,7 @@ def staged(home):
 
 def wait_prepared(shell):
     """Wait until a shell is prepared, and return the name of its directory."""
-    found = eventually(lambda: shell.executor._prepared)
+    found = eventually(lambda: shell.executor.local._prepared)
     return os.path.basename(found.staged)
 
 

@@ -25,6 +25,7 @@ BUBBLEWRAP, LANDLOCK = "bubblewrap", "landlock"  # the kinds of sandbox
 NO_SHELL = "none"  # as a shell: the words of the command are one program and its arguments, for the system itself
 AGENT = "agent"  # as a shell: the same, by way of our runner, which understands what an agent prints
 REGISTERED = "registered"  # as the format of an agent: another program started it, so it needs no slot
+LOCAL = "local"  # as an executor: this machine
 BRIDGE = "bridge"  # as a shell: our runner alone; no command runs, and the text of it is only shown
 _NOTHING: Mapping[str, Any] = {}
 
@@ -99,6 +100,7 @@ class Request:
     notify: Mapping[str, Any] = _NOTHING
     agent: Mapping[str, str] = _NOTHING
     fresh: bool = False  # in a shell that neither sees the session's state nor changes it
+    executor: str = LOCAL  # where it runs
     evidence: str = ""  # how it failed in a sandbox, if it is to run outside of one
 
 
@@ -149,6 +151,18 @@ class Launch:
     trace: str = ""  # the trace that it is a part of, as a W3C traceparent
     agent: Mapping[str, str] = _NOTHING  # of an agent: its type, its prompt, how it is understood
     parent: str = ""  # the task that it was started from inside of
+    executor: str = LOCAL  # where it runs: this machine, or one that the settings name
+
+
+@frozen
+class Place:
+    """Where a command begins on another machine: what this process has by itself on this one."""
+
+    executor: str
+    environ: Mapping[str, str]  # of a login there
+    home: str
+    shell: str  # the path of bash, or of /bin/sh
+    umask: int
 
 
 # --- what is known of a task -------------------------------------------------------------

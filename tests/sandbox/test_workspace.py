@@ -74,12 +74,12 @@ def test_the_next_shell_is_prepared_in_the_sandbox(home: str, project: Path, kin
     with Shell.open(home=home, session="s", policy="workspace") as shell:
         for _ in range(2):
             shell.run("x=7")
-        prepared = eventually(lambda: shell.executor._prepared)  # type: ignore[attr-defined]
+        prepared = eventually(lambda: shell.executor.local._prepared)  # type: ignore[attr-defined]
         result = shell.run("echo $x; echo y > src-file; false | true")
         assert os.path.basename(prepared.published) == result.task_id, "the prepared one was not used"
         assert (result.output, result.exit_code, result.pipe_status) == ("7\n", 0, (1, 0))
         assert (result.sandbox or "").startswith(kind)
-        eventually(lambda: shell.executor._prepared)  # type: ignore[attr-defined]
+        eventually(lambda: shell.executor.local._prepared)  # type: ignore[attr-defined]
         again = shell.run("echo $TMPDIR; touch $TMPDIR/f && exit 3")
         assert (again.exit_code, again.pipe_status) == (3, (3,))
     eventually(lambda: os.listdir(os.path.join(home, "staging")) == [])

@@ -68,6 +68,7 @@ def run_parser() -> Parser:
     add("--stdin", metavar="FILE|-|open", help="input: a file, our own (-), or kept open for `outlast send`")
     add("--split", action="store_true", help="keep stdout and stderr apart")
     add("--shell", metavar="PATH", help="run it with this shell instead of bash (none: no shell in between)")
+    add("--executor", metavar="E", help="where: the name of another machine in the settings (docs/executors.md)")
     made.section("queue")
     add("--name", metavar="N", help="a second start under this name is the same task")
     add("--after", action="append", default=[], metavar="ID", help="begin when this task completed (may be repeated)")
@@ -108,6 +109,7 @@ def run(asked: Asked) -> int:
         "split": asked.split,
         "limit": asked.limit,
         "description": asked.description,
+        "executor": asked.executor,
         "name": asked.name,
         "after": asked.after,
         "after_failed": asked.after_failed,

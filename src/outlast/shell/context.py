@@ -7,22 +7,23 @@ import threading
 from functools import wraps
 
 from outlast.errors import BadInput, OutlastError, SystemRefused
-from outlast.executors.local import LocalExecutor
+from outlast.executors.router import Router
 from outlast.light import sqlite3
 from outlast.output.redaction import Redactor
 from outlast.settings import Settings, load
 from outlast.shell import validation
 from outlast.storage.sessions import Sessions
-from outlast.types import Task
+from outlast.types import LOCAL, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, NoReturn, TypeVar
 
-    from outlast.executors.base import Executor
+    from outlast.executors.base import Executors
     from outlast.output.redaction import Mask
     from outlast.shell.options import OpenOptions, TaskId
+    from outlast.types import Place
 
     T = TypeVar("T")
     Method = TypeVar("Method", bound=Callable[..., Any])
@@ -62,7 +63,7 @@ class Context:
 
     def open(self) -> None:
         """Open the state directory. Until then nothing is on disk, so a wrong policy leaves nothing behind."""
-        self.executor: Executor = LocalExecutor(self.home, self.settings)
+        self.executor: Executors = Router(self.home, self.settings)
         self.sessions = Sessions(self.executor.registry.home.sessions)
         self.redactor = Redactor(self.settings, self.sessions.peek)
 
@@ -85,6 +86,14 @@ class Context:
             if not self.state:
                 self.sessions.sweep()
                 self.state, self._state_fd = self.sessions.create_private()
+
+    def state_of(self, executor: str) -> str:
+        """Return the name of this session's state on an executor: each machine has variables of its own."""
+        return self.state if executor == LOCAL or not self.state else f"{self.state}@{executor}"
+
+    def find_place(self, executor: str) -> Place | None:
+        """Return where a command begins on another machine; None for this one."""
+        return self.executor.place(executor)
 
     def mask_for(self, task: Task) -> Mask:
         """Return the mask for a task's output: it also covers what the commands of its session have set."""

@@ -64,6 +64,7 @@ class CommandOptions(SharedOptions, total=False):
     """How a command runs."""
 
     description: str
+    executor: str | None  # where: a name in the settings; none is this machine
 
 
 class StartOptions(CommandOptions, total=False):

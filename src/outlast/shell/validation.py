@@ -247,5 +247,6 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "pass_secrets": _check_variables,
     "notify": _check_notify,
     "fresh": bool,
+    "executor": partial(_check_name, "an executor"),
 }
 _PLAIN = Request(command="", session="", cwd="", env={})
