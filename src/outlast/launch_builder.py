@@ -58,7 +58,7 @@ _TRACE = "TRACEPARENT"  # W3C trace context
 _TRACES = (_TRACE, "TRACESTATE")
 _AS_REQUESTED = (
     *("command", "session", "stdin", "split", "limit", "description", "background", "name", "after", "after_failed"),
-    *("agent", "executor"),
+    *("agent", "executor", "needs"),
 )
 _LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near helps nobody
 _NOT_IN_SNAPSHOTS = ("OUTLAST_SESSION", TASK_ID)  # every command gets its own

@@ -101,6 +101,7 @@ class Request:
     agent: Mapping[str, str] = _NOTHING
     fresh: bool = False  # in a shell that neither sees the session's state nor changes it
     executor: str = LOCAL  # where it runs
+    needs: Mapping[str, str] = _NOTHING  # what it asks a cluster for: cpus, memory, gpus ...
     evidence: str = ""  # how it failed in a sandbox, if it is to run outside of one
 
 
@@ -152,6 +153,7 @@ class Launch:
     agent: Mapping[str, str] = _NOTHING  # of an agent: its type, its prompt, how it is understood
     parent: str = ""  # the task that it was started from inside of
     executor: str = LOCAL  # where it runs: this machine, or one that the settings name
+    needs: Mapping[str, str] = _NOTHING  # what it asks a cluster for
 
 
 @frozen

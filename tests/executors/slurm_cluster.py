@@ -1,7 +1,7 @@
 """A real Slurm cluster on loopback: munged, slurmctld and two slurmd with ports, keys and directories of their own.
 
-As root all of it runs in a pid namespace, so a cluster, with every job on it, ends with the one process that was started
-here, also if the tests are killed; and jobs are as far away as those on another machine: no pid of theirs is one here.
+All of it runs in a pid namespace, so a cluster, with every job on it, ends with the one process that was started here,
+also if the tests are killed; and jobs are as far away as those on another machine: no pid of theirs is one here.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ class Cluster:
     def _wait_for_nodes(self) -> None:
         deadline = time.monotonic() + _PATIENCE_S
         while self.call("sinfo", "-h", "-N", "-p", "p", "-t", "idle", "-o", "%N").split() != [*_NODES]:
-            assert self.process and self.process.poll() is None, self.describe()
+            assert self.process
+            assert self.process.poll() is None, self.describe()
             assert time.monotonic() < deadline, self.describe()
             time.sleep(0.05)
 
@@ -152,11 +153,11 @@ class Cluster:
     def pid_inside(self, daemon: str) -> int:
         """The pid, as seen here, of a daemon: by what its argument list ends with."""
         assert self.process
-        left = [self.process.pid]
+        left, (name, *rest) = [self.process.pid], daemon.split()
         while left:
             pid = left.pop()
             words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-            if os.path.basename(words[0]) == daemon.split()[0] and all(word in words for word in daemon.split()[1:]):
+            if os.path.basename(words[0]) == name and all(word in words for word in rest):
                 return pid
             left += [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
         raise AssertionError(f"no {daemon}: {self.describe()}")

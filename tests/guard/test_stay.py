@@ -23,7 +23,7 @@ def stay(launcher: Launcher, name: str, script: str, *items: Item) -> tuple[subp
     return process, launcher.place / "staging" / name
 
 
-@pytest.mark.parametrize("script, code", [("exit 3", 3), ("exit 0", 0), ("ulimit -c 0; kill -9 $$", 137)])
+@pytest.mark.parametrize(("script", "code"), [("exit 3", 3), ("exit 0", 0), ("ulimit -c 0; kill -9 $$", 137)])
 def test_it_exits_as_the_command_does(launcher: Launcher, script: str, code: int) -> None:
     process, directory = stay(launcher, "t", f"echo here; {script}")
     assert process.wait(30) == code

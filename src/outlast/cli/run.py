@@ -69,6 +69,13 @@ def run_parser() -> Parser:
     add("--split", action="store_true", help="keep stdout and stderr apart")
     add("--shell", metavar="PATH", help="run it with this shell instead of bash (none: no shell in between)")
     add("--executor", metavar="E", help="where: the name of another machine in the settings (docs/executors.md)")
+    add(
+        "--need",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="ask a cluster for it: cpus=4, memory=8G, gpus=1, ...",
+    )
     made.section("queue")
     add("--name", metavar="N", help="a second start under this name is the same task")
     add("--after", action="append", default=[], metavar="ID", help="begin when this task completed (may be repeated)")
@@ -110,6 +117,7 @@ def run(asked: Asked) -> int:
         "limit": asked.limit,
         "description": asked.description,
         "executor": asked.executor,
+        "needs": _needs(asked.need),
         "name": asked.name,
         "after": asked.after,
         "after_failed": asked.after_failed,
@@ -176,6 +184,13 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
             raise BadInput(f"{named(pair)} does not set a variable; write NAME=VALUE.")
         found[name] = value
     return found
+
+
+def _needs(pairs: Sequence[str]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair:
+            raise BadInput(f"--need takes NAME=VALUE, such as cpus=4, not {pair!r}.")
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def _as_a_person_says(shell: Shell, asked: Asked) -> Settings:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 
-from outlast.errors import AlreadyEnded, InputRefused, OutlastError, StartFailed, Unsupported
+from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, StartFailed, Unsupported, named
 from outlast.executors.naming import start_named
 from outlast.guard.client import Refused
 from outlast.light import extended
@@ -46,6 +46,8 @@ class Unreachable(OutlastError, code="unreachable"):
 
 class RemoteExecutor:
     """One entry of `[executors.*]`: see `Executor`. All of them share the registry of this machine."""
+
+    needs: Sequence[str] = ()  # what a task can ask for there
 
     def __init__(self, name: str, table: Mapping[str, Any], registry: Registry, settings: Settings) -> None:
         self.name, self.table, self.registry, self.settings = name, table, registry, settings
@@ -113,6 +115,10 @@ class RemoteExecutor:
             raise Unsupported(f"An agent runs on this machine only, not on {self.name}; leave out the executor.")
         if launch.sandbox is not None:
             raise Unsupported(f"There is no sandbox on {self.name}; run it without one, or on this machine.")
+        for need in launch.needs:
+            if need not in self.needs:
+                some = f"it can be for {', '.join(sorted(self.needs))}" if self.needs else "leave that out"
+                raise BadInput(f"{self.name} cannot be asked for {named(need)}; {some}.")
         if launch.after:
             raise Unsupported(f"A task on {self.name} cannot wait for others; wait for them first (outlast wait).")
 
@@ -159,7 +165,7 @@ class RemoteExecutor:
         except Unreachable as error:
             mirror.note_problem(directory, f"its start is not confirmed: {error.message}")
             return self.registry.get(task_id)
-        return view_started(directory, launch, pid or None, started)
+        return view_started(directory, launch, pid, started) if pid else self.registry.get(task_id)
 
     # --- look --------------------------------------------------------------------------------
 

@@ -65,6 +65,7 @@ class CommandOptions(SharedOptions, total=False):
 
     description: str
     executor: str | None  # where: a name in the settings; none is this machine
+    needs: Mapping[str, str | int] | None  # what it asks a cluster for: cpus, memory, gpus, time ...
 
 
 class StartOptions(CommandOptions, total=False):

@@ -243,7 +243,9 @@ def _view_mirror(directory: str, launch: Launch, status: Status, guards: Guards 
     if not values["ended_at"]:
         if isinstance(status, Running):
             values["elapsed_ms"] = round(max(0.0, time.time() - status.since) * 1000)
-        if problem := known.get("problem"):
+        if values["reason"] == "lost" and known.get("problem"):
+            values["error"] = known["problem"]
+        elif problem := known.get("problem"):
             values["error"] = f"as of {time.strftime('%H:%M:%S', time.localtime(known['seen']))}: {problem}"
     values |= {"children": tuple(known.get("children", ())), "closed": closed, "waits_for": ()}
     return _create_task(directory, launch, guards.command.pid if guards else None, status.since, values)

@@ -1,0 +1,391 @@
+"""`SlurmExecutor`: each task is a job, whose guard writes into a directory that this machine sees as well.
+
+The files of the guard are what counts; Slurm says why a job waits, and how one ended that left no record. A job script
+claims its task before it runs it, so submitting a task again is safe whenever it is not known whether it was submitted.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+from outlast.errors import BadInput, InputRefused, OutlastError, StartFailed, Unsupported, named
+from outlast.executors.remote import RemoteExecutor, Unreachable
+from outlast.executors.slurm import directory
+from outlast.executors.slurm.client import Client
+from outlast.guard.client import Refused
+from outlast.linux.files import read_file, unlock_and_close
+from outlast.storage import mirror, record
+from outlast.storage.task_directory import remove_tree
+from outlast.types import Place
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from outlast.executors.slurm.client import Job, Jobs
+    from outlast.settings import Settings
+    from outlast.storage.registry import Registry
+    from outlast.types import Launch
+
+KEYS: dict[str, type] = {
+    **dict.fromkeys(("shared_dir", "partition", "account", "qos", "time", "memory", "constraint"), str),
+    **dict.fromkeys(("cpus", "gpus", "poll"), int),
+    "options": list,
+}
+# What a task can ask for, besides what the table says for all of them: the option of sbatch for each.
+NEEDS = {
+    **{name: f"--{name}" for name in ("partition", "account", "qos", "time", "constraint", "gpus")},
+    "cpus": "--cpus-per-task",
+    "memory": "--mem",
+}
+_POLL_S = 2.0  # between two looks at the queue, by all processes together
+_FASTEST_S, _SLOWEST_S = 0.05, 1.0  # between two looks at the files of a task that is followed
+_JOB = "job"  # in the mirror: the number of the job and when it was submitted
+_END_WAIT_S = 15.0  # from the death of a tree until Slurm has taken note of it
+_AT_ONCE = 8  # srun calls
+_WAITS_FOR = {
+    "Resources": "for free resources",
+    "Priority": "behind jobs of a higher priority",
+    "None": "to be scheduled",
+    "Dependency": "for another job",
+    "JobHeldUser": "to be released (scontrol release)",
+    "JobHeldAdmin": "to be released by an administrator",
+}
+
+
+class SlurmExecutor(RemoteExecutor):
+    """The tasks of one `[executors.NAME]` with kind = "slurm"."""
+
+    needs = tuple(NEEDS)
+
+    def __init__(self, name: str, table: Mapping[str, Any], registry: Registry, settings: Settings) -> None:
+        super().__init__(name, table, registry, settings)
+        base = f"{registry.home.path}/executors/{name}"
+        os.makedirs(base, 0o700, exist_ok=True)
+        self._root = os.path.expanduser(table.get("shared_dir", "")) or base
+        if not os.path.isabs(self._root):
+            raise BadInput(f"shared_dir of [executors.{name}] must be an absolute path, not {self._root}.")
+        self._client = Client(base, float(table.get("poll", _POLL_S)))
+        self._followed: dict[str, int] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def place(self) -> Place:
+        # A cluster's nodes have the directories and the programs of its login node, so a command begins as it does here.
+        here = os.getcwd()
+        with open("/proc/self/status") as file:  # os.umask would change it for a moment, also for other threads
+            umask = int(file.read().partition("Umask:")[2].split()[0], 8)
+        return Place(self.name, dict(os.environ), here, "/bin/bash", umask)
+
+    def _far(self, task_id: str) -> str:
+        return f"{self._root}/tasks/{task_id}"
+
+    def _near(self, task_id: str) -> str:
+        return self.registry.home.task(task_id)
+
+    # --- start -------------------------------------------------------------------------------
+
+    def submit(self, task_id: str, launch: Launch) -> tuple[int, float]:
+        try:
+            directory.prepare(self._far(task_id), self._near(task_id), launch)
+        except OSError as error:
+            raise Refused(error.errno or 0, f"{self._root}: {error.strerror}") from None
+        try:
+            self._submit_job(task_id, launch)
+        except Refused:
+            remove_tree(self._far(task_id))
+            raise
+        return 0, time.time()
+
+    def _submit_job(self, task_id: str, launch: Launch) -> None:
+        """Submit the job of a task whose directory is complete."""
+        guard, script = directory.install(self._root)
+        number, refusal = self._client.submit([*self._options(task_id, launch), script, self._far(task_id), guard])
+        if refusal:
+            raise Refused(0, refusal)
+        self._note_job(task_id, number)
+
+    def _note_job(self, task_id: str, number: str) -> None:
+        mirror.replace_file(self._near(task_id), _JOB, f"{number} {time.time()}".encode())
+        mirror.apply(self._near(task_id), None, alive=True)
+
+    def _options(self, task_id: str, launch: Launch) -> list[str]:
+        asked = {**{name: self.table[name] for name in NEEDS if name in self.table}, **launch.needs}
+        return [
+            *(f"--job-name={task_id}", "--nodes=1", "--ntasks=1", "--no-requeue", "--export=NONE", "--chdir=/"),
+            f"--output={self._far(task_id)}/job.log",
+            *map(str, self.table.get("options", ())),
+            *(f"{NEEDS[name]}={value}" for name, value in asked.items()),
+        ]
+
+    def _confirm(self, task_id: str, jobs: Jobs) -> None:
+        """Settle a start whose answer is missing: find its job, or submit it again, which never runs it twice."""
+        near = self._near(task_id)
+        lock = mirror.lock_start(near)
+        if lock is None:
+            return  # another process does
+        try:
+            if mirror.is_confirmed(near):
+                return
+            job = jobs.find(task_id)
+            if job is not None:
+                self._note_job(task_id, job.number)
+            elif not os.path.isdir(self._far(task_id)):
+                mirror.end_unstarted(near, "the process that started it was killed before it was submitted")
+            else:
+                self._submit_job(task_id, self.registry.launch_of(task_id))
+        except Refused as refused:
+            mirror.end_unstarted(near, refused.reason)
+        finally:
+            unlock_and_close(lock)
+
+    # --- look --------------------------------------------------------------------------------
+
+    def examine(self) -> str:
+        directory.install(self._root)
+        words = [
+            "sinfo",
+            "--noheader",
+            "--format=%D %a",
+            *([f"--partition={p}"] if (p := self.table.get("partition")) else []),
+        ]
+        ran = self._client.call(words)
+        if ran.returncode:
+            raise StartFailed(f"Slurm does not answer: {ran.stderr.strip() or 'sinfo failed'}.")
+        nodes = sum(int(line.split()[0]) for line in ran.stdout.splitlines())
+        if not nodes:
+            raise StartFailed(f"The cluster has no partition {named(p)}." if p else "The cluster has no nodes.")
+        return f"{nodes} node{'s' * (nodes != 1)}{f' in partition {p}' if p else ''}, tasks in {self._root}"
+
+    def update(self, task_ids: Sequence[str], patience: float | None = None) -> None:
+        for task_id in task_ids:
+            try:
+                self._update(task_id)
+            except (OSError, OutlastError, ValueError) as error:
+                why = error.message if isinstance(error, OutlastError) else str(error)
+                try:
+                    mirror.note_problem(self._near(task_id), why)
+                except OSError:
+                    continue  # it was removed
+
+    def _update(self, task_id: str) -> bool:
+        """Bring one mirror up to date; returns whether anything is new."""
+        near, far = self._near(task_id), self._far(task_id)
+        if not mirror.is_confirmed(near):
+            self._confirm(task_id, self._client.jobs(time.time() - 1))
+            return True
+        new, over = self._copy(task_id, near, far)
+        if over:
+            self._close(task_id, near, far, None)
+            return True
+        number, submitted = read_file(f"{near}/{_JOB}").decode().split()
+        jobs = self._client.jobs()
+        job = jobs.by_number.get(number)
+        if jobs.problem:
+            raise Unreachable(f"Slurm does not answer: {jobs.problem}")
+        if (job is None and jobs.at > float(submitted)) or (job is not None and job.is_over):
+            self._settle(task_id, number, job)
+            return True
+        if job is not None and record.is_pending(near):
+            mirror.note_problem(near, _explain_pending(job))
+        return new
+
+    def _copy(self, task_id: str, near: str, far: str) -> tuple[bool, bool]:
+        """Copy what is new; returns whether anything was, and whether the task is closed."""
+        if not os.path.isdir(far):
+            return False, False
+        page = directory.read_page(far)  # before the output: what was printed before the end is there when the end is
+        new = directory.copy_output(far, near)
+        if page is None:
+            return new, False
+        found = record.parse(page)
+        if "code" in found:
+            directory.copy_rest(far, near, self.registry.launch_of(task_id))
+        outcome = found.get("outcome")
+        if outcome and _is_cancelled(found):
+            return new, False  # only Slurm knows why it got a signal
+        if page != read_file(f"{near}/{record.NAME}"):
+            mirror.apply(near, page, alive=True)
+            new = True
+        elif new:
+            mirror.ring(near)
+        return new, bool(outcome and outcome.get("alone"))
+
+    def _settle(self, task_id: str, number: str, job: Job | None) -> None:
+        """The job is over: take over what it left, and let Slurm explain what it did not."""
+        near, far = self._near(task_id), self._far(task_id)
+        state = job.state if job else self._client.ask_accounting(number)
+        page = directory.read_page(far)
+        found = record.parse(page) if page else {}
+        if os.path.isdir(far):
+            directory.copy_output(far, near)
+        why = f"Slurm: {state or 'the job is gone'}" + (f" on {job.node}" if job and job.node else "")
+        if "code" in found:
+            directory.copy_rest(far, near, self.registry.launch_of(task_id))
+            if "ending" not in found and _is_cancelled(found) and state not in ("FAILED", "COMPLETED", ""):
+                ending = {
+                    "by": "limit" if state in ("TIMEOUT", "DEADLINE") else "slurm",
+                    "rule": why,
+                    "at": time.time(),
+                }
+                page = record.replace_slot(page or b"", "ending", ending)
+            mirror.apply(near, page, alive=False)
+        elif refusal := directory.read_refusal(far):
+            mirror.end_unstarted(near, refusal)
+        elif os.path.isdir(far) and directory.claim(far):
+            mirror.end_unstarted(near, f"it never began. {why}{_explain_unseen(job, self._root)}")
+        else:
+            if "guards" not in found and not page:
+                record.write("guards", _UNKNOWN_GUARDS | {"started": time.time()}, near)
+            mirror.apply(near, page, alive=False)
+            mirror.note_problem(near, f"the job ended without a record of how. {why}")
+        remove_tree(far)
+
+    def _close(self, task_id: str, near: str, far: str, page: bytes | None) -> None:
+        mirror.apply(near, page, alive=False)
+        remove_tree(far)
+
+    # --- follow ------------------------------------------------------------------------------
+
+    def follow(self, task_id: str) -> None:
+        with self._changed:
+            self._followed[task_id] = self._followed.get(task_id, 0) + 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._follow_all, name=f"outlast-{self.name}", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def unfollow(self, task_id: str) -> None:
+        with self._changed:
+            self._followed[task_id] -= 1
+            if not self._followed[task_id]:
+                del self._followed[task_id]
+
+    def _follow_all(self) -> None:
+        """Look at the files of all followed tasks, less often while nothing happens; end when there are none."""
+        pause, known = _FASTEST_S, 0
+        while True:
+            with self._changed:
+                if not self._followed:
+                    self._thread = None
+                    return
+                followed = list(self._followed)
+            pause = _FASTEST_S if len(followed) > known else min(_SLOWEST_S, pause * 1.2)
+            known = len(followed)
+            for task_id in followed:
+                before = self._mark(task_id)
+                self.update([task_id])
+                if self._mark(task_id) != before:
+                    pause = _FASTEST_S
+            with self._changed:
+                self._changed.wait(pause)
+
+    def _mark(self, task_id: str) -> object:
+        try:
+            near = self._near(task_id)
+            return os.stat(f"{near}/{record.MIRROR}").st_mtime_ns, os.stat(f"{near}/output").st_size
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        with self._changed:
+            self._followed.clear()
+            self._changed.notify_all()
+
+    # --- act ---------------------------------------------------------------------------------
+
+    def end(self, task_ids: Sequence[str], grace: float, ending: Mapping[str, object]) -> list[tuple[Any, Any]]:
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            return list(pool.map(lambda task_id: self._end(task_id, grace, ending), task_ids))
+
+    def _end(self, task_id: str, grace: float, ending: Mapping[str, object]) -> tuple[Any, Any]:
+        near, far = self._near(task_id), self._far(task_id)
+        number = self._number(task_id)
+        if os.path.isdir(far) and directory.claim(far):
+            if "ending" not in record.read(near):
+                record.write("ending", ending, near)
+            mirror.end_unstarted(near, "it was ended before it began")
+            problem = self._client.cancel(number) if number else ""
+            if problem:
+                mirror.note_problem(near, f"its job stays in the queue, and will do nothing: {problem}")
+            remove_tree(far)
+            return (), ()
+        pids, survivors = self._end_tree(task_id, number, grace, ending)
+        deadline = time.monotonic() + _END_WAIT_S
+        while not survivors and record.has_guard(near) and time.monotonic() < deadline:
+            self.update([task_id])
+            time.sleep(_FASTEST_S)
+        if record.has_guard(near):
+            self._client.cancel(number)  # what a step beside the job could not do
+        return pids, survivors
+
+    def _end_tree(
+        self, task_id: str, number: str, grace: float, ending: Mapping[str, object]
+    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """End the processes of a running task on its node. If the cluster has no place for that step, cancel the job."""
+        far = self._far(task_id)
+        if directory.read_page(far) and "ending" not in record.read(far, ("ending",)):
+            record.write("ending", ending, far)
+        script = read_file(f"{directory.HERE}/end.sh").decode()
+        words = ["/bin/sh", "-c", script, "sh", far, str(round(grace * 10))]
+        ran = self._client.run_on_node(number, words, patience=grace + 30)
+        lines = ran.stdout.split("\n")
+        if ran.returncode == 0 and len(lines) > 2:
+            gone, left = ({int(word) for word in line.split()} for line in lines[:2])
+            return tuple(sorted(gone - left)), tuple(sorted(left))
+        problem = self._client.cancel(number)
+        if problem:
+            raise Unreachable(f"{task_id} could not be ended: {problem}")
+        return (), ()
+
+    def _number(self, task_id: str) -> str:
+        try:
+            return read_file(f"{self._near(task_id)}/{_JOB}").decode().split()[0]
+        except FileNotFoundError:
+            job = self._client.jobs(time.time()).find(task_id)
+            return job.number if job else ""
+
+    def signal(self, task_id: str, number: int) -> bool:
+        if record.is_pending(self._near(task_id)):
+            raise Unsupported(f"{task_id} has not begun; end it with kill.")
+        command = record.guards_of(self._near(task_id)).command
+        # Field 22 of its stat line tells whether it is still the same process; 19 fields come between.
+        script = 'stat=$(cat /proc/$1/stat) && set -- "$@" ${stat##*) } && [ "${23}" = "$2" ] && kill -s "$3" -- "-$1"'
+        words = ["/bin/sh", "-c", script, "sh", str(command.pid), str(command.tick), str(number)]
+        return self._client.run_on_node(self._number(task_id), words).returncode == 0
+
+    def send(self, task_id: str, data: bytes, eof: bool) -> None:
+        script = 'cd "$1" && cat >stdin && if [ "$2" = 1 ]; then : >stdin.eof; [ ! -p wake ] || printf x >wake; fi'
+        words = ["/bin/sh", "-c", script, "sh", self._far(task_id), str(int(eof))]
+        try:
+            ran = self._client.run_on_node(self._number(task_id), words, data, patience=10)
+        except Unreachable:
+            raise InputRefused(
+                f"{task_id} does not read its input now; it is not known how much of it arrived."
+            ) from None
+        if ran.returncode:
+            raise InputRefused(f"{task_id} could not be given input: {ran.stderr.strip() or 'it has ended'}.")
+
+
+_UNKNOWN_GUARDS = {"supervisor": [0, 0], "command": [0, 0], "boot": "", "monotonic": 0.0, "recoveries": 0}
+
+
+def _is_cancelled(found: dict[str, Any]) -> bool:
+    """Return whether a command ended by a signal that Slurm sends, and Outlast did not."""
+    return "ending" not in found and found.get("code", {}).get("signal") in (9, 15)
+
+
+def _explain_pending(job: Job) -> str:
+    waits = _WAITS_FOR.get(job.reason)
+    return f"job {job.number} waits{f' {waits}' if waits else ''} (Slurm: {job.reason})"
+
+
+def _explain_unseen(job: Job | None, root: str) -> str:
+    if job is None or job.state != "FAILED":
+        return ""
+    return f". The node probably does not see {root}; set shared_dir to a directory that all nodes see"
