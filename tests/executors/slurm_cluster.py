@@ -90,7 +90,8 @@ class Cluster:
 
     def __init__(self, place: Path, forgets_after: int = 300) -> None:
         self.place, self.forgets_after = place, forgets_after
-        self.env = {**os.environ, "SLURM_CONF": f"{place}/slurm.conf"}
+        self.conf = f"{place}/slurm.conf"
+        self.env = {**os.environ, "SLURM_CONF": self.conf}
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Cluster:
@@ -161,6 +162,11 @@ class Cluster:
                 return pid
             left += [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
         raise AssertionError(f"no {daemon}: {self.describe()}")
+
+    @property
+    def processes(self) -> str:
+        """The directory with the processes of the nodes, as a node has it at /proc."""
+        return f"/proc/{self.pid_inside('slurmctld')}/root/proc"
 
     def stop(self) -> None:
         if self.process is not None:

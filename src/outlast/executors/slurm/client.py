@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 30.0  # for a controller that is busy; its own commands give up after ten seconds to a minute
 _FORMAT = "%A|%j|%T|%r|%N"
-_OVER = frozenset(
-    "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split()
+_OVER = (
+    *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
+    *("REVOKED", "TIMEOUT"),
 )
 # What Slurm says when it did not answer in time: the job may exist all the same.
 _UNKNOWN = ("timed out", "unable to contact", "connection", "zero bytes", "resource temporarily", "communication")

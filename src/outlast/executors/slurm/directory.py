@@ -60,10 +60,11 @@ def prepare(path: str, near: str, launch: Launch) -> None:
     made = f"{path}.{random_token()}"
     os.makedirs(made, 0o700)
     create_file(f"{made}/command", os.fsencode(launch.command))
-    for name in ("pipes", *([sessions.BEFORE, sessions.START, sessions.STATE] if launch.state else [])):
-        if os.path.exists(f"{near}/{name}"):
-            copyfile(f"{near}/{name}", f"{made}/{name}")
+    if "|" in launch.command or "!" in launch.command:
+        create_file(f"{made}/{record.PIPES}", b"\n")  # bash writes the statuses of the last pipeline here
     if launch.state:
+        for name in (sessions.BEFORE, sessions.START, sessions.STATE):
+            copyfile(f"{near}/{name}", f"{made}/{name}")
         copyfile(shell_argv.SESSION_SCRIPT, f"{made}/{_SESSION_SCRIPT}")
     if launch.stdin.text is not None:
         create_file(f"{made}/input", launch.stdin.text)

@@ -18,7 +18,7 @@ from outlast.guard.client import Refused
 from outlast.linux.files import read_file, unlock_and_close
 from outlast.storage import mirror, record
 from outlast.storage.task_directory import remove_tree
-from outlast.types import Place
+from outlast.types import NO_SHELL, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ _POLL_S = 2.0  # between two looks at the queue, by all processes together
 _FASTEST_S, _SLOWEST_S = 0.05, 1.0  # between two looks at the files of a task that is followed
 _JOB = "job"  # in the mirror: the number of the job and when it was submitted
 _END_WAIT_S = 15.0  # from the death of a tree until Slurm has taken note of it
+_END_PATIENCE_S, _LIST_PATIENCE_S = 30.0, 10.0  # for a step beside a job, which takes 50 ms
+_SEND_PATIENCE_S = 10.0  # for a command that is to begin, and then to read
 _AT_ONCE = 8  # srun calls
 _WAITS_FOR = {
     "Resources": "for free resources",
@@ -68,13 +70,15 @@ class SlurmExecutor(RemoteExecutor):
         self._root = os.path.expanduser(table.get("shared_dir", "")) or base
         if not os.path.isabs(self._root):
             raise BadInput(f"shared_dir of [executors.{name}] must be an absolute path, not {self._root}.")
-        self._client = Client(base, float(table.get("poll", _POLL_S)))
+        self._poll_s = float(table.get("poll", _POLL_S))
+        self._client = Client(base, self._poll_s)
+        self._children: dict[str, tuple[float, tuple[int, ...]]] = {}  # what tasks left running, and when that was seen
         self._followed: dict[str, int] = {}
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
     def place(self) -> Place:
-        # A cluster's nodes have the directories and the programs of its login node, so a command begins as it does here.
+        # The nodes of a cluster have the directories and programs of its login node: a command begins as it does here.
         here = os.getcwd()
         with open("/proc/self/status") as file:  # os.umask would change it for a moment, also for other threads
             umask = int(file.read().partition("Umask:")[2].split()[0], 8)
@@ -87,6 +91,13 @@ class SlurmExecutor(RemoteExecutor):
         return self.registry.home.task(task_id)
 
     # --- start -------------------------------------------------------------------------------
+
+    def _check(self, launch: Launch) -> None:
+        super()._check(launch)
+        if not os.path.isdir(launch.cwd):  # the nodes see what this machine sees
+            raise StartFailed(f"The command cannot begin in {launch.cwd}: there is no such directory.")
+        if launch.shell != NO_SHELL and not os.access(launch.shell, os.X_OK):
+            raise BadInput(f"There is no shell {launch.shell}; use another one, or leave it out.")
 
     def submit(self, task_id: str, launch: Launch) -> tuple[int, float]:
         try:
@@ -202,17 +213,30 @@ class SlurmExecutor(RemoteExecutor):
         if page is None:
             return new, False
         found = record.parse(page)
-        if "code" in found:
-            directory.copy_rest(far, near, self.registry.launch_of(task_id))
         outcome = found.get("outcome")
-        if outcome and _is_cancelled(found):
+        if outcome and not outcome.get("alone"):
+            new = self._note_children(task_id, near, page) or new
+        if outcome and outcome.get("alone") and _is_cancelled(found):
             return new, False  # only Slurm knows why it got a signal
         if page != read_file(f"{near}/{record.NAME}"):
-            mirror.apply(near, page, alive=True)
+            if "code" in found:
+                directory.copy_rest(far, near, self.registry.launch_of(task_id))
+            mirror.apply(near, page, alive=True, children=self._children.get(task_id, (0.0, ()))[1])
             new = True
         elif new:
             mirror.ring(near)
         return new, bool(outcome and outcome.get("alone"))
+
+    def _note_children(self, task_id: str, near: str, page: bytes) -> bool:
+        """Find what a command left running, now and then: it takes a step on the node."""
+        looked, known = self._children.get(task_id, (0.0, ()))
+        if time.monotonic() < looked + self._poll_s:
+            return False
+        found, _ = self._call_end(task_id, self._number(task_id), "list", _LIST_PATIENCE_S) or ((), ())
+        self._children[task_id] = time.monotonic(), found
+        if found != known:
+            mirror.apply(near, page, alive=True, children=found)
+        return found != known
 
     def _settle(self, task_id: str, number: str, job: Job | None) -> None:
         """The job is over: take over what it left, and let Slurm explain what it did not."""
@@ -327,21 +351,30 @@ class SlurmExecutor(RemoteExecutor):
     def _end_tree(
         self, task_id: str, number: str, grace: float, ending: Mapping[str, object]
     ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """End the processes of a running task on its node. If the cluster has no place for that step, cancel the job."""
+        """End the processes of a running task on its node. If the cluster refuses that step, cancel the job."""
         far = self._far(task_id)
-        if directory.read_page(far) and "ending" not in record.read(far, ("ending",)):
+        page = directory.read_page(far)
+        if page and not {"ending", "code"} & record.parse(page).keys():
             record.write("ending", ending, far)
-        script = read_file(f"{directory.HERE}/end.sh").decode()
-        words = ["/bin/sh", "-c", script, "sh", far, str(round(grace * 10))]
-        ran = self._client.run_on_node(number, words, patience=grace + 30)
-        lines = ran.stdout.split("\n")
-        if ran.returncode == 0 and len(lines) > 2:
-            gone, left = ({int(word) for word in line.split()} for line in lines[:2])
-            return tuple(sorted(gone - left)), tuple(sorted(left))
-        problem = self._client.cancel(number)
-        if problem:
+        # When the last process ends, so does the job, and Slurm drops what a step beside it just printed.
+        listed = self._call_end(task_id, number, "list", _END_PATIENCE_S)
+        ended = self._call_end(task_id, number, str(round(grace * 10)), grace + _END_PATIENCE_S)
+        if ended is None and (problem := self._client.cancel(number)):
             raise Unreachable(f"{task_id} could not be ended: {problem}")
-        return (), ()
+        pids, survivors = ended or ((), ())
+        return tuple(sorted({*pids, *(listed[0] if listed else ())} - {*survivors})), survivors
+
+    def _call_end(
+        self, task_id: str, number: str, how: str, patience: float
+    ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """Run `end.sh` beside the job; returns the pids it ended or lists, and survivors. None: it did not begin."""
+        script = read_file(f"{directory.HERE}/end.sh").decode()
+        ran = self._client.run_on_node(number, ["/bin/sh", "-c", script, "sh", self._far(task_id), how], b"", patience)
+        begun, *lines = ran.stdout.split("\n")
+        if not begun:
+            return None
+        left = {int(line.split()[1]) for line in lines if line.startswith("left ")}
+        return tuple(sorted({int(line) for line in lines if line.isdecimal()} - left)), tuple(sorted(left))
 
     def _number(self, task_id: str) -> str:
         try:
@@ -360,10 +393,16 @@ class SlurmExecutor(RemoteExecutor):
         return self._client.run_on_node(self._number(task_id), words).returncode == 0
 
     def send(self, task_id: str, data: bytes, eof: bool) -> None:
+        deadline = time.monotonic() + _SEND_PATIENCE_S
+        while record.is_pending(self._near(task_id)):
+            if time.monotonic() > deadline:
+                raise InputRefused(f"{task_id} has not begun, so it takes no input yet; wait for it first.")
+            time.sleep(_FASTEST_S)
+            self.update([task_id])
         script = 'cd "$1" && cat >stdin && if [ "$2" = 1 ]; then : >stdin.eof; [ ! -p wake ] || printf x >wake; fi'
         words = ["/bin/sh", "-c", script, "sh", self._far(task_id), str(int(eof))]
         try:
-            ran = self._client.run_on_node(self._number(task_id), words, data, patience=10)
+            ran = self._client.run_on_node(self._number(task_id), words, data, _SEND_PATIENCE_S)
         except Unreachable:
             raise InputRefused(
                 f"{task_id} does not read its input now; it is not known how much of it arrived."
