@@ -154,12 +154,13 @@ int main(int argc, char **argv) {
     int lines[2] = {-1, -1};
     bool check = argc == 3 && !strcmp(argv[1], "--check"), stays = argc == 3 && !strcmp(argv[1], "--stay");
     if (argc == 2 && !strcmp(argv[1], "--version")) return printf("outlast-guard %d\n", GUARD_VERSION) < 0;
+    if (argc == 4 && !strcmp(argv[1], "--far")) return serve_far(argv[2], argv[3]);
     int from = argc == 3 ? parse_fd_argument(argv[check || stays ? 2 : 1]) : -1;
     guard.caller = argc == 3 && !check && !stays ? parse_fd_argument(argv[2]) : -1;
     if (from < 0 || (guard.caller < 0 && !check && !stays && strcmp(argv[2], "-"))) {
         fputs("usage: outlast-guard LAUNCH_FD CALLER_FD|-\n"
               "       outlast-guard --stay LAUNCH_FD\n"
-              "       outlast-guard --check LAUNCH_FD\n       outlast-guard --version\n", stderr);
+              "       outlast-guard --check LAUNCH_FD\n       outlast-guard --far HOME SECONDS\n       outlast-guard --version\n", stderr);
         return EXIT_USAGE;
     }
     guard.launch = &launch;

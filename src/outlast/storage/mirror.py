@@ -73,6 +73,12 @@ def apply(directory: str, page: bytes | None, alive: bool, children: Sequence[in
     ring(directory)
 
 
+def note_confirmed(directory: str) -> None:
+    """Note that the other side has the task."""
+    with _lock(directory):
+        _write(directory, {**read_mirror(directory), "confirmed": True, "problem": ""})
+
+
 def note_problem(directory: str, problem: str) -> None:
     """Note why nothing new can be known. What is known stays as it was seen last."""
     with _lock(directory):

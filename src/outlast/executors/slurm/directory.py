@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
-from shlex import split as split_words
 from shutil import copyfile
 
 from outlast.executors.local import shell_argv
-from outlast.guard.client import HEADER, encode_items, find_guard, limit_items
+from outlast.executors.remote import describe
+from outlast.guard.client import HEADER, encode_items, find_guard
 from outlast.linux.files import create_file, open_regular, read_file
 from outlast.storage import mirror, record, sessions
 from outlast.storage.layout import random_token
-from outlast.types import NO_SHELL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,11 +58,10 @@ def prepare(path: str, near: str, launch: Launch) -> None:
     made = f"{path}.{random_token()}"
     os.makedirs(made, 0o700)
     create_file(f"{made}/command", os.fsencode(launch.command))
-    if "|" in launch.command or "!" in launch.command:
-        create_file(f"{made}/{record.PIPES}", b"\n")  # bash writes the statuses of the last pipeline here
-    if launch.state:
-        for name in (sessions.BEFORE, sessions.START, sessions.STATE):
+    for name in (record.PIPES, *([sessions.BEFORE, sessions.START, sessions.STATE] if launch.state else [])):
+        if os.path.exists(f"{near}/{name}"):
             copyfile(f"{near}/{name}", f"{made}/{name}")
+    if launch.state:
         copyfile(shell_argv.SESSION_SCRIPT, f"{made}/{_SESSION_SCRIPT}")
     if launch.stdin.text is not None:
         create_file(f"{made}/input", launch.stdin.text)
@@ -75,40 +72,15 @@ def prepare(path: str, near: str, launch: Launch) -> None:
 def _describe(path: str, launch: Launch) -> Iterator[Item]:
     """Yield the items of the launch description, for a guard that the job starts in this directory."""
     yield "directory", path
-    yield from _describe_program(path, launch)
-    # Variables of a job that this process is in are not those of the job that it submits, which adds its own.
-    env = {name: value for name, value in launch.env.items() if not name.startswith(("SLURM_", "SLURMD_"))}
-    env |= {"OUTLAST_TASK_ID": os.path.basename(path), "PWD": launch.cwd}
-    yield from (("env", f"{name}={value}") for name, value in env.items())
-    yield "mark", f"OUTLAST_TASK_ID={os.path.basename(path)}"
-    yield from (("cwd", launch.cwd), ("umask", f"{launch.umask:o}"), ("split", int(launch.split)))
-    if launch.stdin.text is not None:
-        yield "stdin", f"file {path}/input"
-    elif launch.stdin.open:
-        yield "stdin", "open"
-    for name, (soft, hard) in launch.rlimits.items():
-        if (which := getattr(resource, name, None)) is not None:
-            yield "rlimit", f"{which} {soft % 2**64} {hard % 2**64}"
-    yield from limit_items(launch)
-
-
-def _describe_program(path: str, launch: Launch) -> Iterator[Item]:
-    shell = launch.shell
-    if os.path.basename(shell) == "bash":
-        words = shell_argv.build_bash(path, launch.state)
-        words = [f"{path}/{_SESSION_SCRIPT}" if word == shell_argv.SESSION_SCRIPT else word for word in words]
-        yield from (("program", shell), ("program-waits", 1))
-        for number, source in ((0, "stdin"), (1, "stdout"), (2, "stderr"), (shell_argv.GO_FD, "go")):
-            yield "fd", f"{number} {source}"
-        if launch.state:  # opened by the job script
-            yield from (("fd", f"{fd} inherit {fd}") for fd in (shell_argv.BEFORE_FD, shell_argv.START_FD))
-    elif shell == NO_SHELL:  # which node it runs on is not known yet, nor where the program is there
-        words = ["/usr/bin/env", "--", *split_words(launch.command)]
-        yield "program", words[0]
-    else:
-        words = shell_argv.build_other_shell(shell, path)
-        yield "program", words[0]
-    yield from (("arg", word) for word in words)
+    for key, value in describe(launch, path, f"{path}/{_SESSION_SCRIPT}"):
+        # Of a job that this process is in; the job that it submits adds its own.
+        if key in ("publish", "stdin-text") or (key == "env" and str(value).startswith(("SLURM_", "SLURMD_"))):
+            continue
+        number, is_inherited, _ = str(value).partition(" inherit ")
+        if key == "fd" and is_inherited:
+            yield key, f"{number} inherit {number}"  # `sh` opens no others than the first ten
+        else:
+            yield key, f"file {path}/input" if (key, value) == ("stdin", "text") else value
 
 
 def claim(path: str) -> bool:
