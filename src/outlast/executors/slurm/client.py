@@ -24,7 +24,9 @@ _OVER = (
 )
 # What Slurm says when it did not answer in time: the job may exist all the same.
 _UNKNOWN = ("timed out", "unable to contact", "connection", "zero bytes", "resource temporarily", "communication")
-_OF_CLUSTER = ("SLURM_CONF", "SLURM_CLUSTERS", "SLURM_TIME_FORMAT")
+# All that they get, and the job script. Others may be secrets, or those of a job that this process is in, which sbatch
+# would take for options. (With --export=NONE each job first spends seconds on the login shell of its user.)
+_ENVIRONMENT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT")
 
 
 @frozen
@@ -51,7 +53,9 @@ class Jobs:
     problem: str = ""
 
     def find(self, name: str) -> Job | None:
-        return next((job for job in self.by_number.values() if job.name == name), None)
+        """Return the job of this name; of several one that is not over."""
+        found = [job for job in self.by_number.values() if job.name == name]
+        return min(found, key=lambda job: job.is_over, default=None)
 
 
 class Client:
@@ -64,13 +68,7 @@ class Client:
         """Run one of Slurm's commands. Raises `Unreachable` if it does not end in time."""
         from subprocess import CompletedProcess, TimeoutExpired, run
 
-        # Inside of a job there are variables of that job, which sbatch and srun would take for options.
-        env = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("SLURM_", "SBATCH_", "SRUN_", "SQUEUE_", "SCANCEL_")) or name in _OF_CLUSTER
-        }
-        env["LC_ALL"] = "C"
+        env = {"LC_ALL": "C", **{name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}}
         try:
             ran = run(words, input=data, capture_output=True, timeout=patience, env=env, check=False)
         except FileNotFoundError:

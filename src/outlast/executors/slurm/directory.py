@@ -92,8 +92,12 @@ def claim(path: str) -> bool:
     return True
 
 
-def is_claimed(path: str) -> bool:
-    return os.path.exists(f"{path}/{_CLAIMED}")
+def read_claim(path: str) -> str | None:
+    """Return the number of the job that runs the task; nothing if that is not written yet, None if there is none."""
+    try:
+        return (read_file(f"{path}/{_CLAIMED}/job").decode().split() or ["", ""])[1]
+    except FileNotFoundError:
+        return "" if os.path.exists(f"{path}/{_CLAIMED}") else None
 
 
 # --- what comes back ---------------------------------------------------------------------

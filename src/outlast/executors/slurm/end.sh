@@ -2,7 +2,7 @@
 # "list" for it the processes are only listed.
 # It prints "begun", then each pid before it gets a signal, and "left" before each one that survives. The job ends with
 # the last of them, and Slurm ends this step with the job.
-cd "$1" && read -r root node <claimed/job || exit 1
+cd "$1" && read -r root job <claimed/job || exit 1
 echo begun
 [ "$(cat "/proc/$root/comm" 2>/dev/null)" = outlast-guard ] || exit 0
 list() {

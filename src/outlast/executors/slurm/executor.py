@@ -126,7 +126,7 @@ class SlurmExecutor(RemoteExecutor):
     def _options(self, task_id: str, launch: Launch) -> list[str]:
         asked = {**{name: self.table[name] for name in NEEDS if name in self.table}, **launch.needs}
         return [
-            *(f"--job-name={task_id}", "--nodes=1", "--ntasks=1", "--no-requeue", "--export=NONE", "--chdir=/"),
+            *(f"--job-name={task_id}", "--nodes=1", "--ntasks=1", "--no-requeue", "--export=ALL", "--chdir=/"),
             f"--output={self._far(task_id)}/job.log",
             *map(str, self.table.get("options", ())),
             *(f"{NEEDS[name]}={value}" for name, value in asked.items()),
@@ -193,10 +193,14 @@ class SlurmExecutor(RemoteExecutor):
             self._close(task_id, near, far, None)
             return True
         number, submitted = read_file(f"{near}/{_JOB}").decode().split()
-        jobs = self._client.jobs()
-        job = jobs.by_number.get(number)
+        jobs, claim = self._client.jobs(), directory.read_claim(far)
         if jobs.problem:
             raise Unreachable(f"Slurm does not answer: {jobs.problem}")
+        # A task that was submitted twice has two jobs: the one that claimed it counts, and until then any of them.
+        number = claim or number
+        job = jobs.by_number.get(number)
+        if claim is None and (job is None or job.is_over):
+            job = jobs.find(task_id)
         if (job is None and jobs.at > float(submitted)) or (job is not None and job.is_over):
             self._settle(task_id, number, job)
             return True
@@ -260,12 +264,12 @@ class SlurmExecutor(RemoteExecutor):
         elif refusal := directory.read_refusal(far):
             mirror.end_unstarted(near, refusal)
         elif os.path.isdir(far) and directory.claim(far):
-            mirror.end_unstarted(near, f"it never began. {why}{_explain_unseen(job, self._root)}")
+            mirror.end_unstarted(near, f"it never began ({why}){_explain_unseen(job)}")
         else:
             if "guards" not in found and not page:
                 record.write("guards", _UNKNOWN_GUARDS | {"started": time.time()}, near)
-            mirror.apply(near, page, alive=False)
-            mirror.note_problem(near, f"the job ended without a record of how. {why}")
+            mirror.apply(near, page, alive=False, problem=f"the job ended without a record of how. {why}")
+            return  # its directory stays for those who want to know more
         remove_tree(far)
 
     def _close(self, task_id: str, near: str, far: str, page: bytes | None) -> None:
@@ -290,15 +294,15 @@ class SlurmExecutor(RemoteExecutor):
 
     def _follow_all(self) -> None:
         """Look at the files of all followed tasks, less often while nothing happens; end when there are none."""
-        pause, known = _FASTEST_S, 0
+        pause, known = _FASTEST_S, set[str]()
         while True:
             with self._changed:
                 if not self._followed:
                     self._thread = None
                     return
-                followed = list(self._followed)
-            pause = _FASTEST_S if len(followed) > known else min(_SLOWEST_S, pause * 1.2)
-            known = len(followed)
+                followed = set(self._followed)
+            pause = _FASTEST_S if followed - known else min(_SLOWEST_S, pause * 1.2)
+            known = followed
             for task_id in followed:
                 before = self._mark(task_id)
                 self.update([task_id])
@@ -377,6 +381,8 @@ class SlurmExecutor(RemoteExecutor):
         return tuple(sorted({int(line) for line in lines if line.isdecimal()} - left)), tuple(sorted(left))
 
     def _number(self, task_id: str) -> str:
+        if claim := directory.read_claim(self._far(task_id)):
+            return claim
         try:
             return read_file(f"{self._near(task_id)}/{_JOB}").decode().split()[0]
         except FileNotFoundError:
@@ -424,7 +430,5 @@ def _explain_pending(job: Job) -> str:
     return f"job {job.number} waits{f' {waits}' if waits else ''} (Slurm: {job.reason})"
 
 
-def _explain_unseen(job: Job | None, root: str) -> str:
-    if job is None or job.state != "FAILED":
-        return ""
-    return f". The node probably does not see {root}; set shared_dir to a directory that all nodes see"
+def _explain_unseen(job: Job | None) -> str:
+    return ": the node does not see the shared directory" if job is not None and job.state == "FAILED" else ""

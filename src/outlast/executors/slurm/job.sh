@@ -4,7 +4,7 @@ umask 077
 cd "$1" 2>/dev/null || exit 75 # this node does not see the shared directory
 # A task that was submitted twice, or was ended before it began: mkdir lets one of them through, on any file system.
 mkdir claimed 2>/dev/null || exit 0
-echo "$$ ${SLURMD_NODENAME-}" >claimed/job
+echo "$$ $SLURM_JOB_ID" >claimed/job
 exec 3<launch
 [ ! -f before ] || exec 4<before 5<>start # what its shell restores a session from
 rm -f launch # it has the variables of the command
@@ -12,8 +12,8 @@ rm -f launch # it has the variables of the command
 LC_ALL=C # lengths are bytes
 describe() {
     cat <&3
-    for name in $(env | sed -n 's/^\(SLURM_[A-Z0-9_]*\)=.*/\1/p; s/^\([A-Z]*_VISIBLE_DEVICES\)=.*/\1/p'); do
-        [ "$name" != SLURM_EXPORT_ENV ] || continue
+    for name in $(env | sed -n 's/^\(SLURMD*_[A-Z0-9_]*\)=.*/\1/p; s/^\([A-Z]*_VISIBLE_DEVICES\)=.*/\1/p'); do
+        [ "$name" != SLURM_JWT ] || continue
         eval "line=$name=\$$name"
         printf 'env %d\n%s\n' "${#line}" "$line"
     done
