@@ -21,6 +21,7 @@ from outlast.light import extended
 from outlast.linux.files import open_regular, unlock_and_close
 from outlast.storage import mirror, record, task_directory
 from outlast.storage.index import NOTICE_DUE
+from outlast.storage.layout import random_token
 from outlast.storage.queue import Queue
 from outlast.storage.sessions import Sessions
 from outlast.storage.task_directory import view_started
@@ -161,8 +162,10 @@ class RemoteExecutor:
         try:
             pid, started = self.submit(task_id, launch)
         except Refused as refused:
-            mirror.end_unstarted(directory, refused.reason)
-            self.registry.remove(task_id)
+            # Not `remove`: the caller may hold it. There never was a task.
+            staged = f"{self.registry.home.staging}/{task_id}.{random_token()}"
+            os.rename(directory, staged)
+            self.registry.discard(staged, directory)
             raise StartFailed(f"The command could not be started on {self.name}: {refused.reason}.") from None
         except Unreachable as error:
             mirror.note_problem(directory, f"its start is not confirmed: {error.message}")

@@ -32,12 +32,14 @@ if TYPE_CHECKING:
 
 KEYS = {"host": str, "options": list, "guard": str, "retention_hours": int}
 _RETENTION_HOURS = 168  # how long the other machine keeps a task that ended: a laptop may sleep that long
+_CONFIRM_S = 2.0
 _START_S = 30.0  # until a start that gets no answer is reported as not confirmed
 _LOOK_S = 5.0  # how long a look at a task waits for its machine before it shows what is known
 _KILL_S = 15.0  # beyond the grace
 _INPUT_S = 30.0
 _INPUT_BYTES = 1 << 20  # at once
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0  # between two attempts to connect
+_UNKNOWN = "there is no such task"  # as far.c says it
 _OUTPUTS = (*FILES.values(), ORDER)
 _WHOLE = (record.PIPES, sessions.START, sessions.STATE)
 
@@ -294,8 +296,8 @@ class SshExecutor(RemoteExecutor):
         words, text = self._request("start", task_id, 0, payload, "started", _START_S)
         if words[0] == "refused":
             raise Refused(int(words[1]), text.decode(errors="replace"))
-        directory = self.registry.home.task(task_id)
         mirror.note_confirmed(directory)
+        self.update([task_id], _CONFIRM_S)  # its record, so that it is known to run if the connection breaks now
         return int(words[1]), float(words[3]) or time.time()
 
     def update(self, task_ids: Sequence[str], patience: float | None = None) -> None:
@@ -367,8 +369,9 @@ class SshExecutor(RemoteExecutor):
         deadline = time.monotonic() + min(grace, 1e6) + _KILL_S
         payload = json.dumps(dict(ending)).encode()
         waiting = [one for one in task_ids if one not in found]
+        tries = 2  # to reach it at all; once it was reached, as many as it takes
         while waiting:
-            link = self._need(deadline - time.monotonic())
+            link, tries = self._need(deadline - time.monotonic(), tries), 1 << 30
             for task_id in waiting:
                 self._ask(link, "kill", task_id, grace, payload, "kill")
             for task_id in list(waiting):
@@ -382,6 +385,8 @@ class SshExecutor(RemoteExecutor):
 
     def _parse_kill(self, task_id: str, text: str) -> tuple[list[int], list[int]]:
         word, *pids = text.split()
+        if pids == _UNKNOWN.split():
+            return [], []  # the next look finds out the same, and what that means
         if word != "ended":
             raise OutOfReach(f"{task_id} cannot be ended on {self.name}: {' '.join(pids)}.")
         numbers = [int(pid) for pid in pids]

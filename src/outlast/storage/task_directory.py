@@ -245,6 +245,8 @@ def _view_mirror(directory: str, launch: Launch, status: Status, guards: Guards 
             values["elapsed_ms"] = round(max(0.0, time.time() - status.since) * 1000)
         if problem := known.get("problem"):
             values["error"] = f"as of {time.strftime('%H:%M:%S', time.localtime(known['seen']))}: {problem}"
+    if isinstance(status, Lost):
+        values["error"] = f"its guards on {launch.executor} died before it, or its files there are gone"
     values |= {"children": tuple(known.get("children", ())), "closed": closed, "waits_for": ()}
     return _create_task(directory, launch, guards.command.pid if guards else None, status.since, values)
 
