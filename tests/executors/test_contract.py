@@ -232,3 +232,16 @@ def test_the_policy_holds(bench: Bench, tmp_path: Path) -> None:
     with Shell.open(home=bench.home, session="bench", policy=str(strict)) as judged, pytest.raises(Refused):
         judged.run(f"touch {bench.scratch}/file", executor=bench.name)
     assert not (bench.scratch / "file").exists()
+
+
+def test_a_terminal(bench: Bench) -> None:
+    task = bench.start(
+        """stty size; until [ "$(stty size)" = "20 90" ]; do sleep 0.02; done; read line; test -t 1 && echo a $line""",
+        tty=(100, 30),
+    )
+    bench.await_output(task.task_id, "30 100")
+    bench.shell.resize(task.task_id, 90, 20)
+    bench.shell.send(task.task_id, "terminal\n")
+    assert bench.shell.wait(task.task_id, timeout=20).exit_code == 0
+    assert "a terminal" in bench.shell.read(task.task_id).output
+    assert "a terminal" in str(bench.shell.screen(task.task_id))

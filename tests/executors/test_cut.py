@@ -195,7 +195,8 @@ def test_a_start_that_is_not_confirmed_is_settled(far: Bench, monkeypatch: pytes
 
 
 def test_a_repeated_start_runs_once(far: Bench) -> None:
-    submit, again = SshExecutor.submit, []
+    submit = SshExecutor.submit
+    again: list[object] = []
 
     def submit_often(executor: SshExecutor, task_id: str, launch: object) -> object:
         again.extend(submit(executor, task_id, launch) for _ in range(5))  # type: ignore[arg-type]

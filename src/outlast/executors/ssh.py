@@ -12,13 +12,13 @@ import threading
 import time
 
 from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, OutOfReach
-from outlast.executors.local import shell_argv
-from outlast.executors.remote import RemoteExecutor, Unreachable, describe
+from outlast.executors.remote import RemoteExecutor, Unreachable, describe, read_session_script
 from outlast.executors.ssh_link import Link, build_ssh, find_guards
 from outlast.guard.client import HEADER, Refused, encode_launch
 from outlast.light import json
 from outlast.linux.files import read_file, unlock_and_close
 from outlast.storage import mirror, record, sessions
+from outlast.storage.layout import SIZES
 from outlast.storage.output import FILES, ORDER, SEGMENTS
 
 TYPE_CHECKING = False
@@ -40,7 +40,7 @@ _INPUT_S = 30.0
 _INPUT_BYTES = 1 << 20  # at once
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0  # between two attempts to connect
 _UNKNOWN = "there is no such task"  # as far.c says it
-_OUTPUTS = (*FILES.values(), ORDER)
+_OUTPUTS = (*FILES.values(), ORDER, SIZES)
 _WHOLE = (record.PIPES, sessions.START, sessions.STATE)
 
 
@@ -275,9 +275,7 @@ class SshExecutor(RemoteExecutor):
 
     def submit(self, task_id: str, launch: Launch) -> tuple[int, float]:
         link = self._need(_START_S)
-        with open(shell_argv.SESSION_SCRIPT, "rb") as file:
-            script = file.read()
-        name = f"session-{hashlib.sha256(script).hexdigest()[:16]}.bash"
+        name, script = read_session_script()
         items: list[tuple[str, bytes]] = []
         directory = self.registry.home.task(task_id)
         items += [("cwd", os.fsencode(launch.cwd)), ("program", os.fsencode(launch.shell))]
@@ -394,6 +392,9 @@ class SshExecutor(RemoteExecutor):
 
     def signal(self, task_id: str, number: int) -> bool:
         return self._request("signal", task_id, number, b"", "signal", _KILL_S)[1] == b"sent"
+
+    def set_size(self, task_id: str, size: bytes) -> None:
+        self._request("resize", task_id, 0, size, "resize", _KILL_S)
 
     def send(self, task_id: str, data: bytes, eof: bool) -> None:
         sent = 0
