@@ -7,13 +7,24 @@ it. A subclass has the few methods that end with `raise NotImplementedError`.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import resource
 import time
 
-from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, StartFailed, Unsupported, named
+from outlast.errors import (
+    WITH_TERMINAL,
+    AlreadyEnded,
+    BadInput,
+    InputRefused,
+    OutlastError,
+    StartFailed,
+    Unsupported,
+    named,
+)
 from outlast.executors.local import shell_argv
 from outlast.executors.local.executor import create_pipes_file
+from outlast.executors.local.stdin import end_terminal_input
 from outlast.executors.naming import start_named
 from outlast.guard.client import Refused, limit_items
 from outlast.launch_builder import TASK_ID
@@ -21,6 +32,7 @@ from outlast.light import extended
 from outlast.linux.files import open_regular, unlock_and_close
 from outlast.storage import mirror, record, task_directory
 from outlast.storage.index import NOTICE_DUE
+from outlast.storage.layout import SIZE, random_token
 from outlast.storage.queue import Queue
 from outlast.storage.sessions import Sessions
 from outlast.storage.task_directory import view_started
@@ -34,7 +46,7 @@ if TYPE_CHECKING:
 
     from outlast.executors.base import Phase
     from outlast.guard.client import Item
-    from outlast.linux.process import Stat
+    from outlast.linux.activity import Activity
     from outlast.settings import Settings
     from outlast.storage.output import Source
     from outlast.storage.queue import NameLock
@@ -104,6 +116,10 @@ class RemoteExecutor:
         """Write to the task's input. Raises `InputRefused`."""
         raise NotImplementedError
 
+    def set_size(self, task_id: str, size: bytes) -> None:
+        """Write the file `size` of the task there, and wake its guard."""
+        raise NotImplementedError
+
     def close(self) -> None:
         raise NotImplementedError
 
@@ -167,8 +183,10 @@ class RemoteExecutor:
         try:
             pid, started = self.submit(task_id, launch)
         except Refused as refused:
-            mirror.end_unstarted(directory, refused.reason)
-            self.registry.remove(task_id)
+            # Not `remove`: the caller may hold it. There never was a task.
+            staged = f"{self.registry.home.staging}/{task_id}.{random_token()}"
+            os.rename(directory, staged)
+            self.registry.discard(staged, directory)
             raise StartFailed(f"The command could not be started on {self.name}: {refused.reason}.") from None
         except Unreachable as error:
             mirror.note_problem(directory, f"its start is not confirmed: {error.message}")
@@ -177,8 +195,11 @@ class RemoteExecutor:
 
     # --- look --------------------------------------------------------------------------------
 
-    def prepare(self, launch: Launch) -> None:
-        """Nothing to get ready: the connection stays open anyway."""
+    def prepare(self, launch: Launch) -> bool:
+        return False  # the connection stays open anyway
+
+    def has_prepared(self) -> bool:
+        return False
 
     def advance(self) -> None:
         """There is no queue for other machines."""
@@ -220,8 +241,10 @@ class RemoteExecutor:
     def watch(self, task_id: str, ends_only: bool = False) -> Watch:
         return FollowingWatch(self, task_id)
 
-    def members(self, task_id: str) -> dict[int, Stat]:
-        return {}  # the pids of another machine say nothing here
+    def activity(self, task_id: str) -> Activity:
+        from outlast.linux.activity import Activity
+
+        return Activity()  # the pids of another machine say nothing here
 
     def explain(self, task_id: str, error: OSError) -> OutlastError:
         return record.explain_error(self.registry.home.task(task_id), error)
@@ -234,7 +257,19 @@ class RemoteExecutor:
         self._look(task_id)
         if self.has_reached(task_id, "ended"):
             raise AlreadyEnded(f"{task_id} has ended and reads no more input.")
+        if eof and self.registry.launch_of(task_id).tty is not None:
+            data, eof = end_terminal_input(data), False
         self.send(task_id, data, eof)
+
+    def resize(self, task_id: str, columns: int, rows: int) -> None:
+        if self.registry.launch_of(task_id).tty is None:
+            raise InputRefused(f"{task_id} has no terminal, so it has no size.", WITH_TERMINAL)
+        self._look(task_id)
+        if self.has_reached(task_id, "ended"):
+            raise AlreadyEnded(f"{task_id} has ended; its screen stays as it is.")
+        size = b"%04dx%04d\n" % (columns, rows)
+        self.set_size(task_id, size)
+        mirror.replace_file(self.registry.home.task(task_id), SIZE, size)
 
     def release(self, task_id: str) -> None:
         try:
@@ -259,6 +294,13 @@ class RemoteExecutor:
         return receipts
 
 
+def read_session_script() -> tuple[str, bytes]:
+    """Return what a shell restores its session with, and the name that it gets there: another version has another."""
+    with open(shell_argv.SESSION_SCRIPT, "rb") as file:
+        script = file.read()
+    return f"session-{hashlib.sha256(script).hexdigest()[:16]}.bash", script
+
+
 def describe(launch: Launch, published: str, session_script: str) -> list[Item]:
     """Describe a launch for a guard elsewhere, but for the directory that it begins in: see docs/guard.md."""
     task_id = os.path.basename(published)
@@ -271,6 +313,8 @@ def describe(launch: Launch, published: str, session_script: str) -> list[Item]:
         items += [("stdin", "text"), ("stdin-text", launch.stdin.text)]
     elif launch.stdin.open:
         items.append(("stdin", "open"))
+    if launch.tty is not None:
+        items.append(("tty", "{}x{}".format(*launch.tty)))
     for name, (soft, hard) in launch.rlimits.items():
         items.append(("rlimit", f"{getattr(resource, name)} {soft} {hard}"))
     return [*items, *limit_items(launch)]

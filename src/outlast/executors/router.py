@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from outlast.executors.base import Executor, Phase
     from outlast.executors.remote import RemoteExecutor
-    from outlast.linux.process import Stat
+    from outlast.linux.activity import Activity
     from outlast.settings import Settings
     from outlast.storage.output import Source
     from outlast.storage.task_directory import Hold
@@ -102,9 +102,11 @@ class Router:
             raise BadInput("Only a cluster can be asked for resources; name an executor, or limit the command instead.")
         return chosen.start(launch, hold)
 
-    def prepare(self, launch: Launch) -> None:
-        if launch.executor == LOCAL:
-            self.local.prepare(launch)
+    def prepare(self, launch: Launch) -> bool:
+        return launch.executor == LOCAL and self.local.prepare(launch)
+
+    def has_prepared(self) -> bool:
+        return self.local.has_prepared()
 
     def advance(self) -> None:
         self.local.advance()
@@ -138,8 +140,8 @@ class Router:
     def watch(self, task_id: str, ends_only: bool = False) -> Watch:
         return self._of(task_id).watch(task_id, ends_only)
 
-    def members(self, task_id: str) -> dict[int, Stat]:
-        return self._of(task_id).members(task_id)
+    def activity(self, task_id: str) -> Activity:
+        return self._of(task_id).activity(task_id)
 
     def explain(self, task_id: str, error: OSError) -> OutlastError:
         return self.local.explain(task_id, error)
@@ -148,6 +150,9 @@ class Router:
 
     def write(self, task_id: str, data: bytes, eof: bool) -> None:
         self._of(task_id, acts=True).write(task_id, data, eof)
+
+    def resize(self, task_id: str, columns: int, rows: int) -> None:
+        self._of(task_id, acts=True).resize(task_id, columns, rows)
 
     def release(self, task_id: str) -> None:
         self._of(task_id).release(task_id)

@@ -12,13 +12,13 @@ import threading
 import time
 
 from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, OutOfReach
-from outlast.executors.local import shell_argv
-from outlast.executors.remote import RemoteExecutor, Unreachable, describe
+from outlast.executors.remote import RemoteExecutor, Unreachable, describe, read_session_script
 from outlast.executors.ssh_link import Link, build_ssh, find_guards
 from outlast.guard.client import HEADER, Refused, encode_launch
 from outlast.light import json
 from outlast.linux.files import read_file, unlock_and_close
 from outlast.storage import mirror, record, sessions
+from outlast.storage.layout import SIZES
 from outlast.storage.output import FILES, ORDER, SEGMENTS
 
 TYPE_CHECKING = False
@@ -32,13 +32,15 @@ if TYPE_CHECKING:
 
 KEYS = {"host": str, "options": list, "guard": str, "retention_hours": int}
 _RETENTION_HOURS = 168  # how long the other machine keeps a task that ended: a laptop may sleep that long
+_CONFIRM_S = 2.0
 _START_S = 30.0  # until a start that gets no answer is reported as not confirmed
 _LOOK_S = 5.0  # how long a look at a task waits for its machine before it shows what is known
 _KILL_S = 15.0  # beyond the grace
 _INPUT_S = 30.0
 _INPUT_BYTES = 1 << 20  # at once
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0  # between two attempts to connect
-_OUTPUTS = (*FILES.values(), ORDER)
+_UNKNOWN = "there is no such task"  # as far.c says it
+_OUTPUTS = (*FILES.values(), ORDER, SIZES)
 _WHOLE = (record.PIPES, sessions.START, sessions.STATE)
 
 
@@ -273,9 +275,7 @@ class SshExecutor(RemoteExecutor):
 
     def submit(self, task_id: str, launch: Launch) -> tuple[int, float]:
         link = self._need(_START_S)
-        with open(shell_argv.SESSION_SCRIPT, "rb") as file:
-            script = file.read()
-        name = f"session-{hashlib.sha256(script).hexdigest()[:16]}.bash"
+        name, script = read_session_script()
         items: list[tuple[str, bytes]] = []
         directory = self.registry.home.task(task_id)
         items += [("cwd", os.fsencode(launch.cwd)), ("program", os.fsencode(launch.shell))]
@@ -294,8 +294,8 @@ class SshExecutor(RemoteExecutor):
         words, text = self._request("start", task_id, 0, payload, "started", _START_S)
         if words[0] == "refused":
             raise Refused(int(words[1]), text.decode(errors="replace"))
-        directory = self.registry.home.task(task_id)
         mirror.note_confirmed(directory)
+        self.update([task_id], _CONFIRM_S)  # its record, so that it is known to run if the connection breaks now
         return int(words[1]), float(words[3]) or time.time()
 
     def update(self, task_ids: Sequence[str], patience: float | None = None) -> None:
@@ -367,8 +367,9 @@ class SshExecutor(RemoteExecutor):
         deadline = time.monotonic() + min(grace, 1e6) + _KILL_S
         payload = json.dumps(dict(ending)).encode()
         waiting = [one for one in task_ids if one not in found]
+        tries = 2  # to reach it at all; once it was reached, as many as it takes
         while waiting:
-            link = self._need(deadline - time.monotonic())
+            link, tries = self._need(deadline - time.monotonic(), tries), 1 << 30
             for task_id in waiting:
                 self._ask(link, "kill", task_id, grace, payload, "kill")
             for task_id in list(waiting):
@@ -382,6 +383,8 @@ class SshExecutor(RemoteExecutor):
 
     def _parse_kill(self, task_id: str, text: str) -> tuple[list[int], list[int]]:
         word, *pids = text.split()
+        if pids == _UNKNOWN.split():
+            return [], []  # the next look finds out the same, and what that means
         if word != "ended":
             raise OutOfReach(f"{task_id} cannot be ended on {self.name}: {' '.join(pids)}.")
         numbers = [int(pid) for pid in pids]
@@ -389,6 +392,9 @@ class SshExecutor(RemoteExecutor):
 
     def signal(self, task_id: str, number: int) -> bool:
         return self._request("signal", task_id, number, b"", "signal", _KILL_S)[1] == b"sent"
+
+    def set_size(self, task_id: str, size: bytes) -> None:
+        self._request("resize", task_id, 0, size, "resize", _KILL_S)
 
     def send(self, task_id: str, data: bytes, eof: bool) -> None:
         sent = 0

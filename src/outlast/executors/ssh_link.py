@@ -182,6 +182,7 @@ _WORDS = frozenset(
         "kill",
         "input",
         "signal",
+        "resize",
         "failed",
     )
 )

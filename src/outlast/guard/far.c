@@ -191,7 +191,7 @@ static struct file *find_file(struct task *task, const char *name) {
 }
 
 static bool is_output(const char *name) {
-    return !strncmp(name, "output", 6) || (!strncmp(name, "stderr", 6)) || !strcmp(name, "order");
+    return !strncmp(name, "output", 6) || (!strncmp(name, "stderr", 6)) || !strcmp(name, "order") || !strcmp(name, "sizes");
 }
 
 static void rearm(struct task *task) {
@@ -602,6 +602,17 @@ static void send_signal(const char *id, int number) {
     answer("signal", id, sent ? "sent" : "gone");
 }
 
+static void resize(const char *id) {
+    char path[PATH_MAX];
+    path_of(path, id, "size");
+    bool done = exists(id, "") && write_new(path, request, request_bytes);
+    path_of(path, id, "wake");
+    int wake = open(path, O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (wake >= 0 && write(wake, "", 1) < 0) errno = 0; /* the pipe is full, so the guard wakes up anyway */
+    close_fd(&wake);
+    answer("resize", id, done ? "" : "failed");
+}
+
 /* The offsets from which to send: `NAME OFFSET` on each line. */
 static void watch(const char *id) {
     struct task *task = find_task(id, true);
@@ -642,6 +653,10 @@ static void obey(const char *word, const char *id, double number) {
     }
     if (!strcmp(word, "signal")) {
         send_signal(id, (int)number);
+        return;
+    }
+    if (!strcmp(word, "resize")) {
+        resize(id);
         return;
     }
     if (!strcmp(word, "ping")) {

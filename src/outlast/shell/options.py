@@ -34,6 +34,7 @@ class OpenOptions(TypedDict, total=False):
     sandbox: Sandbox | bool | None
     defaults: Mapping[str, object] | None
     cwd: str | os.PathLike[str] | None
+    prepare: bool  # whether shells are started before their commands are known
 
 
 class SharedOptions(TypedDict, total=False):
@@ -44,6 +45,7 @@ class SharedOptions(TypedDict, total=False):
     stdin: str | bytes | Stdin | None
     shell: str | None
     split: bool  # stdout and stderr as two streams
+    tty: bool | tuple[int, int] | str | None  # a terminal: True for 80x24, or its columns and rows
     limit: float | None  # seconds until the command is ended
     name: str | None  # a second start of the same command with this name finds the first task
     after: Sequence[TaskId]  # tasks that have to complete first

@@ -168,8 +168,11 @@ def _status_without_guards(directory: str, found: dict[str, Any]) -> Status:
     try:
         since = os.stat(f"{directory}/{QUEUED}").st_mtime
     except FileNotFoundError:
-        since = float(read_mirror(directory)["created"])  # its start is not confirmed yet
-        return _parse_ended(directory, since, found) if "outcome" in found else Pending(since)
+        mirror = read_mirror(directory)  # its start is not confirmed yet
+        since = float(mirror["created"])
+        if "outcome" in found:
+            return _parse_ended(directory, since, found)
+        return Pending(since) if mirror["alive"] else Lost(since)
     if "outcome" in found:
         return _parse_ended(directory, since, found)
     path = f"{directory}/{LOCK}"

@@ -7,6 +7,7 @@ environ       its variables, and
 input         its input if that was given as text: only while it is pending, because they may
               hold secrets; otherwise the guard gets them in memory
 moved         empty: its caller stopped waiting
+size          the size that its terminal is to have; if it was ever changed
 """
 
 from __future__ import annotations
@@ -18,10 +19,18 @@ from fcntl import LOCK_SH
 from outlast.categories import category
 from outlast.errors import NewerTask
 from outlast.light import fields, from_json, json, replaced
-from outlast.linux.files import create_file, open_locked, open_regular, read_file, remove_file, unlock_and_close
+from outlast.linux.files import (
+    create_file,
+    open_locked,
+    open_regular,
+    read_file,
+    remove_file,
+    unlock_and_close,
+    write_and_close,
+)
 from outlast.linux.process import is_alive
 from outlast.linux.process_tree import look
-from outlast.storage.layout import FORMAT, LAUNCH
+from outlast.storage.layout import FORMAT, LAUNCH, SIZE
 from outlast.storage.output import FILES
 from outlast.storage.record import UNREADABLE, explain_error, is_foreign_guard, read_mirror, status_of
 from outlast.types import (
@@ -62,7 +71,7 @@ _BLANK: dict[str, Any] = {
 _FROM_LAUNCH = (
     *("kind", "command", "description", "name", "session", "cwd", "shell", "limit", "split", "parent", "executor"),
 )
-_LOST = "its supervisor and its keeper both ended before it did, so nobody knows how it ended"
+_LOST = "its supervisor and its keeper both ended before it did, so it is unknown how it ended"
 
 
 # --- the launch --------------------------------------------------------------------------
@@ -74,10 +83,19 @@ def write_launch(directory: str, launch: Launch, created: float) -> None:
     values["sandbox"] = fields(launch.sandbox) if launch.sandbox else None
     stdin = {"file": launch.stdin.file, "open": launch.stdin.open, "text": launch.stdin.text is not None}
     text = json.dumps({"format": FORMAT, "created": created, "stdin": stdin, **values})
-    create_file(f"{directory}/{LAUNCH}", text.encode())
+    _write_staged(directory, LAUNCH, text.encode())
+    _write_staged(directory, _COMMAND, os.fsencode(launch.command))
+
+
+def create_empty(directory: str) -> None:
+    """Create what `write_launch` writes, for a prepared shell: creating a file takes longer than writing to it."""
+    for name in (LAUNCH, _COMMAND):
+        _write_staged(directory, name, b"")
+
+
+def _write_staged(directory: str, name: str, data: bytes) -> None:
     # Not a new file if there is one: a sandbox with a prepared shell shows that very file.
-    with open(open_regular(f"{directory}/{_COMMAND}", os.O_WRONLY | os.O_CREAT), "wb") as file:
-        file.write(os.fsencode(launch.command))
+    write_and_close(open_regular(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT), data)
 
 
 def read_launch(directory: str) -> tuple[Launch, float]:
@@ -101,6 +119,13 @@ def read_values(directory: str) -> dict[str, Any]:
     """Return what `launch.json` holds, as it is."""
     values: dict[str, Any] = json.loads(read_file(f"{directory}/{LAUNCH}"))
     return values
+
+
+def has_terminal(directory: str) -> bool:
+    try:
+        return read_values(directory).get("tty") is not None
+    except UNREADABLE:
+        return False  # what is damaged can still be ended
 
 
 def write_secrets(directory: str, launch: Launch) -> None:
@@ -247,6 +272,8 @@ def _view_mirror(directory: str, launch: Launch, status: Status, guards: Guards 
             values["error"] = known["problem"]
         elif problem := known.get("problem"):
             values["error"] = f"as of {time.strftime('%H:%M:%S', time.localtime(known['seen']))}: {problem}"
+    if isinstance(status, Lost):
+        values["error"] = f"its guards on {launch.executor} died before it, or its files there are gone"
     values |= {"children": tuple(known.get("children", ())), "closed": closed, "waits_for": ()}
     return _create_task(directory, launch, guards.command.pid if guards else None, status.since, values)
 
@@ -270,9 +297,20 @@ def _create_task(directory: str, launch: Launch, pid: int | None, started: float
         output_file=f"{directory}/{FILES['stdout']}",
         background=launch.background or is_moved(directory),
         held_back=launch.held_back,
+        tty=_describe_terminal(directory, launch),
         **{name: getattr(launch, name) for name in _FROM_LAUNCH},
         **{**values, **about_agent},
     )
+
+
+def _describe_terminal(directory: str, launch: Launch) -> str | None:
+    if launch.tty is None:
+        return None
+    try:
+        columns, _, rows = read_file(f"{directory}/{SIZE}", 64).partition(b"x")
+        return f"{int(columns)}x{int(rows)}"
+    except (OSError, ValueError):
+        return "{}x{}".format(*launch.tty)  # it was never changed
 
 
 def _may_have_left_processes(status: Status, closed: bool) -> bool:

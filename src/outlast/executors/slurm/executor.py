@@ -398,6 +398,10 @@ class SlurmExecutor(RemoteExecutor):
         words = ["/bin/sh", "-c", script, "sh", str(command.pid), str(command.tick), str(number)]
         return self._client.run_on_node(self._number(task_id), words).returncode == 0
 
+    def set_size(self, task_id: str, size: bytes) -> None:
+        script = 'cd "$1" && cat >size.new && mv size.new size && if [ -p wake ]; then printf x >wake; fi'
+        self._client.run_on_node(self._number(task_id), ["/bin/sh", "-c", script, "sh", self._far(task_id)], size)
+
     def send(self, task_id: str, data: bytes, eof: bool) -> None:
         deadline = time.monotonic() + _SEND_PATIENCE_S
         while record.is_pending(self._near(task_id)):

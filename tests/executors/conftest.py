@@ -1,0 +1,103 @@
+"""An open shell and a place to run in, for each kind of executor. Another kind is one more entry in `KINDS`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast import Shell
+from outlast.types import Result, Waited
+from tests.conftest import end_all, eventually
+from tests.executors import slurm_cluster
+from tests.executors.sshd import Sshd
+
+
+class Bench:
+    """One executor under test."""
+
+    def __init__(self, home: str, name: str, scratch: Path) -> None:
+        self.home, self.name, self.scratch = home, name, scratch
+        self.processes = "/proc"
+        self.shell = self.open()
+
+    def is_alive(self, pid: int) -> bool:
+        return os.path.exists(f"{self.processes}/{pid}")
+
+    def open(self, session: str = "bench") -> Shell:
+        return Shell.open(home=self.home, session=session)
+
+    def run(self, command: str, **options: Any) -> Result:
+        return self.shell.run(command, executor=self.name, **options)
+
+    def start(self, command: str, **options: Any) -> Waited:
+        return self.shell.start(command, executor=self.name, **options)
+
+    def await_output(self, task_id: str, text: str) -> None:
+        eventually(lambda: text in self.shell.read(task_id).output, what=f"{text!r} in the output")
+
+
+@pytest.fixture(scope="session")
+def sshd() -> Iterator[Sshd]:
+    server = Sshd()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_cluster.Cluster]:
+    if why := slurm_cluster.missing():
+        pytest.skip(why)
+    made = slurm_cluster.Cluster(tmp_path_factory.mktemp("slurm"))
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+def write_settings(home: str, text: str) -> None:
+    os.makedirs(home, 0o700, exist_ok=True)
+    Path(home, "config.toml").write_text(text)
+
+
+def _local(home: str, request: pytest.FixtureRequest) -> str:
+    return "local"
+
+
+def _ssh(home: str, request: pytest.FixtureRequest) -> str:
+    write_settings(home, request.getfixturevalue("sshd").settings())
+    return "box"
+
+
+def _slurm(home: str, request: pytest.FixtureRequest) -> str:
+    cluster: slurm_cluster.Cluster = request.getfixturevalue("cluster")
+    request.getfixturevalue("monkeypatch").setenv("SLURM_CONF", cluster.conf)
+    write_settings(home, SLURM)
+    return "hpc"
+
+
+SLURM = '[executors.hpc]\nkind = "slurm"\npartition = "p"\npoll = 1\n'
+KINDS: dict[str, Callable[[str, pytest.FixtureRequest], str]] = {"local": _local, "ssh": _ssh, "slurm": _slurm}
+
+
+@pytest.fixture(params=KINDS)
+def bench(request: pytest.FixtureRequest, home: str, tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(home, KINDS[request.param](home, request), tmp_path)
+    if request.param == "slurm":
+        made.processes = request.getfixturevalue("cluster").processes
+    yield made
+    end_all(made.shell)
+    made.shell.close()
+
+
+@pytest.fixture
+def far(sshd: Sshd, home: str, tmp_path: Path) -> Iterator[Bench]:
+    """A bench on a machine that ssh reaches."""
+    write_settings(home, sshd.settings())
+    made = Bench(home, "box", tmp_path)
+    yield made
+    end_all(made.shell)
+    made.shell.close()
