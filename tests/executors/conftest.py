@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from outlast import Shell
 from outlast.types import Result, Waited
 from tests.conftest import end_all, eventually
-from tests.executors import slurm_cluster
+from tests.executors import ray_cluster, slurm_cluster
 from tests.executors.sshd import Sshd
 
 
@@ -58,6 +60,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_cluster.
         made.stop()
 
 
+@pytest.fixture(scope="session")
+def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ray_cluster.RayCluster]:
+    if why := ray_cluster.missing():
+        pytest.skip(why)
+    made = ray_cluster.RayCluster(Path(tempfile.mkdtemp(prefix="outlast-ray-")))  # Ray's sockets need a short path
+    try:
+        yield made.wait()
+    finally:
+        made.stop()
+        shutil.rmtree(made.place, ignore_errors=True)
+
+
 def write_settings(home: str, text: str) -> None:
     os.makedirs(home, 0o700, exist_ok=True)
     Path(home, "config.toml").write_text(text)
@@ -79,15 +93,21 @@ def _slurm(home: str, request: pytest.FixtureRequest) -> str:
     return "hpc"
 
 
+def _ray(home: str, request: pytest.FixtureRequest) -> str:
+    write_settings(home, f'[executors.rays]\nkind = "ray"\naddress = "{request.getfixturevalue("ray").address}"\n')
+    return "rays"
+
+
 SLURM = '[executors.hpc]\nkind = "slurm"\npartition = "p"\npoll = 1\n'
 KINDS: dict[str, Callable[[str, pytest.FixtureRequest], str]] = {"local": _local, "ssh": _ssh, "slurm": _slurm}
 
 
-@pytest.fixture(params=KINDS)
+# Ray starts a job in seconds and is large, so `make test-ray` runs it.
+@pytest.fixture(params=[*KINDS, pytest.param("ray", marks=pytest.mark.ray)])
 def bench(request: pytest.FixtureRequest, home: str, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(home, KINDS[request.param](home, request), tmp_path)
-    if request.param == "slurm":
-        made.processes = request.getfixturevalue("cluster").processes
+    made = Bench(home, {**KINDS, "ray": _ray}[request.param](home, request), tmp_path)
+    if request.param in ("slurm", "ray"):
+        made.processes = request.getfixturevalue({"slurm": "cluster", "ray": "ray"}[request.param]).processes
     yield made
     end_all(made.shell)
     made.shell.close()

@@ -77,7 +77,7 @@ def missing() -> str:
     return f"{', '.join(absent)} missing (Debian: {packages})" if absent else ""
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
         opened = [stack.enter_context(socket.socket()) for _ in range(count)]
         for one in opened:
@@ -102,7 +102,7 @@ class Cluster:
         key.chmod(0o400)
         host = socket.gethostname().partition(".")[0]
         conf = _CONF.format(
-            place=self.place, host=host, ports=_free_ports(3), cpus=_CPUS, forgets_after=self.forgets_after
+            place=self.place, host=host, ports=free_ports(3), cpus=_CPUS, forgets_after=self.forgets_after
         )
         (self.place / "slurm.conf").write_text(conf)
         self._run()

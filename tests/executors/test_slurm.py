@@ -292,7 +292,7 @@ def test_a_directory_that_the_nodes_do_not_see(hpc: Bench, cluster: Cluster, tmp
 # --- many --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("count", [SOME, pytest.param(MANY, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("count", [SOME, pytest.param(MANY, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])
 def test_many_tasks_over_two_nodes(hpc: Bench, cluster: Cluster, count: int, tmp_path: Path) -> None:
     """Every code is right, every task ran once, and both nodes took part; its time is beside that of plain sbatch."""
     codes = [random.Random(os.environ["OUTLAST_SEED"]).randrange(256) for _ in range(count)]

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from outlast.types import Launch, Place, Receipt, Task
 
 # Each kind: the module and the class. Its module's KEYS are what a table of that kind may have, with the type of each.
-KINDS = {"ssh": ("outlast.executors.ssh", "SshExecutor"), "slurm": ("outlast.executors.slurm", "SlurmExecutor")}
+KINDS = {
+    "ssh": ("outlast.executors.ssh", "SshExecutor"),
+    "slurm": ("outlast.executors.slurm", "SlurmExecutor"),
+    "ray": ("outlast.executors.ray", "RayExecutor"),
+}
 
 
 class Router:

@@ -7,11 +7,11 @@ claims its task before it runs it, so submitting a task again is safe whenever i
 from __future__ import annotations
 
 import os
-import threading
 import time
 
-from outlast.errors import BadInput, InputRefused, OutlastError, StartFailed, Unsupported, named
-from outlast.executors.remote import RemoteExecutor, Unreachable
+from outlast.errors import BadInput, InputRefused, StartFailed, Unsupported, named
+from outlast.executors.polling import FASTEST_S, PollingExecutor
+from outlast.executors.remote import Unreachable
 from outlast.executors.slurm import directory
 from outlast.executors.slurm.client import Client
 from outlast.guard.client import Refused
@@ -42,7 +42,6 @@ NEEDS = {
     "memory": "--mem",
 }
 _POLL_S = 2.0  # between two looks at the queue, by all processes together
-_FASTEST_S, _SLOWEST_S = 0.05, 1.0  # between two looks at the files of a task that is followed
 _JOB = "job"  # in the mirror: the number of the job and when it was submitted
 _END_WAIT_S = 15.0  # from the death of a tree until Slurm has taken note of it
 _END_PATIENCE_S, _LIST_PATIENCE_S = 30.0, 10.0  # for a step beside a job, which takes 50 ms
@@ -58,7 +57,7 @@ _WAITS_FOR = {
 }
 
 
-class SlurmExecutor(RemoteExecutor):
+class SlurmExecutor(PollingExecutor):
     """The tasks of one `[executors.NAME]` with kind = "slurm"."""
 
     needs = tuple(NEEDS)
@@ -73,9 +72,6 @@ class SlurmExecutor(RemoteExecutor):
         self._poll_s = float(table.get("poll", _POLL_S))
         self._client = Client(base, self._poll_s)
         self._children: dict[str, tuple[float, tuple[int, ...]]] = {}  # what tasks left running, and when that was seen
-        self._followed: dict[str, int] = {}
-        self._changed = threading.Condition()
-        self._thread: threading.Thread | None = None
 
     def place(self) -> Place:
         # The nodes of a cluster have the directories and programs of its login node: a command begins as it does here.
@@ -86,9 +82,6 @@ class SlurmExecutor(RemoteExecutor):
 
     def _far(self, task_id: str) -> str:
         return f"{self._root}/tasks/{task_id}"
-
-    def _near(self, task_id: str) -> str:
-        return self.registry.home.task(task_id)
 
     # --- start -------------------------------------------------------------------------------
 
@@ -101,7 +94,7 @@ class SlurmExecutor(RemoteExecutor):
 
     def submit(self, task_id: str, launch: Launch) -> tuple[int, float]:
         try:
-            directory.prepare(self._far(task_id), self._near(task_id), launch)
+            directory.prepare(self._far(task_id), self.near(task_id), launch)
         except OSError as error:
             raise Refused(error.errno or 0, f"{self._root}: {error.strerror}") from None
         try:
@@ -120,8 +113,8 @@ class SlurmExecutor(RemoteExecutor):
         self._note_job(task_id, number)
 
     def _note_job(self, task_id: str, number: str) -> None:
-        mirror.replace_file(self._near(task_id), _JOB, f"{number} {time.time()}".encode())
-        mirror.apply(self._near(task_id), None, alive=True)
+        mirror.replace_file(self.near(task_id), _JOB, f"{number} {time.time()}".encode())
+        mirror.apply(self.near(task_id), None, alive=True)
 
     def _options(self, task_id: str, launch: Launch) -> list[str]:
         asked = {**{name: self.table[name] for name in NEEDS if name in self.table}, **launch.needs}
@@ -134,7 +127,7 @@ class SlurmExecutor(RemoteExecutor):
 
     def _confirm(self, task_id: str, jobs: Jobs) -> None:
         """Settle a start whose answer is missing: find its job, or submit it again, which never runs it twice."""
-        near = self._near(task_id)
+        near = self.near(task_id)
         lock = mirror.lock_start(near)
         if lock is None:
             return  # another process does
@@ -171,20 +164,9 @@ class SlurmExecutor(RemoteExecutor):
             raise StartFailed(f"The cluster has no partition {named(p)}." if p else "The cluster has no nodes.")
         return f"{nodes} node{'s' * (nodes != 1)}{f' in partition {p}' if p else ''}, tasks in {self._root}"
 
-    def update(self, task_ids: Sequence[str], patience: float | None = None) -> None:
-        for task_id in task_ids:
-            try:
-                self._update(task_id)
-            except (OSError, OutlastError, ValueError) as error:
-                why = error.message if isinstance(error, OutlastError) else str(error)
-                try:
-                    mirror.note_problem(self._near(task_id), why)
-                except OSError:
-                    continue  # it was removed
-
-    def _update(self, task_id: str) -> bool:
+    def update_one(self, task_id: str) -> bool:
         """Bring one mirror up to date; returns whether anything is new."""
-        near, far = self._near(task_id), self._far(task_id)
+        near, far = self.near(task_id), self._far(task_id)
         if not mirror.is_confirmed(near):
             self._confirm(task_id, self._client.jobs(time.time() - 1))
             return True
@@ -244,7 +226,7 @@ class SlurmExecutor(RemoteExecutor):
 
     def _settle(self, task_id: str, number: str, job: Job | None) -> None:
         """The job is over: take over what it left, and let Slurm explain what it did not."""
-        near, far = self._near(task_id), self._far(task_id)
+        near, far = self.near(task_id), self._far(task_id)
         state = job.state if job else self._client.ask_accounting(number)
         page = directory.read_page(far)
         found = record.parse(page) if page else {}
@@ -276,53 +258,6 @@ class SlurmExecutor(RemoteExecutor):
         mirror.apply(near, page, alive=False)
         remove_tree(far)
 
-    # --- follow ------------------------------------------------------------------------------
-
-    def follow(self, task_id: str) -> None:
-        with self._changed:
-            self._followed[task_id] = self._followed.get(task_id, 0) + 1
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._follow_all, name=f"outlast-{self.name}", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
-
-    def unfollow(self, task_id: str) -> None:
-        with self._changed:
-            self._followed[task_id] -= 1
-            if not self._followed[task_id]:
-                del self._followed[task_id]
-
-    def _follow_all(self) -> None:
-        """Look at the files of all followed tasks, less often while nothing happens; end when there are none."""
-        pause, known = _FASTEST_S, set[str]()
-        while True:
-            with self._changed:
-                if not self._followed:
-                    self._thread = None
-                    return
-                followed = set(self._followed)
-            pause = _FASTEST_S if followed - known else min(_SLOWEST_S, pause * 1.2)
-            known = followed
-            for task_id in followed:
-                before = self._mark(task_id)
-                self.update([task_id])
-                if self._mark(task_id) != before:
-                    pause = _FASTEST_S
-            with self._changed:
-                self._changed.wait(pause)
-
-    def _mark(self, task_id: str) -> object:
-        try:
-            near = self._near(task_id)
-            return os.stat(f"{near}/{record.MIRROR}").st_mtime_ns, os.stat(f"{near}/output").st_size
-        except OSError:
-            return None
-
-    def close(self) -> None:
-        with self._changed:
-            self._followed.clear()
-            self._changed.notify_all()
-
     # --- act ---------------------------------------------------------------------------------
 
     def end(self, task_ids: Sequence[str], grace: float, ending: Mapping[str, object]) -> list[tuple[Any, Any]]:
@@ -332,7 +267,7 @@ class SlurmExecutor(RemoteExecutor):
             return list(pool.map(lambda task_id: self._end(task_id, grace, ending), task_ids))
 
     def _end(self, task_id: str, grace: float, ending: Mapping[str, object]) -> tuple[Any, Any]:
-        near, far = self._near(task_id), self._far(task_id)
+        near, far = self.near(task_id), self._far(task_id)
         number = self._number(task_id)
         if os.path.isdir(far) and directory.claim(far):
             if "ending" not in record.read(near):
@@ -344,11 +279,7 @@ class SlurmExecutor(RemoteExecutor):
             remove_tree(far)
             return (), ()
         pids, survivors = self._end_tree(task_id, number, grace, ending)
-        deadline = time.monotonic() + _END_WAIT_S
-        while not survivors and record.has_guard(near) and time.monotonic() < deadline:
-            self.update([task_id])
-            time.sleep(_FASTEST_S)
-        if record.has_guard(near):
+        if not self.await_closed(task_id, 0.0 if survivors else _END_WAIT_S):
             self._client.cancel(number)  # what a step beside the job could not do
         return pids, survivors
 
@@ -384,15 +315,15 @@ class SlurmExecutor(RemoteExecutor):
         if claim := directory.read_claim(self._far(task_id)):
             return claim
         try:
-            return read_file(f"{self._near(task_id)}/{_JOB}").decode().split()[0]
+            return read_file(f"{self.near(task_id)}/{_JOB}").decode().split()[0]
         except FileNotFoundError:
             job = self._client.jobs(time.time()).find(task_id)
             return job.number if job else ""
 
     def signal(self, task_id: str, number: int) -> bool:
-        if record.is_pending(self._near(task_id)):
+        if record.is_pending(self.near(task_id)):
             raise Unsupported(f"{task_id} has not begun; end it with kill.")
-        command = record.guards_of(self._near(task_id)).command
+        command = record.guards_of(self.near(task_id)).command
         # Field 22 of its stat line tells whether it is still the same process; 19 fields come between.
         script = 'stat=$(cat /proc/$1/stat) && set -- "$@" ${stat##*) } && [ "${23}" = "$2" ] && kill -s "$3" -- "-$1"'
         words = ["/bin/sh", "-c", script, "sh", str(command.pid), str(command.tick), str(number)]
@@ -404,10 +335,10 @@ class SlurmExecutor(RemoteExecutor):
 
     def send(self, task_id: str, data: bytes, eof: bool) -> None:
         deadline = time.monotonic() + _SEND_PATIENCE_S
-        while record.is_pending(self._near(task_id)):
+        while record.is_pending(self.near(task_id)):
             if time.monotonic() > deadline:
                 raise InputRefused(f"{task_id} has not begun, so it takes no input yet; wait for it first.")
-            time.sleep(_FASTEST_S)
+            time.sleep(FASTEST_S)
             self.update([task_id])
         script = 'cd "$1" && cat >stdin && if [ "$2" = 1 ]; then : >stdin.eof; [ ! -p wake ] || printf x >wake; fi'
         words = ["/bin/sh", "-c", script, "sh", self._far(task_id), str(int(eof))]
