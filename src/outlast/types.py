@@ -102,6 +102,7 @@ class Request:
     tty: tuple[int, int] | None = None  # a terminal of so many columns and rows
     fresh: bool = False  # in a shell that neither sees the session's state nor changes it
     executor: str = LOCAL  # where it runs
+    send: tuple[str, ...] = ()  # files and directories that are copied into its directory there first
     evidence: str = ""  # how it failed in a sandbox, if it is to run outside of one
 
 
@@ -154,6 +155,7 @@ class Launch:
     parent: str = ""  # the task that it was started from inside of
     tty: tuple[int, int] | None = None  # the columns and rows of its terminal when it starts
     executor: str = LOCAL  # where it runs: this machine, or one that the settings name
+    send: tuple[str, ...] = ()  # absolute paths here that are copied into its directory there first
 
 
 @frozen
