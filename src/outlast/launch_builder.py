@@ -106,6 +106,10 @@ class LaunchBuilder:
         request, settings = grant.request, self._settings
         if place is not None:
             return self._build_elsewhere(request, environ, scope, place)
+        if request.send:
+            raise BadInput(
+                "Files are sent to another machine only; name it with the executor, or leave out what to send."
+            )
         shell = _find_shell(request.shell or settings.shell, environ)
         variables = _split_secrets(environ, settings, request, secret_names)
         if scope is None:
@@ -169,6 +173,8 @@ class LaunchBuilder:
         self, request: Request, environ: Mapping[str, str], scope: SessionScope | None, place: Place
     ) -> Launch:
         """Return what runs on another machine. Nothing of this one goes there that the request does not name."""
+        if request.sandbox is not None:
+            raise Unsupported(f"There is no sandbox on {place.executor}; run it without one, or on this machine.")
         settings, shell = self._settings, request.shell or place.shell
         asked = _split_secrets({**place.environ, **environ}, settings, request, None).asked
         variables = split_variables(place.environ, settings)
@@ -191,6 +197,7 @@ class LaunchBuilder:
             kind="bash",
             **{name: request.__dict__[name] for name in _AS_REQUESTED if name != "stdin"},
             stdin=_read_stdin(request, self._base),
+            send=tuple(_find_sent(path, self._base) for path in request.send),
             cwd=cwd,
             env=env,
             shell=shell,
@@ -220,6 +227,13 @@ def _read_stdin(request: Request, base: str) -> Stdin:
         raise BadInput(f"{path} is larger than {_MOST_SENT_BYTES} bytes; send it with --send, and read it there.")
     with open(path, "rb") as file:
         return Stdin(text=file.read())
+
+
+def _find_sent(path: str, base: str) -> str:
+    found = os.path.abspath(os.path.join(base, os.path.expanduser(path)))
+    if not os.access(found, os.R_OK):
+        raise BadInput(f"{path} cannot be sent: it does not exist, or cannot be read.")
+    return found
 
 
 def _limit_elsewhere(resources: Mapping[str, int]) -> dict[str, tuple[int, int]]:

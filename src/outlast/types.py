@@ -103,6 +103,7 @@ class Request:
     fresh: bool = False  # in a shell that neither sees the session's state nor changes it
     executor: str = LOCAL  # where it runs
     needs: Mapping[str, str] = _NOTHING  # what it asks a cluster for: cpus, memory, gpus ...
+    send: tuple[str, ...] = ()  # files and directories that are copied into its directory there first
     evidence: str = ""  # how it failed in a sandbox, if it is to run outside of one
 
 
@@ -156,6 +157,7 @@ class Launch:
     tty: tuple[int, int] | None = None  # the columns and rows of its terminal when it starts
     executor: str = LOCAL  # where it runs: this machine, or one that the settings name
     needs: Mapping[str, str] = _NOTHING  # what it asks a cluster for
+    send: tuple[str, ...] = ()  # absolute paths here that are copied into its directory there first
 
 
 @frozen

@@ -26,6 +26,10 @@ class Bench:
         self.processes = "/proc"
         self.shell = self.open()
 
+    def skip_if(self, kind: str, why: str) -> None:
+        if self.name == {"ray": "rays"}[kind]:
+            pytest.skip(why)
+
     def is_alive(self, pid: int) -> bool:
         return os.path.exists(f"{self.processes}/{pid}")
 

@@ -79,6 +79,14 @@ def run_parser() -> Parser:
         metavar="K=V",
         help="ask a cluster for it: cpus=4, memory=8G, gpus=1, ...",
     )
+    add(
+        "--send",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="with --executor: copy this there first",
+    )
+    add("--fetch", action="append", default=[], metavar="PATH", help="with --executor: copy this here at the end")
     made.section("queue")
     add("--name", metavar="N", help="a second start under this name is the same task")
     add("--after", action="append", default=[], metavar="ID", help="begin when this task completed (may be repeated)")
@@ -122,6 +130,7 @@ def run(asked: Asked) -> int:
         "description": asked.description,
         "executor": asked.executor,
         "needs": _needs(asked.need),
+        "send": asked.send or None,
         "name": asked.name,
         "after": asked.after,
         "after_failed": asked.after_failed,
@@ -133,6 +142,8 @@ def run(asked: Asked) -> int:
     validation.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
         raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
+    if asked.fetch and (asked.bg or not asked.executor):
+        raise BadInput("--fetch copies from another machine when the command ended there; add --executor, not --bg.")
     with open_shell(asked.session, asked.policy) as shell:
         shell.context.settings = _as_a_person_says(shell, asked)
         if asked.bg:
@@ -280,7 +291,17 @@ class _Foreground:
         except OSError as error:
             self._report_broken_output(error)
             raise
+        self._fetch()
         return self._report(command, how)
+
+    def _fetch(self) -> None:
+        """Copy back what was asked for, also if the command failed: that is when its logs are wanted."""
+        if not self._asked.fetch:
+            return
+        if self._is_running():
+            sys.stderr.write(f"outlast: nothing is fetched while {self._task_id} runs.\n")
+        else:
+            self._shell.control.fetch(self._task_id, self._asked.fetch, os.getcwd())
 
     def _await_begin(self, task: Task, timeout: float | None) -> float | None:
         """Wait until it runs, as long as a person waits: the default limit is for running. How long to wait then."""

@@ -72,6 +72,9 @@ if TYPE_CHECKING:
         def kill(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
             """End these trees; returns when they are gone, or says which processes survived."""
 
+        def fetch(self, task_id: str, paths: Sequence[str], into: str) -> None:
+            """Copy files from the directory that the task began in, on another machine, into one of this machine."""
+
         def close(self) -> None:
             """Close everything; tasks go on."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from outlast.errors import OutlastError
+from outlast.errors import OutlastError, Unsupported
 from outlast.executors.remote import RemoteExecutor
 from outlast.storage import mirror, record
 
@@ -100,6 +100,16 @@ class PollingExecutor(RemoteExecutor):
             return record.has_guard(self.near(task_id))
         except (OSError, KeyError, TypeError, ValueError):
             return False  # the waiter finds out what is wrong with it
+
+    # --- files -------------------------------------------------------------------------------
+
+    no_files = ""  # why there is nothing to copy
+
+    def copy_there(self, paths: Sequence[str], directory: str) -> None:
+        raise Unsupported(self.no_files.format(self.name))
+
+    def copy_here(self, paths: Sequence[str], directory: str, into: str) -> None:
+        raise Unsupported(self.no_files.format(self.name))
 
     def close(self) -> None:
         with self._changed:

@@ -116,6 +116,14 @@ class RemoteExecutor:
         """Write to the task's input. Raises `InputRefused`."""
         raise NotImplementedError
 
+    def copy_there(self, paths: Sequence[str], directory: str) -> None:
+        """Copy files and directories of this machine into one there. Raises `OutlastError`."""
+        raise NotImplementedError
+
+    def copy_here(self, paths: Sequence[str], directory: str, into: str) -> None:
+        """Copy what is in a directory there into one of this machine. Raises `OutlastError`."""
+        raise NotImplementedError
+
     def set_size(self, task_id: str, size: bytes) -> None:
         """Write the file `size` of the task there, and wake its guard."""
         raise NotImplementedError
@@ -127,6 +135,8 @@ class RemoteExecutor:
 
     def start(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
         self._check(launch)
+        if launch.send:
+            self.copy_there(launch.send, launch.cwd)
         try:
             return start_named(self._queue, self.registry, launch, hold, lambda name: self._start(launch, hold, name))
         except OSError as error:
@@ -136,8 +146,6 @@ class RemoteExecutor:
         """Refuse what cannot be had there, before anything is sent."""
         if launch.shell in (AGENT, BRIDGE):
             raise Unsupported(f"An agent runs on this machine only, not on {self.name}; leave out the executor.")
-        if launch.sandbox is not None:
-            raise Unsupported(f"There is no sandbox on {self.name}; run it without one, or on this machine.")
         for need in launch.needs:
             if need not in self.needs:
                 some = f"it can be for {', '.join(sorted(self.needs))}" if self.needs else "leave that out"
@@ -280,6 +288,9 @@ class RemoteExecutor:
                 wake_waiters(f"{self.registry.home.path}/outbox")
         except OSError:
             pass  # a full disk, or the task was removed: the caller has a more important error to report
+
+    def fetch(self, task_id: str, paths: Sequence[str], into: str) -> None:
+        self.copy_here(paths, self.registry.launch_of(task_id).cwd, into)
 
     def interrupt(self, task_id: str) -> bool:
         from outlast.light import signal

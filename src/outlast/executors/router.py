@@ -164,6 +164,9 @@ class Router:
     def interrupt(self, task_id: str) -> bool:
         return self._of(task_id, acts=True).interrupt(task_id)
 
+    def fetch(self, task_id: str, paths: Sequence[str], into: str) -> None:
+        self._of(task_id, acts=True).fetch(task_id, paths, into)
+
     def kill(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
         places: dict[str, list[str]] = {}
         for task_id in task_ids:

@@ -12,6 +12,7 @@ import threading
 import time
 
 from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, OutOfReach
+from outlast.executors import ssh_copy
 from outlast.executors.remote import RemoteExecutor, Unreachable, describe, read_session_script
 from outlast.executors.ssh_link import Link, build_ssh, find_guards
 from outlast.guard.client import HEADER, Refused, encode_launch
@@ -56,7 +57,7 @@ class SshExecutor(RemoteExecutor):
         self._home_id = hashlib.sha256(f"{_read_machine_id()}:{os.getuid()}:{home}".encode()).hexdigest()[:16]
         self._changed = threading.Condition()  # protects what follows
         self._link: Link | None = None
-        self._problem = ""
+        self._error: OutlastError | None = None
         self._attempts = self._wanted = 0
         self._is_connecting = self._is_closed = False
         self._followed: dict[str, int] = {}
@@ -76,7 +77,7 @@ class SshExecutor(RemoteExecutor):
                 while self._link is None or self._link.is_over:
                     left = deadline - time.monotonic()
                     if self._is_closed or left <= 0 or self._attempts >= last:
-                        raise Unreachable(self._problem or f"{self.name} does not answer")
+                        raise self._error or Unreachable(f"{self.name} does not answer")
                     self._begin_connecting()
                     self._changed.notify_all()
                     self._changed.wait(left)
@@ -103,12 +104,12 @@ class SshExecutor(RemoteExecutor):
             try:
                 link = self._connect()
             except OutlastError as error:
-                self._note_failure(error.message)
+                self._note_failure(error)
                 pause = min(_LONGEST_PAUSE_S, pause * 2 or _PAUSE_S)
                 continue
             pause = 0.0
             with self._changed:
-                self._link, self._problem = link, ""
+                self._link, self._error = link, None
                 followed = list(self._followed)
                 self._changed.notify_all()
             for task_id in followed:
@@ -136,13 +137,13 @@ class SshExecutor(RemoteExecutor):
             raise Unreachable(f"The guard cannot be run on {self.name}; is its ~/.cache mounted noexec?")
         return link
 
-    def _note_failure(self, problem: str) -> None:
+    def _note_failure(self, error: OutlastError) -> None:
         with self._changed:
-            self._problem, self._attempts = problem.rstrip("."), self._attempts + 1
+            self._error, self._attempts = error, self._attempts + 1
             followed = list(self._followed)
             self._changed.notify_all()
         for task_id in followed:
-            self._note_problem(task_id, problem.rstrip("."))
+            self._note_problem(task_id, error.message.rstrip("."))
 
     def _note_problem(self, task_id: str, problem: str) -> None:
         try:
@@ -392,6 +393,12 @@ class SshExecutor(RemoteExecutor):
 
     def signal(self, task_id: str, number: int) -> bool:
         return self._request("signal", task_id, number, b"", "signal", _KILL_S)[1] == b"sent"
+
+    def copy_there(self, paths: Sequence[str], directory: str) -> None:
+        ssh_copy.send(self._ssh, paths, directory, self.name)
+
+    def copy_here(self, paths: Sequence[str], directory: str, into: str) -> None:
+        ssh_copy.fetch(self._ssh, paths, directory, into, self.name)
 
     def set_size(self, task_id: str, size: bytes) -> None:
         self._request("resize", task_id, 0, size, "resize", _KILL_S)

@@ -49,7 +49,7 @@ class Link:
         self.is_over = False
         self._errors = tempfile.TemporaryFile()
         self._child = subprocess.Popen(
-            [*ssh, _as_one_word(_login_script(guards, far))],
+            [*ssh, as_one_word(_login_script(guards, far))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -140,7 +140,7 @@ class Link:
             f'umask 077; {_CACHE}f="$d/new.$$"; mkdir -p "$d" && cat >"$f" && chmod 700 "$f" && '
             f'h={hash_program(program)}; [ "$(sha256sum <"$f" | cut -c1-64)" = $h ] && mv "$f" "$d/guard-$h"'
         )
-        command = [*self._ssh, _as_one_word(script)]
+        command = [*self._ssh, as_one_word(script)]
         try:
             ran = subprocess.run(
                 command, input=data, capture_output=True, timeout=_LOGIN_S * 4, start_new_session=True, check=False
@@ -198,7 +198,7 @@ def _login_script(guards: Mapping[str, str], far: str) -> str:
     )
 
 
-def _as_one_word(script: str) -> str:
+def as_one_word(script: str) -> str:
     """Return what a login shell of any kind runs as `sh`: as a login, for the variables that a user has there."""
     assert "'" not in script
     return f"exec sh -lc '{script}'"

@@ -195,6 +195,12 @@ def _check_needs(needs: Mapping[object, object]) -> dict[str, str]:
     return {str(name): str(value) for name, value in needs.items()}
 
 
+def _check_paths(what: str, paths: Sequence[object]) -> tuple[str, ...]:
+    if isinstance(paths, str) or not all(isinstance(one, str) and one for one in paths):
+        raise BadInput(f"{what} is a list of paths.")
+    return tuple(map(str, paths))
+
+
 def _check_limits(limits: object) -> dict[str, int]:
     """Return what a command may use of each, as whole numbers; only what the caller named."""
     if not isinstance(limits, Limits):
@@ -292,5 +298,6 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "fresh": bool,
     "executor": partial(_check_name, "an executor"),
     "needs": _check_needs,
+    "send": lambda paths: _check_paths("What to send", paths),
 }
 _PLAIN = Request(command="", session="", cwd="", env={})

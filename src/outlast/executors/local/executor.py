@@ -8,7 +8,7 @@ import threading
 import time
 from functools import partial
 
-from outlast.errors import Hint, OutlastError, StartFailed
+from outlast.errors import BadInput, Hint, OutlastError, StartFailed
 from outlast.executors.local.description import begin_items, describe, explain_refusal
 from outlast.executors.local.queued import publish_pending, start_pending
 from outlast.executors.naming import start_named
@@ -375,6 +375,9 @@ class LocalExecutor:
         from outlast.executors.local.ending import interrupt
 
         return interrupt(self, task_id)
+
+    def fetch(self, task_id: str, paths: Sequence[str], into: str) -> None:
+        raise BadInput(f"{task_id} runs on this machine: its files are here.")
 
     def kill(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
         from outlast.executors.local.ending import end_tasks

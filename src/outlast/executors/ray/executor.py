@@ -46,6 +46,7 @@ class RayExecutor(PollingExecutor):
     """The tasks of one `[executors.NAME]` with kind = "ray"."""
 
     needs = tuple(NEEDS)
+    no_files = "Files cannot be copied to or from {}; let the command fetch them from a store that both reach."
 
     def __init__(self, name: str, table: Mapping[str, Any], registry: Registry, settings: Settings) -> None:
         super().__init__(name, table, registry, settings)

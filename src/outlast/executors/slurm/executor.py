@@ -61,6 +61,7 @@ class SlurmExecutor(PollingExecutor):
     """The tasks of one `[executors.NAME]` with kind = "slurm"."""
 
     needs = tuple(NEEDS)
+    no_files = "{} has the files of this machine: leave out what to send or fetch."
 
     def __init__(self, name: str, table: Mapping[str, Any], registry: Registry, settings: Settings) -> None:
         super().__init__(name, table, registry, settings)
