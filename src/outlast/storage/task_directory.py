@@ -268,12 +268,11 @@ def _view_mirror(directory: str, launch: Launch, status: Status, guards: Guards 
     if not values["ended_at"]:
         if isinstance(status, Running):
             values["elapsed_ms"] = round(max(0.0, time.time() - status.since) * 1000)
-        if values["reason"] == "lost" and known.get("problem"):
-            values["error"] = known["problem"]
-        elif problem := known.get("problem"):
+        if problem := known.get("problem"):
             values["error"] = f"as of {time.strftime('%H:%M:%S', time.localtime(known['seen']))}: {problem}"
     if isinstance(status, Lost):
-        values["error"] = f"its guards on {launch.executor} died before it, or its files there are gone"
+        gone = f"its guards on {launch.executor} died before it, or its files there are gone"
+        values["error"] = known.get("problem") or gone
     values |= {"children": tuple(known.get("children", ())), "closed": closed, "waits_for": ()}
     return _create_task(directory, launch, guards.command.pid if guards else None, status.since, values)
 

@@ -108,6 +108,10 @@ class RayExecutor(PollingExecutor):
         return {NEEDS[name]: _parse_amount(name, str(value)) for name, value in asked.items()}
 
     def submit(self, task_id: str, launch: Launch) -> tuple[int, float]:
+        try:
+            self._request("GET", "/api/version")
+        except Unreachable as error:
+            raise Refused(0, error.message.rstrip(".")) from None  # nothing was asked for
         mirror.replace_file(self.near(task_id), _PACKAGE, self._pack(task_id, launch))
         self._submit_job(task_id, launch)
         return 0, time.time()
@@ -227,8 +231,9 @@ class RayExecutor(PollingExecutor):
 
     def _complete(self, near: str, page: bytes) -> bytes:
         """Add to a page who ended the task, which only this machine knows."""
+        found = record.parse(page)  # ValueError if it is none
         ending = record.read(near, ("ending",)).get("ending")
-        return page if ending is None or "ending" in record.parse(page) else record.replace_slot(page, "ending", ending)
+        return page if ending is None or "ending" in found else record.replace_slot(page, "ending", ending)
 
     def _settle(self, task_id: str, job: dict[str, Any]) -> None:
         near = self.near(task_id)

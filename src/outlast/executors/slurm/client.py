@@ -8,7 +8,7 @@ import time
 from outlast.errors import BadInput
 from outlast.executors.remote import Unreachable
 from outlast.light import frozen, json
-from outlast.linux.files import FileLock, open_regular, read_file
+from outlast.linux.files import FileLock, find_program, open_regular, read_file
 from outlast.storage import mirror
 
 TYPE_CHECKING = False
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _PATIENCE_S = 30.0  # for a controller that is busy; its own commands give up after ten seconds to a minute
 _FORMAT = "%A|%j|%T|%r|%N"
+_NOT_INSTALLED = "There is no {} on this machine; install Slurm's client programs, or run this on a login node."
 _OVER = (
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
     *("REVOKED", "TIMEOUT"),
@@ -64,6 +65,10 @@ class Client:
     def __init__(self, directory: str, poll_s: float) -> None:
         self._directory, self._poll_s = directory, poll_s
 
+    def check_installed(self) -> None:
+        if find_program("sbatch", os.environ.get("PATH")) is None:
+            raise BadInput(_NOT_INSTALLED.format("sbatch"))
+
     def call(self, words: Sequence[str], data: bytes = b"", patience: float = _PATIENCE_S) -> CompletedProcess[str]:
         """Run one of Slurm's commands. Raises `Unreachable` if it does not end in time."""
         from subprocess import CompletedProcess, TimeoutExpired, run
@@ -72,9 +77,7 @@ class Client:
         try:
             ran = run(words, input=data, capture_output=True, timeout=patience, env=env, check=False)
         except FileNotFoundError:
-            raise BadInput(
-                f"There is no {words[0]} on this machine; install Slurm's client programs, or run this on a login node."
-            ) from None
+            raise BadInput(_NOT_INSTALLED.format(words[0])) from None
         except TimeoutExpired:
             raise Unreachable(f"{words[0]} did not answer within {patience:.0f} s.") from None
         out, said = (one.decode(errors="replace") for one in (ran.stdout, ran.stderr))

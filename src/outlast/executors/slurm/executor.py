@@ -88,6 +88,7 @@ class SlurmExecutor(PollingExecutor):
 
     def _check(self, launch: Launch) -> None:
         super()._check(launch)
+        self._client.check_installed()
         if not os.path.isdir(launch.cwd):  # the nodes see what this machine sees
             raise StartFailed(f"The command cannot begin in {launch.cwd}: there is no such directory.")
         if launch.shell != NO_SHELL and not os.access(launch.shell, os.X_OK):
