@@ -7,14 +7,14 @@ import stat
 import sys
 
 from outlast.cli.arguments import REST, Asked, Parser, seconds, size, whole
-from outlast.cli.common import check_stdout, exit_code, open_shell, tell_id_on_stderr, waited_code, write
+from outlast.cli.common import check_stdout, exit_code, open_shell, task_json, tell_id_on_stderr, waited_code, write
 from outlast.display import render
 from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused, named
 from outlast.light import replaced, signal
 from outlast.output.cleaner import inline
 from outlast.shell import validation
 from outlast.shell.conditions import choose_leave
-from outlast.shell.validation import SKIP
+from outlast.shell.validation import MOST_COLUMNS, MOST_ROWS, SKIP
 from outlast.storage.task_directory import Hold
 from outlast.storage.watch import Deadline
 from outlast.types import STREAMS, Cursor, Limits, Notify, Stdin, Waited
@@ -39,8 +39,10 @@ _EXAMPLES = """\
   outlast run --bg --ready Local: npx vite   until it is ready, has died, or 30 s have passed
   outlast run --wait 10 make                 see 10 s of it, then leave it running
   outlast run --stdin open --bg bc           feed it later with `outlast send`
+  outlast run --tty --bg htop                see it with `outlast screen`
   outlast run --split --json 'ls /nowhere'   one JSON object, stdout and stderr apart
   outlast run --bg --after 1a2b make test    when that task completed
+  outlast run --like 1a2b                    the same again: command, directory, options
   echo 'ls -l' | outlast run -               the command from standard input
 
 exit code: the command's own; 128+n after signal n; 124 after a limit; 125 if Outlast
@@ -67,8 +69,27 @@ def run_parser() -> Parser:
     add("--pass", dest="passed", action="append", default=[], metavar="NAME", help=_PASS)
     add("--stdin", metavar="FILE|-|open", help="input: a file, our own (-), or kept open for `outlast send`")
     add("--split", action="store_true", help="keep stdout and stderr apart")
+    add("--tty", action="store_true", help="give it a terminal, as full-screen programs and prompts want one")
+    add("--size", metavar="CxR", help="with --tty: its columns and rows (your terminal's, or 80x24)")
     add("--shell", metavar="PATH", help="run it with this shell instead of bash (none: no shell in between)")
+    add("--executor", metavar="E", help="where: the name of another machine in the settings (docs/executors.md)")
+    add(
+        "--need",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="ask a cluster for it: cpus=4, memory=8G, gpus=1, ...",
+    )
+    add(
+        "--send",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="with --executor: copy this there first",
+    )
+    add("--fetch", action="append", default=[], metavar="PATH", help="with --executor: copy this here at the end")
     made.section("queue")
+    add("--like", metavar="ID", help="run that task again; what is given now counts first, also a COMMAND")
     add("--name", metavar="N", help="a second start under this name is the same task")
     add("--after", action="append", default=[], metavar="ID", help="begin when this task completed (may be repeated)")
     add("--after-failed", default=SKIP, metavar="run|skip", help="if one of those fails: run it anyway, or not (skip)")
@@ -97,7 +118,7 @@ def run_parser() -> Parser:
 def run(asked: Asked) -> int:
     # The words stand in our own argument list; a `pkill -f` in the command must not find them there.
     _rename_self("outlast", "outlast run")
-    command = command_of(asked.command)
+    command = command_of(asked.command) if asked.command or asked.like is None else ""
     if asked.stdin == "-" and asked.command[-1:] == ["-"]:
         raise BadInput("Command and input cannot both come from standard input; give one of them in another way.")
     how = {
@@ -106,8 +127,13 @@ def run(asked: Asked) -> int:
         "stdin": _stdin(asked.stdin),
         "shell": asked.shell,
         "split": asked.split,
+        "like": asked.like,
+        "tty": _terminal(asked),
         "limit": asked.limit,
         "description": asked.description,
+        "executor": asked.executor,
+        "needs": _needs(asked.need),
+        "send": asked.send or None,
         "name": asked.name,
         "after": asked.after,
         "after_failed": asked.after_failed,
@@ -119,10 +145,13 @@ def run(asked: Asked) -> int:
     validation.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
         raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
+    if asked.fetch and (asked.bg or not asked.executor):
+        raise BadInput("--fetch copies from another machine when the command ended there; add --executor, not --bg.")
     with open_shell(asked.session, asked.policy) as shell:
         shell.context.settings = _as_a_person_says(shell, asked)
         if asked.bg:
             return _background(shell, command, how, asked)
+        command, how = shell.starter.repeat(command, how)
         return _Foreground(shell, asked).run(command, how)
 
 
@@ -138,14 +167,14 @@ def _background(shell: Shell, command: str, how: dict[str, Any], asked: Asked) -
 def _tell_of(shell: Shell, task: Waited, asked: Asked) -> int:
     """Write the id of a background task, or what it is, to standard output; the exit code."""
     if asked.startup_wait is None and asked.ready is None:
-        write(render.as_json(task) + "\n" if asked.json else f"{task.task_id}\n")
+        write(task_json(shell, task) + "\n" if asked.json else f"{task.task_id}\n")
         if task.status == "pending" and not asked.json:
             sys.stderr.write(f"outlast: {task.task_id} is pending: it {render.waits(task)}.\n")
         return 0
     opening = render.opening(shell.read(task.task_id), shell.reader.line_counts(task))
     condition = asked.ready is not None
     if asked.json:
-        write(render.as_json(task, ready=task.met if condition else None, **opening) + "\n")
+        write(task_json(shell, task, ready=task.met if condition else None, **opening) + "\n")
     else:
         write(f"{task.task_id}\n")
         sys.stderr.write(render.waited(task, condition) + render.opening_text(opening) + _missed(shell, task))
@@ -176,6 +205,13 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def _needs(pairs: Sequence[str]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair:
+            raise BadInput(f"--need takes NAME=VALUE, such as cpus=4, not {pair!r}.")
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
+
+
 def _as_a_person_says(shell: Shell, asked: Asked) -> Settings:
     """Only here can a sandbox that the settings demand be widened or switched off: a call cannot."""
     settings = shell.settings
@@ -190,6 +226,15 @@ def _as_a_person_says(shell: Shell, asked: Asked) -> Settings:
         raise BadInput("The name of a directory that a sandbox may write to must not hold a ':'; rename it.")
     writable = ":".join([settings.sandbox_writable, *more])
     return replaced(settings, sandbox_writable=writable, sandbox_network=settings.sandbox_network or asked.network)
+
+
+def _terminal(asked: Asked) -> bool | str:
+    if asked.size is not None and not asked.tty:
+        raise BadInput("--size is the size of a terminal; add --tty.")
+    if asked.tty and asked.size is None and not asked.bg and sys.stdout.isatty():
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+        return f"{columns}x{rows}" if 0 < columns <= MOST_COLUMNS and 0 < rows <= MOST_ROWS else True
+    return str(asked.size) if asked.size is not None else bool(asked.tty)
 
 
 def _stdin(asked: str | None) -> Stdin:
@@ -224,7 +269,8 @@ class _Foreground:
         self._leave: UnderWay | None = None
 
     def run(self, command: str, how: dict[str, object]) -> int:
-        seconds, then_end = self._shell.flows.foreground_wait(self._asked.wait, self._asked.limit)
+        limit: Any = how.get("limit")
+        seconds, then_end = self._shell.flows.foreground_wait(self._asked.wait, limit)
         # A person waits as long as they like: only the default limit and --wait end this.
         timeout = seconds if then_end or self._asked.wait is not None else None
         signal.signal(signal.SIGINT, self._interrupt)
@@ -250,7 +296,17 @@ class _Foreground:
         except OSError as error:
             self._report_broken_output(error)
             raise
+        self._fetch()
         return self._report(command, how)
+
+    def _fetch(self) -> None:
+        """Copy back what was asked for, also if the command failed: that is when its logs are wanted."""
+        if not self._asked.fetch:
+            return
+        if self._is_running():
+            sys.stderr.write(f"outlast: nothing is fetched while {self._task_id} runs.\n")
+        else:
+            self._shell.control.fetch(self._task_id, self._asked.fetch, os.getcwd())
 
     def _await_begin(self, task: Task, timeout: float | None) -> float | None:
         """Wait until it runs, as long as a person waits: the default limit is for running. How long to wait then."""
@@ -309,7 +365,7 @@ class _Foreground:
     def _report(self, command: str, how: dict[str, Any]) -> int:
         if self._asked.json:
             result = self._shell.read(self._task_id)
-            write(render.as_json(result) + "\n")
+            write(task_json(self._shell, result) + "\n")
             return exit_code(result)
         task = self._shell.show(self._task_id)
         if not task.finished:

@@ -59,6 +59,10 @@ class Mask:
             return text
         return replace_spans(text, *_search(text, self._values, True))
 
+    def spans(self, text: str) -> list[Span]:
+        """Return from where to where the secrets of a whole text are."""
+        return _search(text, self._values, True)[0] if self.on else []
+
     def stream(self, of_bytes: bool = False) -> Stream:
         """Return a redactor for text that comes in pieces, or for bytes decoded as latin-1."""
         return Stream(self._as_bytes if of_bytes else self._values, self.on)
@@ -102,6 +106,14 @@ class Mask:
                 break  # a reader that starts at the cut finds this secret and all after it
             cut = end
         return cut - border
+
+    def spans_in(self, before: bytes, after: bytes) -> list[tuple[int, int]]:
+        """Return where secrets are in `after`; one may begin `before` it."""
+        if not self.on:
+            return []
+        near, border = _near(before), len(_near(before))
+        spans, _ = self._find(near + after, True)
+        return [(max(0, start - border), end - border) for start, end in spans if end > border]
 
     def _find(self, data: bytes, final: bool) -> tuple[list[Span], int]:
         return _search(data.decode("latin-1"), self._as_bytes, final)

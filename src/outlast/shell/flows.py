@@ -94,7 +94,7 @@ class Flows:
 
     def start(self, command: str, hold: Hold | None = None, **options: Unpack[StartOptions]) -> Flow[Waited]:
         """Start a command in the background; while `hold` is open, the task is not removed."""
-        how: dict[str, Any] = {**options}
+        command, how = yield Work(partial(self._starter.repeat, command, options))
         seconds, ready = how.pop("startup_wait", None), how.pop("ready", None)
         wait = validation.seconds("startup wait", seconds)
         condition = conditions.choose({"until": ready})
@@ -107,6 +107,8 @@ class Flows:
 
     def run(self, command: str, options: RunOptions) -> Flow[Result]:
         """Run a command; if it failed because of the policy's sandbox, run it again outside after a yes."""
+        command, more = yield Work(partial(self._starter.repeat, command, options))
+        options.update(more)  # type: ignore[typeddict-item]
         if go_outside.get() and self._starter.is_kept_inside(options):
             options["sandbox"] = False
         result = yield from self._run(command, **options)
@@ -118,7 +120,7 @@ class Flows:
                 result = yield from self._run(command, **outside)
             except Refused as refused:
                 result = replaced(result, error=f"{result.error}; {refused.message}")
-        self._starter.prepare_again()
+        self._starter.prepare_next()
         return result
 
     def _run(
@@ -220,14 +222,16 @@ class Flows:
         return (yield from self._wait_for(task_id, condition, timeout))
 
     def send_and_wait(
-        self, task: TaskId, text: str | bytes, timeout: float, eof: bool, until: str | None
+        self, task: TaskId, text: str | bytes, timeout: float, eof: bool, until: str | None, keys: str | None = None
     ) -> Flow[Waited]:
-        """Send input, and wait for the reaction to it."""
+        """Send input, and wait for the reaction to it; if nothing is sent, for what the program does first."""
         seconds = validation.seconds("timeout", timeout)
         task_id = yield Work(partial(self.context.find, task))
         # Made before the input is sent: only what is printed afterwards counts.
-        condition = yield Work(partial(self._reader.reaction, task_id, until))
-        yield Work(partial(self._control.send, task_id, text, eof=eof))
+        sends = bool(text or eof or keys)
+        condition = yield Work(partial(self._reader.reaction, task_id, until, from_start=not sends))
+        if sends:
+            yield Work(partial(self._control.send, task_id, text, eof=eof, keys=keys))
         return (yield from self._wait_for(task_id, condition, seconds))
 
     def _wait_for(self, task_id: str, condition: Condition | None, timeout: float | None) -> Flow[Waited]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self, Unpack
 
+    from outlast.linux.activity import Activity
     from outlast.notices.notice_store import Event, Notice
     from outlast.notices.subscription import Calling, Subscription
     from outlast.policy import Policy
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
         StartOptions,
         TaskId,
     )
-    from outlast.types import Receipt, Result, Slice, Task, Usual, Waited
+    from outlast.types import Receipt, Result, Screen, Slice, Task, Usual, Waited
 
 
 class Shell:
@@ -55,10 +56,12 @@ class Shell:
         context.open()
         self.session, self.cwd, self.settings = context.session, context.cwd, context.settings
         self.executor = context.executor
-        self.reader, self.control = Reader(context), Control(context, self.starter.gate)
+        self.reader = Reader(context)
+        self.control = Control(context, self.starter.gate, self.reader.screen)
         self.sessions, self.notice_board = SessionControl(context), Notices(context, self.reader)
         self.flows, self.driver = Flows(context, self.reader, self.starter, self.control), Driver(context)
         self._agents: Agents | None = None
+        self.starter.open()
 
     @classmethod
     @check_options
@@ -74,7 +77,8 @@ class Shell:
         `policy` is a name, a file or a `Policy` that holds besides the user's and the project's; `ask` is called with
         an `Approval` for what they do not allow outright. In mode "yolo" nothing is asked, and what is denied stays so.
         With a `sandbox` every command runs in one. `defaults` are settings that hold unless the user has set them.
-        Commands run in `cwd` instead of the caller's directory, and a new session begins there.
+        Commands run in `cwd` instead of the caller's directory, and a new session begins there. A program that runs one
+        command says `prepare=False`: then no shell is started before its command is known.
         """
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
@@ -117,7 +121,7 @@ class Shell:
     # --- run ---------------------------------------------------------------------------------
 
     @check_options
-    def start(self, command: str, **options: Unpack[StartOptions]) -> Waited:
+    def start(self, command: str = "", **options: Unpack[StartOptions]) -> Waited:
         """Run a command in the background; returns when the task is durable.
 
         It begins with the session's state and does not change it. A `fresh` command (of `run`, too) neither sees the
@@ -133,6 +137,9 @@ class Shell:
         `ready`, or when that time has passed; `met` says whether what it waited for came true, `matched` which line
         showed it.
 
+        With `like` it is an earlier task again: command, directory, variables, input, limits, sandbox, terminal, name
+        and description, judged anew; what is given now counts first. Secrets and an input that was text are not kept.
+
         In a `sandbox` it writes to its directory only and reaches no network. `limits=Limits(...)` says how much it
         may use. Subscribers get a notice when a line matches a pattern in `notify`; with `notify=Notify(...)` also
         when it prints nothing for a while.
@@ -140,7 +147,7 @@ class Shell:
         return self.driver.drive(self.flows.start(command, **options))
 
     @check_options
-    def run(self, command: str, **options: Unpack[RunOptions]) -> Result:
+    def run(self, command: str = "", **options: Unpack[RunOptions]) -> Result:
         """Run a command and wait for its end, by default for at most 120 s: then it is ended, if it has no `limit`.
 
         Most options are as for `start`, `show` as for `read`; `on_output` is called with each slice as it comes. If
@@ -205,13 +212,23 @@ class Shell:
         return self.driver.drive(self.flows.wait(task, timeout, new, options))
 
     def send_and_wait(
-        self, task: TaskId, text: str | bytes = "", timeout: float = 5.0, *, eof: bool = False, until: str | None = None
+        self,
+        task: TaskId,
+        text: str | bytes = "",
+        timeout: float = 5.0,
+        *,
+        eof: bool = False,
+        keys: str | None = None,
+        until: str | None = None,
     ) -> Waited:
-        """Send input, and wait until the program has reacted; with `until`, for a line printed afterwards."""
-        return self.driver.drive(self.flows.send_and_wait(task, text, timeout, eof, until))
+        """Send input as `send` does, and wait for the program's reaction; with `until`, for a line printed afterwards.
 
-    def activity(self, task: TaskId) -> str:
-        """Return what a running task does at this moment, in a few words; empty if that cannot be seen."""
+        It has reacted when it waits for input again, or has printed something and then paused.
+        """
+        return self.driver.drive(self.flows.send_and_wait(task, text, timeout, eof, until, keys))
+
+    def activity(self, task: TaskId) -> Activity:
+        """Return what a running task does at this moment, in a few words, with its `evidence`; empty if not seen."""
         return self.reader.activity(task)
 
     def usual(self, command: str) -> Usual | None:
@@ -226,9 +243,22 @@ class Shell:
         """End several tasks at once. Nothing is done if one of them is unknown or has nothing left to end."""
         return self.control.kill_all(tasks, grace)
 
-    def send(self, task: TaskId, text: str | bytes = "", *, eof: bool = False) -> None:
-        """Feed the input of a task that was started with it kept open; `eof` ends it."""
-        self.control.send(task, text, eof=eof)
+    def send(self, task: TaskId, text: str | bytes = "", *, eof: bool = False, keys: str | None = None) -> None:
+        """Feed the input of a task that was started with it kept open, or with a terminal; `eof` ends it.
+
+        On a terminal the end of a line in `text` is the Enter key; bytes go as they are. `keys` are keys instead:
+        "<C-c><Up>hello<Enter>" (docs/terminals.md). Without a terminal <C-c> interrupts the command, whatever its
+        input is, and <C-d> ends the input.
+        """
+        self.control.send(task, text, eof=eof, keys=keys)
+
+    def resize(self, task: TaskId, columns: int, rows: int) -> None:
+        """Set the size of a running task's terminal. Its program gets SIGWINCH."""
+        self.control.resize(task, columns, rows)
+
+    def screen(self, task: TaskId) -> Screen:
+        """Return what a person would see on a task's terminal, now or at its end. Secrets are masked."""
+        return self.reader.screen(task)
 
     def clean(self, *, older_than_hours: float | None = None, all_finished: bool = False) -> int:
         """Remove finished tasks with their output; never a running one. Returns how many."""

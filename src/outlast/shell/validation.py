@@ -25,6 +25,8 @@ SKIP, RUN = "skip", "run"  # what becomes of a task when one that it waits for f
 _MOST_OF_A_RESOURCE = 1 << 53
 _LONGEST_PLACE = 18  # digits
 _INFINITE = float("inf")
+USUAL_SIZE = 80, 24
+MOST_COLUMNS, MOST_ROWS = 500, 200
 
 
 def build_request(
@@ -38,7 +40,7 @@ def build_request(
 ) -> Request:
     """Check what a caller asks for; whether it can run is seen later."""
     _check_command(command)
-    given: Mapping[str, Any] = options
+    given: Mapping[str, Any] = _open_terminal(options)
     return replaced(
         _PLAIN,
         command=_quote_words(command) if options.get("shell") in (NO_SHELL, AGENT) else command,
@@ -49,6 +51,38 @@ def build_request(
         resources=_check_limits(limits) if (limits := options.get("limits")) is not None else {},
         **{name: check(given[name]) for name, check in _CHECKS.items() if given.get(name) is not None},
     )
+
+
+def _open_terminal(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options of a command; one with a terminal has its input open, which is the keyboard."""
+    if (tty := options.get("tty")) is None or tty is False:
+        return {**options, "tty": None} if tty is False else options
+    stdin = options.get("stdin")
+    if options.get("split"):
+        raise BadInput("A terminal has one stream of output; leave out split (--split) or tty (--tty).")
+    if stdin is not None and stdin not in (Stdin(), Stdin(open=True)):
+        raise BadInput(
+            "A command with a terminal reads from that; write `COMMAND < FILE`, or send the text once it runs."
+        )
+    return {**options, "tty": terminal_size(tty), "stdin": Stdin(open=True)}
+
+
+def terminal_size(size: object) -> tuple[int, int]:
+    """Return columns and rows, from COLUMNSxROWS, from two numbers, or (True) those of an ordinary terminal."""
+    columns, rows = 0, 0
+    if size is True:
+        return USUAL_SIZE
+    if isinstance(size, str):
+        one, _, two = size.partition("x")
+        columns, rows = (int(part) if _is_place(part) else 0 for part in (one, two))
+    elif isinstance(size, (tuple, list)) and len(size) == 2 and all(type(one) is int for one in size):
+        columns, rows = size
+    if not (1 <= columns <= MOST_COLUMNS and 1 <= rows <= MOST_ROWS):
+        raise BadInput(
+            f"{named(size)} is not the size of a terminal; write COLUMNSxROWS, such as 80x24, "
+            f"with at most {MOST_COLUMNS} columns and {MOST_ROWS} rows."
+        )
+    return columns, rows
 
 
 def _check_command(command: object) -> None:
@@ -153,6 +187,20 @@ def _check_variables(names: Sequence[object]) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
+def _check_needs(needs: Mapping[object, object]) -> dict[str, str]:
+    for name, value in needs.items():
+        if not _is_name(name) or type(value) not in (str, int) or not str(value).strip():
+            raise BadInput(f"What a command needs is a name and a value, as in cpus=4, not {name}={value!r}.")
+        _check_text(f"value of {name}", str(value))
+    return {str(name): str(value) for name, value in needs.items()}
+
+
+def _check_paths(what: str, paths: Sequence[object]) -> tuple[str, ...]:
+    if isinstance(paths, str) or not all(isinstance(one, str) and one for one in paths):
+        raise BadInput(f"{what} is a list of paths.")
+    return tuple(map(str, paths))
+
+
 def _check_limits(limits: object) -> dict[str, int]:
     """Return what a command may use of each, as whole numbers; only what the caller named."""
     if not isinstance(limits, Limits):
@@ -239,6 +287,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "stdin": _check_stdin,
     "shell": partial(_check_text, "shell"),
     "split": bool,
+    "tty": terminal_size,
+    "like": partial(_check_text, "task to run again"),
     "limit": partial(seconds, "limit", least=0.001),
     "description": _check_description,
     "name": partial(_check_name, "a task"),
@@ -247,5 +297,8 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "pass_secrets": _check_variables,
     "notify": _check_notify,
     "fresh": bool,
+    "executor": partial(_check_name, "an executor"),
+    "needs": _check_needs,
+    "send": lambda paths: _check_paths("What to send", paths),
 }
 _PLAIN = Request(command="", session="", cwd="", env={})

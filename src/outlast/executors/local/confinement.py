@@ -32,9 +32,8 @@ _TEMPORARY = "tmp"  # of a command under Landlock, in its task's directory
 
 
 def make_room(staged: str) -> None:
-    """Create the files of a command that is not known yet: a sandbox shows files, and is made before there is one."""
-    for name in ("command", PIPES):
-        os.close(open_regular(os.path.join(staged, name), os.O_WRONLY | os.O_CREAT))
+    """Create the file of a pipeline that is not known yet: a sandbox shows files, and is made before there is one."""
+    os.close(open_regular(os.path.join(staged, PIPES), os.O_WRONLY | os.O_CREAT))
 
 
 def furnish(staged: str, published: str, around: Launch) -> Launch:
@@ -98,7 +97,9 @@ def add_bubblewrap(description: Description, staged: str, published: str, around
     words, waits = shell_in_sandbox(published, around)
     env = {**around.env, "OUTLAST_TASK_ID": os.path.basename(published), "PWD": around.cwd}
     options = bubblewrap.options(around.sandbox, around.cwd, _home(published), _files(staged, published, around))
-    description.add_words(around.sandbox.program, bubblewrap.arguments(around.sandbox.program, words, waits))
+    description.add_words(
+        around.sandbox.program, bubblewrap.arguments(around.sandbox.program, words, waits, tty=bool(around.tty))
+    )
     description.add("program-waits", 1)
     null = description.keep(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
     filters = description.keep(open_in_memory(_filter(around.sandbox))) if seccomp.known_here() else None
