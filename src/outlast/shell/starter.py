@@ -9,7 +9,6 @@ import time
 from outlast.errors import (
     AmbiguousTask,
     BadInput,
-    OutlastError,
     SessionBusy,
     SessionMoved,
     StartFailed,
@@ -20,6 +19,7 @@ from outlast.launch_builder import LaunchBuilder, SessionScope
 from outlast.light import replaced
 from outlast.linux.files import get_cwd
 from outlast.policy import MODES, YOLO, Policy, decide, may_apply
+from outlast.shell.context import SYSTEM_ERRORS
 from outlast.shell.validation import build_request
 from outlast.types import BRIDGE
 
@@ -218,7 +218,7 @@ class Starter:
             if launch.state and self.context.sessions.read(launch.state, patience=0).mark != launch.snapshot:
                 launch = self._build_launch(grant, launch.keeps)
             return self.context.executor.prepare(launch)
-        except (OSError, ValueError, OutlastError):
+        except (*SYSTEM_ERRORS, ValueError):
             return False  # then the next command starts its own shell
 
     def _guess_launch(self) -> Launch:

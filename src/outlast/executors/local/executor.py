@@ -89,7 +89,7 @@ class LocalExecutor:
         self.registry, self._settings = Registry(open_home(home)), settings
         self._sessions = Sessions(self.registry.home.sessions)
         self._queue = Queue(self.registry.home.path)
-        self._prune_at, self._closed = 0.0, False
+        self._prune_at, self._is_pruned, self._closed = 0.0, False, False
         # Prepared shells: each is a bash that has restored its session's state and waits for a command. They change
         # nothing but the time that the next commands take. If this process ends, their guards see the connections
         # close, kill the shells and remove their directories.
@@ -171,10 +171,11 @@ class LocalExecutor:
         finally:
             os.close(slot)
 
-    def _prune(self) -> None:
-        """Remove some expired tasks; starts in quick succession share one such step."""
+    def _prune(self, in_pause: bool = False) -> None:
+        """Remove some expired tasks in the pause before a start, or with it; starts in succession share one step."""
+        is_done, self._is_pruned = self._is_pruned and not in_pause, in_pause
         now = time.monotonic()
-        if now >= self._prune_at:
+        if now >= self._prune_at and not is_done:
             self._prune_at = now + _PRUNE_EVERY_S
             self.registry.prune(self._settings.retention_hours * 3600)
 
@@ -278,6 +279,7 @@ class LocalExecutor:
         return bool(self._prepared)
 
     def prepare(self, launch: Launch) -> bool:
+        self._prune(in_pause=True)
         if os.path.basename(launch.shell) != "bash" or launch.groups or launch.stdin.text is not None:
             return False  # it needs the command, or something that a guard cannot do twice
         with self._preparing:
