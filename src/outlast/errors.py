@@ -27,6 +27,7 @@ class Hint:
         self.command_line, self.python, self.model = command_line, python, model
 
 
+WITH_TERMINAL = Hint("start it with `--tty`", "start it with `tty=True`", "start it with a terminal")
 # A model has a tool that lists tasks; its profile says which.
 LIST_TASKS = Hint("`outlast ps --all` lists them", "`Shell.list` lists them")
 

@@ -41,6 +41,8 @@ _NON_INTERACTIVE = {
     "NO_COLOR": "1",
     "CLICOLOR": "0",
 }
+_ON_A_TERMINAL = {"TERM": "xterm-256color"}  # what `screen` understands; pagers, editors and prompts as they are
+_SIZES = ("COLUMNS", "LINES")  # programs ask the terminal, whose size may change
 # Not FORCE_COLOR=0: node warns about it beside NO_COLOR, and Python takes any value for a yes.
 _FORCE_COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE")
 _UNSET = (*_FORCE_COLOURS, "COLORTERM", "LS_COLORS", TASK_ID)
@@ -58,6 +60,7 @@ _TRACES = (_TRACE, "TRACESTATE")
 _AS_REQUESTED = (
     *("command", "session", "stdin", "split", "limit", "description", "background", "name", "after", "after_failed"),
     "agent",
+    "tty",
 )
 _LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near helps nobody
 _NOT_IN_SNAPSHOTS = ("OUTLAST_SESSION", TASK_ID)  # every command gets its own
@@ -102,7 +105,8 @@ class LaunchBuilder:
         variables = _split_secrets(environ, settings, request, secret_names)
         if scope is None:
             inherited = {**variables.open, **variables.passed, **variables.asked}
-            env, mark, held_back = compose_environment(inherited, request.env, request.session), "", variables.held
+            env = compose_environment(inherited, request.env, request.session, request.tty is not None)
+            mark, held_back = "", variables.held
             cwd = _find_directory(request.cwd, self._base)
         else:
             cwd, found, given = self._enter_session(scope, request, environ, variables)
@@ -152,7 +156,8 @@ class LaunchBuilder:
             return compose_first_snapshot(untraced, request.session, cwd, self._base)
 
         found = scope.sessions.read_or_create(scope.name, compose_first)
-        given = {**trace, **_select_undeclared(found, variables.passed), **variables.asked, **request.env}
+        terminal = _restore_interactive(found, variables.open) if request.tty is not None else {}
+        given = {**trace, **terminal, **_select_undeclared(found, variables.passed), **variables.asked, **request.env}
         return cwd or _find_remaining_directory(found.directory, environ), found, given
 
 
@@ -186,9 +191,14 @@ def _check_stdin(request: Request, cwd: str) -> None:
 # --- variables ---------------------------------------------------------------------------
 
 
-def compose_environment(inherited: Mapping[str, str], given: Mapping[str, str], session: str) -> dict[str, str]:
+def compose_environment(
+    inherited: Mapping[str, str], given: Mapping[str, str], session: str, tty: bool = False
+) -> dict[str, str]:
     """Return a command's variables: those that it inherits and those that the caller gave for it."""
     env = {name: value for name, value in inherited.items() if name not in _UNSET}
+    if tty:
+        env = {name: value for name, value in env.items() if name not in (*_NO_COLOURS, *_SIZES)}
+        return {**env, **_ON_A_TERMINAL, "OUTLAST_SESSION": session, **given}
     env.update(_NON_INTERACTIVE)
     if _wants_colours(given):
         for name in _NO_COLOURS:
@@ -219,15 +229,32 @@ def _compose_overlay(found: Snapshot, request: Request, given: Mapping[str, str]
     for name, value in given.items():
         is_overlaid = snapshot.is_name(name) and name not in _NOT_IN_SNAPSHOTS
         env[snapshot.OVERLAY + name if is_overlaid else name] = value
-    if _wants_colours(request.env):
+    if request.tty is not None:
+        dropped = [*_find_non_interactive(found), *_SIZES]
+        env[snapshot.DROPPED] = " ".join(name for name in dropped if name not in given)
+    elif _wants_colours(request.env):
         env[snapshot.DROPPED] = " ".join(name for name in _NO_COLOURS if name not in request.env)
     return env
+
+
+def _find_non_interactive(found: Snapshot) -> list[str]:
+    """Return which variables of the session are as we set them, because most of its commands have no terminal."""
+    plain = {os.fsencode(name): os.fsencode(value) for name, value in _NON_INTERACTIVE.items()}
+    return [os.fsdecode(name) for name, value in plain.items() if b' -x %s="%s"' % (name, value) in found.script]
+
+
+def _restore_interactive(found: Snapshot, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a command with a terminal that the session has for commands without one."""
+    ours = {name: environ[name] for name in _find_non_interactive(found) if name in environ}
+    return {name: value for name, value in ours.items() if name not in _NO_COLOURS} | _ON_A_TERMINAL
 
 
 def _compose_exported(found: Snapshot, request: Request, given: Mapping[str, str]) -> dict[str, str]:
     """Return the variables for another shell: those that the session exports."""
     env = {**snapshot.exported_variables(found.state()), **found.environ, "OUTLAST_SESSION": request.session}
-    if _wants_colours(request.env):
+    if request.tty is not None:
+        env = {name: value for name, value in env.items() if name not in (*_find_non_interactive(found), *_SIZES)}
+    elif _wants_colours(request.env):
         env = {name: value for name, value in env.items() if name not in _NO_COLOURS}
     return {**env, **given}
 

@@ -98,6 +98,7 @@ class Request:
     resources: Mapping[str, int] = _NOTHING
     notify: Mapping[str, Any] = _NOTHING
     agent: Mapping[str, str] = _NOTHING
+    tty: tuple[int, int] | None = None  # a terminal of so many columns and rows
     fresh: bool = False  # in a shell that neither sees the session's state nor changes it
     evidence: str = ""  # how it failed in a sandbox, if it is to run outside of one
 
@@ -149,6 +150,7 @@ class Launch:
     trace: str = ""  # the trace that it is a part of, as a W3C traceparent
     agent: Mapping[str, str] = _NOTHING  # of an agent: its type, its prompt, how it is understood
     parent: str = ""  # the task that it was started from inside of
+    tty: tuple[int, int] | None = None  # the columns and rows of its terminal when it starts
 
 
 # --- what is known of a task -------------------------------------------------------------
@@ -277,6 +279,8 @@ class Task:
     waits_for: tuple[str, ...]
     held_back: tuple[str, ...]
     split: bool
+    tty: str | None
+    """The size of its terminal now, such as "80x24"; None if it has none."""
     closed: bool
     output_file: str
     parent: str
@@ -355,6 +359,29 @@ class Result(Task):
     dropped_bytes: int
     hidden_lines: int
     cursor: str
+
+
+@frozen
+class Screen:
+    """What a person would see on a task's terminal. Places are counted from 0."""
+
+    columns: int
+    rows: tuple[str, ...]  # the text of each, without blanks at its end
+    cursor: tuple[int, int] | None  # row and column; None: it is hidden
+    title: str
+    alternate: bool  # the screen of a full-screen program, which the output before it comes back after
+    application_keys: bool  # the arrow keys send what full-screen programs ask for (DECCKM)
+    exact: bool  # False: so much was printed unseen that only the end of it was looked at
+    cells: tuple[tuple[tuple[str, Mapping[str, Any]], ...], ...]
+    """Of each row the runs of characters that look the same, with what is unusual about them: fg, bg, bold ..."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `--json` has."""
+        return {name: value for name, value in fields(self).items() if name != "cells"}
+
+    def to_page(self) -> dict[str, Any]:
+        """Return what a page draws: `rows` is their number, and `cells` has their text."""
+        return {**fields(self), "rows": len(self.rows)}
 
 
 @frozen

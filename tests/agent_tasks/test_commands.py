@@ -12,7 +12,9 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import BadInput, Refused
-from outlast.linux import process
+from outlast.linux import process, process_tree
+from outlast.linux.process import Stat
+from outlast.storage import record
 from tests.agent_tasks import settings, template
 from tests.conftest import Cli, end_all, eventually
 
@@ -176,7 +178,13 @@ def test_plain_text(agents: Shell) -> None:
 def test_ending_an_agent_ends_everything_it_started(agents: Shell, type: str) -> None:
     task = agents.agent.start(type, "wait")
     assert agents.wait(task.task_id, timeout=60, until="waiting").met
-    members = eventually(lambda: [who for who in agents.executor.members(task.task_id).values() if who.name == "sleep"])
+    guards = record.guards_of(os.path.dirname(task.output_file))
+
+    def sleepers() -> list[Stat]:
+        members = process_tree.look(guards, record.is_foreign_guard, process.Table).members
+        return [who for who in members.values() if who.name == "sleep"]
+
+    members = eventually(sleepers)
     assert len(members) == 1
     receipt = agents.kill(task.task_id)
     assert not receipt.survivors

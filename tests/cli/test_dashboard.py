@@ -16,7 +16,7 @@ from tests.cli.test_terminal import WIDTH, Terminal, terminal
 from tests.conftest import Cli, eventually
 
 __all__ = ["terminal"]  # a fixture
-HEAD = ["STATUS", "ID", "DESCRIPTION", "TIME", "TYPE"]
+HEAD = ["STATUS", "ID", "DESCRIPTION", "TIME", "TYPE"]  # and ACTIVITY, if a task runs
 
 
 @pytest.fixture

@@ -29,10 +29,11 @@ def test_the_table_shows_everything_newest_first(cli: Cli) -> None:
     first = ran(cli, "printf 'a\\nb\\n'; exit 3")
     second = ran(cli, "--split", "--description", "two streams", "echo a; echo b >&2; echo c >&2")
     third = cli.json("show", cli("run", "--bg", "exec sleep 1000").stdout.strip())
+    eventually(lambda: cli.json("show", third["task_id"])["activity"] == "sleeping")
     head, *table = rows(cli)
     assert head == ["STATUS", "ID", "PID", "TIME", "LINES", "CATEGORY", "COMMAND"]
     assert [row[1] for row in table] == [third["task_id"], second["task_id"], first["task_id"]]
-    assert [row[0] for row in table] == ["running", "completed", "failed (3)"]
+    assert [row[0] for row in table] == ["running (sleeping)", "completed", "failed (3)"]
     assert [row[2] for row in table] == [str(third["pid"]), "-", "-"]
     assert [row[4] for row in table] == ["0", "1+2", "2"]
     assert [row[6] for row in table] == ["exec sleep 1000", "two streams", "printf 'a\\nb\\n'; exit 3"]
@@ -153,7 +154,7 @@ def test_a_task_that_both_guards_lost_is_shown_as_lost(cli: Cli) -> None:
     task = cli.json("show", task_id)
     assert (task["reason"], task["exit_code"], task["signal"]) == ("lost", None, None)
     assert rows(cli)[1][0] == "failed (lost)"
-    assert "nobody knows how it ended" in cli("show", task_id).stdout
+    assert "unknown how it ended" in cli("show", task_id).stdout
     cli("wait", task_id, check=125)
 
 

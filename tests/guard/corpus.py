@@ -12,7 +12,7 @@ TERMS: list[Item] = [("limit", 1.5), ("grace", "2"), ("head", 7), ("segment", 8)
 WORDS = """directory /d|publish /p|bells /b|mark A=b|program /x|cwd /|arg x|env A=b|on-end /y|on-end z|remove launch
 |cgroup /g|stdin open|stdin-text t|seccomp 12345678|lock 7|landlock 8|hold 9|split 1|prepare 1|program-waits 1
 |drop-capabilities 0|fd 0 stdin|fd 3 ready|fd 4 go|fd 6 inherit 6|rlimit 7 50 60|nice -5
-|umask 077"""
+|umask 077|tty 80x24"""
 
 
 def main(directory: str) -> None:

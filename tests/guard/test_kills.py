@@ -58,6 +58,14 @@ def send_begin(task: Task) -> None:
         task.begin(("go", b"echo ran >>ran; " + PRINT.encode() + b"; exit 7\n"), ("head", 3000), ("segment", 1000))
 
 
+# In a terminal it types a line to itself and reads it once, and changes its size, before it prints.
+TYPES = """stty -opost -echo; here=$PWD/tasks/t0
+until echo hello >"$here/stdin"; do sleep 0.01; done; read -r line
+[[ $line == hello ]] || exit 9; ! read -rt 0.02 again || exit 8
+trap resized=1 WINCH; echo 90x30 >"$here/size"; echo >"$here/wake"
+until [[ ${resized-} ]]; do sleep 0.005; done
+[[ $(stty size) == "30 90" ]] || exit 10
+echo ran >>ran; printf 'line %04d\\n' {0..999} | cat; exit 7"""
 SCENARIOS = {
     "plain": Scenario(f"echo ran >>ran; {PRINT}; exit 7"),
     "bounded": Scenario(f"echo ran >>ran; {PRINT}; exit 7", [("head", 3000), ("segment", 1000)], head=3000),
@@ -70,6 +78,7 @@ SCENARIOS = {
         [("limit", 0.15), ("grace", 0.05)],
         {"signal": 9},
     ),
+    "terminal": Scenario(TYPES, [("stdin", "open"), ("tty", "80x24")]),
 }
 
 

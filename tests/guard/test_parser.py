@@ -46,11 +46,13 @@ KEYS = [
     "rlimit",
     "nice",
     "umask",
+    "tty",
     "end",
 ]
 NUMBERS = ["0", "1", "-1", "3", "1023", "1024", "18446744073709551615", "18446744073709551616", "9" * 25]
 WORDS = ["/", "/x", "", "open", "file /x", "1 stdout", "5 inherit 5", "1 2 3", "A=b", "1.5", "1.", "."]
-VALUES = st.one_of(st.binary(max_size=40), st.sampled_from(NUMBERS + WORDS).map(str.encode))
+SIZES = ["80x24", "0x1", "80x", "99999x1"]
+VALUES = st.one_of(st.binary(max_size=40), st.sampled_from(NUMBERS + WORDS + SIZES).map(str.encode))
 
 
 def check(launch: bytes) -> tuple[int, str]:

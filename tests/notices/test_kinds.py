@@ -139,7 +139,9 @@ def test_a_task_that_asks_for_nothing_is_watched_for_nothing(shell: Shell, monke
     monkeypatch.setattr(LaunchBuilder, "build", noted)
     shell.start("true")
     shell.run("true")
-    assert [launch.notify for launch in launches] == [{}, {}]
+    # At least: the thread that prepares the next shell builds a launch, too, if the session changed.
+    assert len(launches) >= 2
+    assert not any(launch.notify for launch in launches)
 
 
 # --- words -----------------------------------------------------------------------------------

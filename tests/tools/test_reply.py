@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from outlast.linux.activity import Activity
 from outlast.tools.reply import Facts, headline, task_reply
 from outlast.types import Result, Task, Usual
 
@@ -50,10 +51,16 @@ def said(task: Result, **facts: Any) -> str:
 
 
 def test_what_is_said_of_a_running_task() -> None:
-    assert said(result()) == "bash-00000001 is running (1m 30s, pid 7, its output may be buffered)."
+    assert said(result()) == "bash-00000001 is running (1m 30s, pid 7)."
     assert said(result(), printed_at=NOW - 12) == "bash-00000001 is running (1m 30s, pid 7, no output for 12s)."
-    assert said(result(output="new\n"), printed_at=NOW, activity="busy", usual=Usual(75_000, 1)) == (
-        "bash-00000001 is running (1m 30s, pid 7, busy, usually takes 1m 15s)."
+    assert said(
+        result(output="new\n"),
+        printed_at=NOW,
+        activity=Activity("busy", "pid 7 (make) computes"),
+        usual=Usual(75_000, 1),
+    ) == ("bash-00000001 is running (1m 30s, pid 7, busy, usually takes 1m 15s).")
+    assert said(result(), activity=Activity("waiting for input", "pid 8 (bash) reads its terminal")) == (
+        "bash-00000001 is running (1m 30s, pid 7, waiting for input: pid 8 (bash) reads its terminal)."
     )
     assert said(result(status="pending", waits_for=("bash-2",))) == "bash-00000001 is queued: it waits for bash-2."
 

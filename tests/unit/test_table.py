@@ -37,6 +37,7 @@ A_TASK = Task(
     sandbox=None,
     children=(),
     split=False,
+    tty=None,
     closed=False,
     parent="",
     background=True,

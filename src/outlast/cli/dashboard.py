@@ -14,19 +14,20 @@ import sys
 import time
 
 from outlast.cli.arguments import Asked, Parser
-from outlast.cli.common import open_shell, write
+from outlast.cli.common import activities, open_shell, task_json, write
 from outlast.cli.tasks import width
-from outlast.display import render, table
+from outlast.display import table
 from outlast.errors import BadInput, OutlastError, named
 from outlast.light import replaced
 from outlast.storage.task_directory import MOVED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import FrameType
     from typing import Any
 
+    from outlast.linux.activity import Activity
     from outlast.shell.shell import Shell
     from outlast.storage.watch import Watch
     from outlast.types import Task
@@ -64,9 +65,9 @@ def tasks(asked: Asked) -> int:
             return _watch(_Board(shell, asked.filter))
         found = chosen(shell, asked.filter)
         if asked.json:
-            write("".join(render.as_json(task) + "\n" for task in found))
+            write("".join(task_json(shell, task) + "\n" for task in found))
         else:
-            write(table.dashboard(found, width(), colourful()))
+            write(table.dashboard(found, width(), colourful(), doing=activities(shell, found)))
     return 0
 
 
@@ -138,6 +139,10 @@ class _Board:
             for task in self.tasks
         ]
 
+    def doing(self) -> dict[str, Activity]:
+        """What those do that run, at this moment; of very many, the first ones."""
+        return activities(self._shell, self.tasks[:WATCHED_AT_MOST])
+
     def close(self) -> None:
         for watch in self._watches.values():
             watch.close()
@@ -150,7 +155,7 @@ def _watch(board: _Board) -> int:
         ended = True
         while True:
             board.look(ended)
-            screen.show(board.aged())
+            screen.show(board.aged(), board.doing())
             ready = _wait([*board.fds, *screen.fds])
             if not screen.goes_on(ready):
                 return 0
@@ -178,10 +183,11 @@ class _Paper:
     def begin(self) -> None:
         pass
 
-    def show(self, tasks: list[Task]) -> None:
+    def show(self, tasks: list[Task], doing: Mapping[str, str]) -> None:
         now = [(task.task_id, task.status) for task in tasks]
         if now != self._shown:
-            write(("\n" if self._shown is not None else "") + table.dashboard(tasks, width(), colour=False))
+            begin = "\n" if self._shown is not None else ""
+            write(begin + table.dashboard(tasks, width(), colour=False, doing=doing))
             self._shown = now
 
     def goes_on(self, ready: set[int]) -> bool:
@@ -219,10 +225,10 @@ class _Screen(_Paper):
         # The other screen, no cursor, and no line goes on in the next row.
         write("\033[?1049h\033[?25l\033[?7l")
 
-    def show(self, tasks: list[Task]) -> None:
+    def show(self, tasks: list[Task], doing: Mapping[str, str]) -> None:
         size = os.get_terminal_size(sys.stdout.fileno())
         room = max(2, size.lines - _HINT_LINES) if size.lines else None
-        text = table.dashboard(tasks, size.columns or width(), colourful(), room)
+        text = table.dashboard(tasks, size.columns or width(), colourful(), room, doing)
         lines = [*text.splitlines(), "", _HINT if colourful() else "q leaves; the tasks go on"][: size.lines or None]
         # Each line is erased before it is drawn, not after: behind a full line the cursor stands on its last
         # character, which would go too. All is one write, so nothing flickers.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 
 from outlast.cli.arguments import Asked, Parser, whole
-from outlast.cli.common import open_shell, write
-from outlast.display import render
+from outlast.cli.common import open_shell, task_json, write
 from outlast.errors import BadInput, named
 from outlast.output.reader import check_selection
 from outlast.output.redaction import OFF
@@ -69,7 +68,7 @@ def logs(asked: Asked) -> int:
                 exclude=selection.exclude,
                 ignore_case=selection.ignore_case,
             )
-            write(render.as_json(result) + "\n")
+            write(task_json(shell, result) + "\n")
             return 0
         return _Printing(shell, shell.show(asked.id), selection, asked).run()
 

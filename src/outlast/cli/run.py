@@ -7,14 +7,14 @@ import stat
 import sys
 
 from outlast.cli.arguments import REST, Asked, Parser, seconds, size, whole
-from outlast.cli.common import check_stdout, exit_code, open_shell, tell_id_on_stderr, waited_code, write
+from outlast.cli.common import check_stdout, exit_code, open_shell, task_json, tell_id_on_stderr, waited_code, write
 from outlast.display import render
 from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused, named
 from outlast.light import replaced, signal
 from outlast.output.cleaner import inline
 from outlast.shell import validation
 from outlast.shell.conditions import choose_leave
-from outlast.shell.validation import SKIP
+from outlast.shell.validation import MOST_COLUMNS, MOST_ROWS, SKIP
 from outlast.storage.task_directory import Hold
 from outlast.storage.watch import Deadline
 from outlast.types import STREAMS, Cursor, Limits, Notify, Stdin, Waited
@@ -39,6 +39,7 @@ _EXAMPLES = """\
   outlast run --bg --ready Local: npx vite   until it is ready, has died, or 30 s have passed
   outlast run --wait 10 make                 see 10 s of it, then leave it running
   outlast run --stdin open --bg bc           feed it later with `outlast send`
+  outlast run --tty --bg htop                see it with `outlast screen`
   outlast run --split --json 'ls /nowhere'   one JSON object, stdout and stderr apart
   outlast run --bg --after 1a2b make test    when that task completed
   echo 'ls -l' | outlast run -               the command from standard input
@@ -67,6 +68,8 @@ def run_parser() -> Parser:
     add("--pass", dest="passed", action="append", default=[], metavar="NAME", help=_PASS)
     add("--stdin", metavar="FILE|-|open", help="input: a file, our own (-), or kept open for `outlast send`")
     add("--split", action="store_true", help="keep stdout and stderr apart")
+    add("--tty", action="store_true", help="give it a terminal, as full-screen programs and prompts want one")
+    add("--size", metavar="CxR", help="with --tty: its columns and rows (your terminal's, or 80x24)")
     add("--shell", metavar="PATH", help="run it with this shell instead of bash (none: no shell in between)")
     made.section("queue")
     add("--name", metavar="N", help="a second start under this name is the same task")
@@ -106,6 +109,7 @@ def run(asked: Asked) -> int:
         "stdin": _stdin(asked.stdin),
         "shell": asked.shell,
         "split": asked.split,
+        "tty": _terminal(asked),
         "limit": asked.limit,
         "description": asked.description,
         "name": asked.name,
@@ -138,14 +142,14 @@ def _background(shell: Shell, command: str, how: dict[str, Any], asked: Asked) -
 def _tell_of(shell: Shell, task: Waited, asked: Asked) -> int:
     """Write the id of a background task, or what it is, to standard output; the exit code."""
     if asked.startup_wait is None and asked.ready is None:
-        write(render.as_json(task) + "\n" if asked.json else f"{task.task_id}\n")
+        write(task_json(shell, task) + "\n" if asked.json else f"{task.task_id}\n")
         if task.status == "pending" and not asked.json:
             sys.stderr.write(f"outlast: {task.task_id} is pending: it {render.waits(task)}.\n")
         return 0
     opening = render.opening(shell.read(task.task_id), shell.reader.line_counts(task))
     condition = asked.ready is not None
     if asked.json:
-        write(render.as_json(task, ready=task.met if condition else None, **opening) + "\n")
+        write(task_json(shell, task, ready=task.met if condition else None, **opening) + "\n")
     else:
         write(f"{task.task_id}\n")
         sys.stderr.write(render.waited(task, condition) + render.opening_text(opening) + _missed(shell, task))
@@ -190,6 +194,15 @@ def _as_a_person_says(shell: Shell, asked: Asked) -> Settings:
         raise BadInput("The name of a directory that a sandbox may write to must not hold a ':'; rename it.")
     writable = ":".join([settings.sandbox_writable, *more])
     return replaced(settings, sandbox_writable=writable, sandbox_network=settings.sandbox_network or asked.network)
+
+
+def _terminal(asked: Asked) -> bool | str:
+    if asked.size is not None and not asked.tty:
+        raise BadInput("--size is the size of a terminal; add --tty.")
+    if asked.tty and asked.size is None and not asked.bg and sys.stdout.isatty():
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+        return f"{columns}x{rows}" if 0 < columns <= MOST_COLUMNS and 0 < rows <= MOST_ROWS else True
+    return str(asked.size) if asked.size is not None else bool(asked.tty)
 
 
 def _stdin(asked: str | None) -> Stdin:
@@ -309,7 +322,7 @@ class _Foreground:
     def _report(self, command: str, how: dict[str, Any]) -> int:
         if self._asked.json:
             result = self._shell.read(self._task_id)
-            write(render.as_json(result) + "\n")
+            write(task_json(self._shell, result) + "\n")
             return exit_code(result)
         task = self._shell.show(self._task_id)
         if not task.finished:

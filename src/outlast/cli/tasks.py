@@ -7,7 +7,7 @@ import sys
 import time
 
 from outlast.cli.arguments import Asked, Parser, number, seconds
-from outlast.cli.common import open_shell, waited_code, write
+from outlast.cli.common import activities, open_shell, task_json, waited_code, write
 from outlast.display import render
 from outlast.errors import AlreadyEnded, BadInput
 from outlast.shell import validation
@@ -49,7 +49,9 @@ def ps(asked: Asked) -> int:
         if asked.json:
             write("".join(_json(shell, task) + "\n" for task in tasks))
         elif tasks:
-            write(render.table([(task, shell.reader.line_counts(task)) for task in tasks], width()))
+            doing = activities(shell, tasks)
+            rows = [(task, shell.reader.line_counts(task), doing.get(task.task_id, "")) for task in tasks]
+            write(render.table(rows, width()))
         else:
             write("No tasks found.\n")
     return 0
@@ -57,7 +59,7 @@ def ps(asked: Asked) -> int:
 
 def _json(shell: Shell, task: Task) -> str:
     stdout, stderr = shell.reader.line_counts(task)
-    return render.as_json(task, stdout_lines=stdout, stderr_lines=stderr)
+    return task_json(shell, task, stdout_lines=stdout, stderr_lines=stderr)
 
 
 def width() -> int:
@@ -78,7 +80,10 @@ def show_parser() -> Parser:
 def show(asked: Asked) -> int:
     with open_shell(asked.session) as shell:
         task = shell.show(asked.id)
-        write(_json(shell, task) + "\n" if asked.json else render.details(task, shell.reader.line_counts(task)))
+        if asked.json:
+            write(_json(shell, task) + "\n")
+        else:
+            write(render.details(task, shell.reader.line_counts(task), shell.activity(task)))
     return 0
 
 
@@ -112,7 +117,7 @@ def wait(asked: Asked) -> int:
         ids = [shell.show(one).task_id for one in asked.id]
         for task_id in ids:
             task = shell.wait(task_id, timeout=deadline.left(), **what)
-            write(render.as_json(task) + "\n" if asked.json else render.waited(task, condition))
+            write(task_json(shell, task) + "\n" if asked.json else render.waited(task, condition))
             codes.append(waited_code(task, condition))
     return next((code for code in codes if code), 0)
 
@@ -156,10 +161,17 @@ def _kill_every_task(shell: Shell, grace: float | None) -> Sequence[Receipt]:
 def send_parser() -> Parser:
     made = Parser(
         "send",
-        "Send text to the input of a task that was started with --stdin open. A newline is added unless --raw.",
+        "Send text, or keys, to the input of a task that was started with --stdin open or --tty. A newline\n"
+        "is added to text unless --raw; on a terminal it is the Enter key.",
         "  outlast send 1a2b 'print(1+1)'\n  outlast send --eof 1a2b        end the input\n"
-        "  outlast send 1a2b - < file     our own standard input as it is",
+        "  outlast send 1a2b - < file     our own standard input as it is\n"
+        "  outlast send 1a2b --keys '<C-c><Up>hello<Enter>'\n\n"
+        "keys: <Enter> <Tab> <Esc> <Space> <Backspace> <Delete> <Insert> <Up> <Down> <Left> <Right> <Home>\n"
+        "<End> <PageUp> <PageDown> <F1> to <F12>; <C-x> is Ctrl, <M-x> Alt, <S-Tab> Shift; <lt> is a '<'.\n"
+        "All else is typed as it is. Without a terminal there are <Enter>, <Tab>, <C-c>, which interrupts\n"
+        "the command, and <C-d>, which ends its input.",
     )
+    made.add("--keys", action="store_true", help="TEXT is keys")
     made.add("--raw", action="store_true", help="send the text as it is, without a newline")
     made.add("--eof", action="store_true", help="end the input (after the text, if any)")
     made.takes_id()
@@ -170,13 +182,18 @@ def send_parser() -> Parser:
 def send(asked: Asked) -> int:
     if asked.text is None and not asked.eof:
         raise BadInput("There is nothing to send; give a text, or --eof to end the input.")
+    if asked.keys and (asked.text is None or asked.raw or asked.eof):
+        raise BadInput("--keys sends the keys in TEXT alone; give them, without --raw and --eof (<C-d>).")
     with open_shell(asked.session) as shell:
-        if asked.text == "-":
+        if asked.keys:
+            shell.send(asked.id, keys=asked.text)
+        elif asked.text == "-":
             shell.send(asked.id, sys.stdin.buffer.read(), eof=asked.eof)
         elif asked.text is None:
             shell.send(asked.id, eof=True)
         else:
-            shell.send(asked.id, asked.text if asked.raw else asked.text + "\n", eof=asked.eof)
+            text = os.fsencode(asked.text) if asked.raw else asked.text + "\n"
+            shell.send(asked.id, text, eof=asked.eof)
     return 0
 
 

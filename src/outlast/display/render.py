@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.errors import OutlastError
+    from outlast.linux.activity import Activity
     from outlast.types import Receipt, Result, Waited
 
 FIRST_LINES = (8, 4)  # of stdout and of stderr that the reply to a start shows
@@ -84,9 +85,16 @@ def waits(task: Task) -> str:
     return f"waits for {', '.join(task.waits_for)}" if task.waits_for else "waits for a place"
 
 
-def table(rows: Sequence[tuple[Task, tuple[int, int]]], width: int) -> str:
-    """The list of tasks, with the lines of their output."""
-    cells = [_COLUMNS, *(_row(task, lines) for task, lines in rows)]
+def doing(activity: str) -> str:
+    """What a running task does, as short as a table wants it."""
+    return {"output probably buffered": "output buffered", "waiting for network or a timer": "waiting"}.get(
+        activity, activity.replace("waiting for input", "needs input").removeprefix("waiting for ")
+    )
+
+
+def table(rows: Sequence[tuple[Task, tuple[int, int], str]], width: int) -> str:
+    """The list of tasks, with the lines of their output, and what those do that run."""
+    cells = [_COLUMNS, *(_row(task, lines, activity) for task, lines, activity in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(_COLUMNS) - 1)]
     left = max(20, width - sum(widths) - 2 * len(widths))
     return "".join(
@@ -95,8 +103,8 @@ def table(rows: Sequence[tuple[Task, tuple[int, int]]], width: int) -> str:
     )
 
 
-def _row(task: Task, lines: tuple[int, int]) -> tuple[str, ...]:
-    status = task.status + _why(task)
+def _row(task: Task, lines: tuple[int, int], activity: str) -> tuple[str, ...]:
+    status = task.status + (f" ({doing(activity)})" if activity else _why(task))
     if task.finished and task.children:
         status += f" +{len(task.children)}"
     count = f"{lines[0]}+{lines[1]}" if task.split else str(lines[0])
@@ -139,7 +147,7 @@ def _why(task: Task) -> str:
     return ""
 
 
-def details(task: Task, lines: tuple[int, int]) -> str:
+def details(task: Task, lines: tuple[int, int], activity: Activity) -> str:
     """Everything about one task, a line each."""
     from time import localtime, strftime
 
@@ -149,6 +157,7 @@ def details(task: Task, lines: tuple[int, int]) -> str:
     shown = {
         "id": task.task_id,
         "status": task.status if task.status == "running" else f"{task.status}, {ending(task)}",
+        "activity": f"{activity}: {inline(activity.evidence, 300)}" if activity else "",
         "command": inline(task.command, 300),
         "description": inline(task.description, 300),
         **_of_agent(task),
@@ -164,6 +173,7 @@ def details(task: Task, lines: tuple[int, int]) -> str:
         "limit": f"{task.limit:g} s" if task.limit else "none",
         "resources": task.resources or "",
         "sandbox": inline(task.sandbox or "", 300),
+        "terminal": task.tty or "",
         "children": ", ".join(map(str, task.children)) or "none left",
         "held back": inline(", ".join(task.held_back), 300),
         "lines": f"{lines[0]} of stdout, {lines[1]} of stderr" if task.split else str(lines[0]),

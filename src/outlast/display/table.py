@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from outlast.display.render import doing as _short
 from outlast.display.render import saying
 from outlast.light import frozen
 from outlast.output.cleaner import inline
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from outlast.types import Task
 
 ROWS = 10
 LOOKED_AT = 200  # finished tasks that are sorted into background and foreground; older ones count as foreground
 HEADER = ("STATUS", "ID", "DESCRIPTION", "TIME", "TYPE")
+_ACTIVITY = "ACTIVITY"  # the last column, if a task runs whose activity is known
 EMPTY = "No tasks found"
 FILTERS: dict[str, tuple[str, ...]] = {
     "all": ("pending", "running", "completed", "failed", "killed"),
@@ -23,6 +25,7 @@ FILTERS: dict[str, tuple[str, ...]] = {
     "error": ("failed",),
 }
 
+_NOTHING: Mapping[str, str] = {}
 _GAP = "  "
 _DESCRIPTION = 2  # its column: the one that gives way
 _NARROWEST = len(HEADER[_DESCRIPTION])
@@ -62,8 +65,10 @@ def in_order(tasks: Sequence[Task], is_background: Callable[[Task], bool]) -> li
     ]
 
 
-def dashboard(tasks: Sequence[Task], width: int, colour: bool, room: int | None = None) -> str:
-    """The first tasks as a table, and how many more there are.
+def dashboard(
+    tasks: Sequence[Task], width: int, colour: bool, room: int | None = None, doing: Mapping[str, str] = _NOTHING
+) -> str:
+    """The first tasks as a table, and how many more there are; `doing` says by id what those do that run.
 
     Every task that has not ended has a row, also beyond the usual number; `room` is how many lines there are at most.
     """
@@ -74,10 +79,13 @@ def dashboard(tasks: Sequence[Task], width: int, colour: bool, room: int | None 
         rows_at_most = max(1, min(rows_at_most, room - (1 if len(tasks) < room else 2)))
     shown = tasks[:rows_at_most]
     rows = [HEADER, *(_cells(task) for task in shown)]
-    sizes = [max(columns(row[number]) for row in rows) for number in range(len(HEADER))]
-    others = sum(sizes) - sizes[_DESCRIPTION] + len(_GAP) * (len(HEADER) - 1)
+    if doing:
+        activities = [_ACTIVITY, *(_short(doing.get(task.task_id, "")) for task in shown)]
+        rows = [(*row, activity) for row, activity in zip(rows, activities, strict=True)]
+    sizes = [max(columns(row[number]) for row in rows) for number in range(len(rows[0]))]
+    others = sum(sizes) - sizes[_DESCRIPTION] + len(_GAP) * (len(sizes) - 1)
     sizes[_DESCRIPTION] = min(sizes[_DESCRIPTION], max(_NARROWEST, width - others))
-    paints = [(_BOLD,) * len(HEADER), *((LOOKS[task.status].colour, _BOLD, "", _DIM, _MUTED) for task in shown)]
+    paints = [(_BOLD,) * len(sizes), *((LOOKS[task.status].colour, _BOLD, "", _DIM, _MUTED, "") for task in shown)]
     lines = [_line(row, sizes, paint if colour else None) for row, paint in zip(rows, paints, strict=True)]
     if len(tasks) > len(shown):
         lines.append(f"... and {len(tasks) - len(shown)} more tasks")
@@ -107,7 +115,7 @@ def _line(row: Sequence[str], sizes: Sequence[int], paint: Sequence[str] | None)
     cells = [fitted(cell, size) for cell, size in zip(row, sizes, strict=True)]
     gaps = [" " * (size - columns(cell)) + _GAP for cell, size in zip(cells, sizes, strict=True)]
     if paint:
-        cells = [f"\033[{code}m{cell}\033[0m" if code else cell for cell, code in zip(cells, paint, strict=True)]
+        cells = [f"\033[{code}m{cell}\033[0m" if code else cell for cell, code in zip(cells, paint, strict=False)]
     return "".join(cell + gap for cell, gap in zip(cells, gaps, strict=True)).rstrip()
 
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from typing import Literal, Protocol
 
     from outlast.errors import OutlastError
-    from outlast.linux.process import Stat
+    from outlast.linux.activity import Activity
     from outlast.storage.output import Source
     from outlast.storage.registry import Registry
     from outlast.storage.task_directory import Hold
@@ -51,14 +51,17 @@ if TYPE_CHECKING:
         def watch(self, task_id: str, ends_only: bool = False) -> Watch:
             """Return what to wait on until the task changes, or only until it ends."""
 
-        def members(self, task_id: str) -> dict[int, Stat]:
-            """Return the living processes of a task, without its guards."""
+        def activity(self, task_id: str) -> Activity:
+            """Return what the processes of a task do at this moment; an empty one if that cannot be seen."""
 
         def explain(self, task_id: str, error: OSError) -> OutlastError:
             """Return the error to raise for a task whose files could not be used."""
 
         def write(self, task_id: str, data: bytes, eof: bool) -> None:
             """Write to the task's input, and end it if `eof`."""
+
+        def resize(self, task_id: str, columns: int, rows: int) -> None:
+            """Set the size of the task's terminal; the program is told by a signal."""
 
         def release(self, task_id: str) -> None:
             """Move a foreground task to the background: what it changes from now on stays out of its session."""

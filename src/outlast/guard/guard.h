@@ -44,6 +44,7 @@ enum stdin_kind { STDIN_EMPTY, STDIN_TEXT, STDIN_FILE, STDIN_OPEN };
 enum fd_source { FD_STDIN, FD_STDOUT, FD_STDERR, FD_GO, FD_READY, FD_ERRORS, FD_INHERIT };
 
 struct bytes { const char *data; size_t size; };
+struct size { int columns, rows; };
 struct strings { char **items; size_t count; }; /* ends with NULL, as `execve` takes it */
 
 /* What a prepared shell gets when it begins. */
@@ -66,6 +67,7 @@ struct launch {
     uint64_t umask;
     struct bytes stdin_text, seccomp;
     bool split, prepare, program_waits, drop_capabilities;
+    struct size tty; /* of the terminal; no columns: there is none */
     struct terms terms;
     char error[120]; /* why it was refused */
 };
@@ -73,6 +75,7 @@ struct launch {
 /* Parse `size` bytes in place. Strings that only the start needs point into `data`; the others are copies. */
 bool parse_launch(struct launch *launch, char *data, size_t size);
 bool parse_terms(struct launch *launch, char *data, size_t size);
+bool parse_size(const char *text, struct size *into);
 bool gives_fd(const struct launch *launch, enum fd_source source);
 
 /* The life of a task. Only the supervisor moves it on, except that the keeper, as parent of the command, may set EXITED. */
@@ -118,6 +121,7 @@ struct shared {
     char relay_buffer[RELAY_BYTES];
     _Atomic int last_stream, order_bytes; /* of a split task: which stream moved last, and how far */
     _Atomic uint64_t last_offset;
+    struct size size; /* of the terminal, as it was last set */
 };
 
 /* What one guard process holds. A fork inherits all of it; its descriptors are the same as its parent's. */
@@ -182,6 +186,9 @@ void close_write_ends(void);
 void close_output_files(void);
 bool outputs_are_closed(void);
 int write_end(int stream);
+bool has_terminal(void);
+void feed_terminal(void);
+void resize_terminal(void);
 
 /* spawn.c: from the launch to a child that waits for its go */
 bool open_stdin(void);

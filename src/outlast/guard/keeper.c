@@ -66,6 +66,7 @@ static void catch_up(void) {
     if (guard.stdin_write >= 0 && (page->state >= EXITED || access("stdin.eof", F_OK) == 0)) close_fd(&guard.stdin_write);
     if (page->state >= EXITED) {
         close_write_ends();
+        close_fd(&guard.stdin_read);
         page->keeper_closed_pipes = 1;
     }
     if (page->state >= DRAINED && guard.launch->on_end.count && !page->on_end) {

@@ -87,6 +87,15 @@ static bool parse_hold(struct launch *launch, char *text) {
     return true;
 }
 
+/* A terminal's size, COLUMNSxROWS: in the launch, and later in the file `size`. */
+bool parse_size(const char *text, struct size *into) {
+    int end = 0;
+    bool good = *text >= '0' && *text <= '9' && sscanf(text, "%4dx%4d%n", &into->columns, &into->rows, &end) == 2;
+    return good && into->columns > 0 && into->rows > 0 && !text[end + (text[end] == '\n')];
+}
+
+static bool parse_tty(struct launch *launch, char *text) { return parse_size(text, &launch->tty); }
+
 static bool parse_go(struct launch *launch, char *text) {
     size_t size = strlen(text);
     if (!size || size > LAUNCH_GO_BYTES) return false;
@@ -135,6 +144,7 @@ static const struct key {
     {"hold", OTHER, 0, 0, parse_hold},
     {"stdin", OTHER, 0, 0, parse_stdin},
     {"fd", OTHER, 0, 0, parse_fd},
+    {"tty", OTHER, 0, 0, parse_tty},
     {"rlimit", LIST, 0, FIELD(rlimits)},
     {"nice", OTHER, 0, 0, parse_nice},
     {"umask", OCTAL, 0, FIELD(umask)},
@@ -211,6 +221,8 @@ static bool check_launch(struct launch *launch) {
     if (launch->mark && !strchr(launch->mark, '=')) return fail(launch, "mark", "is no variable");
     if (launch->prepare && !launch->publish) return fail(launch, "prepare", "needs a place to publish");
     if (launch->seccomp.size % 8 || launch->seccomp.size > MOST_SECCOMP_BYTES) return fail(launch, "seccomp", "bad size");
+    if (launch->tty.columns && (launch->split || launch->prepare || launch->stdin_kind != STDIN_OPEN))
+        return fail(launch, "tty", "needs stdin open, and neither split nor prepare");
     if (launch->program_waits != gives_fd(launch, FD_GO)) return fail(launch, "program-waits", "needs a go descriptor, and go needs it");
     for (size_t i = 0; i < launch->env.count; i++)
         if (!strchr(launch->env.items[i], '=')) return fail(launch, "env", "is no variable");

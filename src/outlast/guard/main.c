@@ -91,7 +91,8 @@ static void open_everything(void) {
     guard.streams = launch.split ? 2 : 1;
     take_lock();
     if (!open_record()) refuse(errno, "record");
-    if (!make_pipes() || pipe2(go, O_CLOEXEC)) refuse(errno, "pipe");
+    if (!make_pipes()) refuse(errno, has_terminal() ? "a terminal" : "pipe");
+    if (pipe2(go, O_CLOEXEC)) refuse(errno, "pipe");
     guard.go_read = go[0], guard.go_write = go[1];
     if (!open_stdin()) refuse(errno, launch.stdin_path ? launch.stdin_path : "stdin");
     guard.signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -113,7 +114,7 @@ static noreturn void become_keeper(void) {
     if (pid == 0) start_task();
     if (pid < 0 && !page->begun) refuse(errno, "fork");
     close_fd(&guard.go_read);
-    close_fd(&guard.stdin_read);
+    if (!has_terminal()) close_fd(&guard.stdin_read);
     drop_launch();
     keep_task();
 }

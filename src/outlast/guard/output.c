@@ -13,6 +13,7 @@
 #include <endian.h>
 #include <sys/ioctl.h>
 #include <sys/statvfs.h>
+#include <termios.h>
 
 enum {
     NOTE_BYTES = 100,        /* the line for people where the head ends */
@@ -21,6 +22,9 @@ enum {
     FIRST_BYTES = 64 * 1024, /* kept whatever the floor: a nearly full disk must not make every command mute */
     ORDER_BYTES = 32 * 1024, /* the most that is noted about the order of two streams */
     NAME_BYTES = 32,
+    TERMINAL_BYTES = 128 << 10, /* more than the kernel holds of what was printed to a terminal */
+    INPUT_BYTES = 64 << 10,
+    SIZE_BYTES = 31, /* of a line in `sizes` */
 };
 
 struct stream {
@@ -38,6 +42,7 @@ static struct stream streams[STREAMS] = {
 };
 static int relay[2] = {-1, -1};
 static int order = -1;
+static bool input_waits; /* the terminal takes no more input at the moment */
 
 static struct progress *progress_of(const struct stream *s) { return &guard.page->progress[s->index]; }
 
@@ -67,8 +72,31 @@ static bool open_file(struct stream *s, uint64_t start) {
     return true;
 }
 
+bool has_terminal(void) { return guard.launch->tty.columns > 0; }
+
+static bool set_size(struct size size) {
+    struct winsize window = {.ws_col = (unsigned short)size.columns, .ws_row = (unsigned short)size.rows};
+    bool good = ioctl(streams[0].reader, TIOCSWINSZ, &window) == 0; /* the kernel sends SIGWINCH */
+    guard.page->size = size; /* last: a successor of a supervisor that dies before does it again */
+    return good;
+}
+
+/* A pseudo-terminal instead of a pipe: its master is the reader, the command's side the writer. */
+static bool make_terminal(struct stream *s) {
+    struct termios mode;
+    int locked = 0;
+    s->reader = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    if (s->reader < 0 || ioctl(s->reader, TIOCSPTLCK, &locked) || !set_size(guard.launch->tty)) return false;
+    s->writer = ioctl(s->reader, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC); /* its name may be of another /dev/pts */
+    s->no_splice = true; /* neither end is a pipe */
+    if (s->writer < 0 || tcgetattr(s->writer, &mode)) return false;
+    mode.c_iflag |= IUTF8; /* a backspace erases a whole character */
+    return tcsetattr(s->writer, TCSANOW, &mode) == 0;
+}
+
 bool make_pipes(void) {
-    for (int i = 0; i < guard.streams; i++) {
+    if (has_terminal() && !make_terminal(&streams[0])) return false;
+    for (int i = 0; i < guard.streams && !has_terminal(); i++) {
         int ends[2];
         if (pipe2(ends, O_CLOEXEC)) return false;
         streams[i].reader = ends[0], streams[i].writer = ends[1];
@@ -180,6 +208,7 @@ static void empty_relay(void) {
 static ssize_t move_through_memory(struct stream *s) {
     guard.page->relay_stream = s->index; /* before the bytes are in the relay: a successor must know whose they are */
     ssize_t n = splice(s->reader, NULL, relay[1], NULL, RELAY_BYTES, SPLICE_F_NONBLOCK);
+    if (n < 0 && errno == EIO && has_terminal()) return 0; /* no process has the terminal open any more */
     if (n < 0 && errno != EAGAIN && errno != EINTR && is_ready(s->reader, POLLIN)) { /* our end of the pipe blocks */
         n = read(s->reader, guard.page->relay_buffer, RELAY_BYTES);
         if (n > 0) announce(s, (int)n); /* not even pipes can be spliced: a supervisor that is killed here loses these bytes */
@@ -203,9 +232,10 @@ void resume_outputs(void) {
     empty_relay();
 }
 
-/* node makes the pipe that it shares with its siblings non-blocking and leaves it so; they would lose output to EAGAIN. */
+/* node makes the pipe that it shares with its siblings non-blocking and leaves it so; they would lose output to EAGAIN.
+ * A terminal is input as well: a program that made it non-blocking would hang in its next read. */
 static void make_blocking(struct stream *s) {
-    int flags = s->writer >= 0 ? fcntl(s->writer, F_GETFL) : 0;
+    int flags = s->writer >= 0 && !has_terminal() ? fcntl(s->writer, F_GETFL) : 0;
     if (flags > 0 && flags & O_NONBLOCK) fcntl(s->writer, F_SETFL, flags & ~O_NONBLOCK);
 }
 
@@ -253,8 +283,36 @@ void poll_outputs(struct pollfd *fds) {
     for (int i = 0; i < STREAMS; i++) {
         /* A pipe at its end is always ready, and poll would spin. The bounds are not known until the task begins. */
         bool open = i < guard.streams && !streams[i].closed && guard.page->state > STARTING;
-        fds[i] = (struct pollfd){.fd = open ? streams[i].reader : -1, .events = POLLIN};
+        fds[i] = (struct pollfd){.fd = open ? streams[i].reader : -1, .events = input_waits ? POLLIN | POLLOUT : POLLIN};
     }
+    bool feeds = has_terminal() && !input_waits && guard.page->state == RUNNING;
+    fds[STREAMS] = (struct pollfd){.fd = feeds ? guard.stdin_read : -1, .events = POLLIN};
+}
+
+/* Move input from the named pipe to the terminal. What it does not take now stays in the pipe, and writers wait. One
+ * system call takes the bytes and gives them, so a supervisor that is killed neither loses nor repeats any. */
+void feed_terminal(void) {
+    if (!has_terminal() || !is_ready(guard.stdin_read, POLLIN) || guard.page->state != RUNNING) return;
+    ssize_t n = splice(guard.stdin_read, NULL, streams[0].reader, NULL, INPUT_BYTES, SPLICE_F_NONBLOCK);
+    input_waits = n < 0 && errno == EAGAIN;
+}
+
+/* Do what the file `size` asks for, and note where in the output that was. A successor may do it again. */
+void resize_terminal(void) {
+    char text[16], line[SIZE_BYTES + 1];
+    struct size size, *set = &guard.page->size;
+    struct stat found;
+    if (!has_terminal() || read_file("size", text, sizeof text) <= 0 || !parse_size(text, &size)) return;
+    if (size.columns == set->columns && size.rows == set->rows) return;
+    drain_outputs(); /* what was printed before belongs to the old size */
+    unsigned long long offset = progress_of(&streams[0])->offset;
+    int fd = open("sizes", O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+    int n = snprintf(line, sizeof line, "%020llu %4dx%4d\n", offset, size.columns, size.rows);
+    bool good = n == SIZE_BYTES && fd >= 0 && fstat(fd, &found) == 0;
+    off_t most = (ORDER_BYTES / SIZE_BYTES - 1) * SIZE_BYTES; /* then the last line is written again and again */
+    if (good && pwrite(fd, line, SIZE_BYTES, found.st_size < most ? found.st_size : most) < 0) errno = 0; /* a full disk */
+    close_fd(&fd);
+    set_size(size);
 }
 
 /* Move what is there, up to a bound. Returns whether there was anything. */
@@ -264,9 +322,11 @@ bool move_outputs(void) {
     return moved;
 }
 
-/* Move what is in the pipes now: a child that goes on printing does not hold us up. */
+/* Move what is in the pipes now: a child that goes on printing does not hold us up. The kernel counts only a part of what
+ * a terminal holds, but a read that finds nothing waits for the rest. */
 void drain_outputs(void) {
-    for (int i = 0; i < guard.streams; i++) move_stream(&streams[i], count_waiting(&streams[i]));
+    for (int i = 0; i < guard.streams; i++)
+        move_stream(&streams[i], has_terminal() ? TERMINAL_BYTES : count_waiting(&streams[i]));
 }
 
 /* The command ended: from now on the end of a pipe means that no process prints any more. */

@@ -4,6 +4,7 @@
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -93,7 +94,7 @@ static int duplicate_above(int fd, int least) {
 /* Give the command its descriptors. `*go` and `*tell` stay ours. `execve` closes all others, such as the lock. */
 static void arrange_fds(int *go, int *tell) {
     struct launch *launch = guard.launch;
-    const int sources[] = {[FD_STDIN] = guard.stdin_read, [FD_STDOUT] = write_end(0), [FD_STDERR] = write_end(1),
+    const int sources[] = {[FD_STDIN] = has_terminal() ? write_end(0) : guard.stdin_read, [FD_STDOUT] = write_end(0), [FD_STDERR] = write_end(1),
                            [FD_GO] = guard.go_read, [FD_READY] = ready[1], [FD_ERRORS] = errors};
     int copies[LAUNCH_MOST_FDS], least = 3;
     close_fd(&guard.go_write); /* so that the end of both guards ends the wait for the go */
@@ -128,6 +129,7 @@ static noreturn void become_command(void) {
     for (size_t i = 0; i < launch->cgroups.count; i++)
         if (!write_to_cgroup(launch->cgroups.items[i], "cgroup.procs", "0")) give_up(launch->cgroups.items[i], errno);
     arrange_fds(&go, &tell);
+    if (has_terminal() && isatty(0) && ioctl(0, TIOCSCTTY, 0)) give_up("terminal", errno); /* in a sandbox it is not 0 yet */
     if (chdir(launch->cwd)) give_up(launch->cwd, errno);
     umask((mode_t)launch->umask);
     if (!launch->program_waits && access(launch->program, X_OK)) give_up(launch->program, errno);
@@ -148,7 +150,7 @@ bool spawn_child(void) {
     int pid = fork_process(&guard.page->child, SIGCHLD);
     if (pid == 0) become_command();
     close_fd(&ready[1]);
-    close_fd(&guard.stdin_read); /* so that a writer gets EPIPE when the command closes its input */
+    if (!has_terminal()) close_fd(&guard.stdin_read); /* so that a writer gets EPIPE when the command closes its input */
     close_fd(&guard.go_read);
     return pid > 0;
 }

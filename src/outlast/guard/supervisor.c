@@ -107,6 +107,7 @@ static void finish_command(void) {
     }
     close_write_ends();
     close_fd(&guard.stdin_write);
+    close_fd(&guard.stdin_read);
     wake_peer();
     if (move_outputs()) ring_bell(); /* if no other process holds the pipe, this sees its end */
 }
@@ -159,24 +160,25 @@ static noreturn void watch_task(void) {
     struct shared *page = guard.page;
     bool status_is_hidden = false, finished = false;
     for (;;) {
-        struct pollfd all[STREAMS + 5];
+        struct pollfd all[STREAMS + 6];
         bool is_prepared = page->state == STARTING;
         poll_outputs(all);
-        all[2] = (struct pollfd){.fd = page->state >= EXITED || status_is_hidden ? -1 : guard.command, .events = POLLIN};
-        all[3] = (struct pollfd){.fd = guard.peer, .events = POLLIN};
-        all[4] = (struct pollfd){.fd = guard.signals, .events = POLLIN};
-        all[5] = (struct pollfd){.fd = guard.stdin_write < 0 ? -1 : guard.wake_fifo, .events = POLLIN};
-        all[6] = (struct pollfd){.fd = is_prepared ? guard.caller : -1, .events = POLLIN};
-        int found = poll(all, STREAMS + 5, find_timeout(status_is_hidden));
+        all[3] = (struct pollfd){.fd = page->state >= EXITED || status_is_hidden ? -1 : guard.command, .events = POLLIN};
+        all[4] = (struct pollfd){.fd = guard.peer, .events = POLLIN};
+        all[5] = (struct pollfd){.fd = guard.signals, .events = POLLIN};
+        all[6] = (struct pollfd){.fd = guard.stdin_write < 0 ? -1 : guard.wake_fifo, .events = POLLIN};
+        all[7] = (struct pollfd){.fd = is_prepared ? guard.caller : -1, .events = POLLIN};
+        int found = poll(all, STREAMS + 6, find_timeout(status_is_hidden));
         if (found < 0) continue;
-        if (all[4].revents) drain_fd(guard.signals), continue_peer();
-        if (all[5].revents) drain_fd(guard.wake_fifo), close_stdin_if_asked();
-        if (is_prepared && all[2].revents) refuse(ECHILD, "the prepared shell ended");
-        if (is_prepared && all[6].revents) begin_prepared();
+        if (all[5].revents) drain_fd(guard.signals), continue_peer();
+        if (all[6].revents) drain_fd(guard.wake_fifo), close_stdin_if_asked(), resize_terminal();
+        if (is_prepared && all[3].revents) refuse(ECHILD, "the prepared shell ended");
+        if (is_prepared && all[7].revents) begin_prepared();
+        if ((all[0].revents & POLLOUT) || all[2].revents) feed_terminal();
         if (found == 0 && (page->state >= DRAINED || status_is_hidden)) wake_peer();
         if ((all[0].revents || all[1].revents) && move_outputs()) ring_bell();
-        if (page->state == RUNNING && (status_is_hidden || all[2].revents)) status_is_hidden = !note_exit();
-        if (guard.peer < 0 || all[3].revents) replace_keeper();
+        if (page->state == RUNNING && (status_is_hidden || all[3].revents)) status_is_hidden = !note_exit();
+        if (guard.peer < 0 || all[4].revents) replace_keeper();
         reap_children();
         if (page->state >= EXITED && !finished) finish_command(), finished = true;
         if (finished) run_on_end();
@@ -214,6 +216,7 @@ noreturn void resume_task(void) {
     if (guard.page->state < RUNNING) release_command();
     close_fd(&guard.go_write);
     close_stdin_if_asked();
+    resize_terminal();
     kill(getpid(), SIGCHLD); /* check everything once */
     watch_task();
 }

@@ -150,6 +150,7 @@ static void terminate_all(void) {
         struct member *member = &list.items[i], *before = find_member(&last, member->pid, member->tick);
         if (is_wrapper(member)) continue;
         member->got_term = before && before->got_term;
+        if (has_terminal() && !before) send_signal(member, SIGHUP); /* the terminal hangs up: an interactive shell ignores TERM */
         if (!member->got_term || would_end_by_term(member->pid)) member->got_term = send_signal(member, SIGTERM);
         if (member->state == 'T' || member->state == 't') send_signal(member, SIGCONT);
     }

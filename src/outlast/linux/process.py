@@ -39,6 +39,7 @@ class Stat:
     tick: int
     cpu_ticks: int
     threads: int
+    terminal: int  # the device number of its controlling terminal, as the kernel writes it here; 0: none
 
     @property
     def dead(self) -> bool:
@@ -54,8 +55,8 @@ def stat_of(pid: int) -> Stat | None:
         return None
     part = tail.split()
     name = head.partition(b"(")[2].decode(errors="replace")
-    parent, session, threads, tick = (int(part[n]) for n in (1, 3, 17, 19))
-    return Stat(pid, name, part[0].decode(), parent, session, tick, sum(map(int, part[11:15])), threads)
+    parent, session, terminal, threads, tick = (int(part[n]) for n in (1, 3, 4, 17, 19))
+    return Stat(pid, name, part[0].decode(), parent, session, tick, sum(map(int, part[11:15])), threads, terminal)
 
 
 def _read(path: str, is_long: bool = True) -> bytes:

@@ -98,8 +98,8 @@ def _strays(guards: Guards, table: Table) -> set[int]:
 class _Tree:
     """One tree that is being ended."""
 
-    def __init__(self, read_guards: Callable[[], Guards], apart: Apart) -> None:
-        self._read_guards, self._apart = read_guards, apart
+    def __init__(self, read_guards: Callable[[], Guards], apart: Apart, hangs_up: bool) -> None:
+        self._read_guards, self._apart, self._hangs_up = read_guards, apart, hangs_up
         self.known: dict[int, Identity] = {}
         self.living: dict[int, int] = {}  # pidfd of each process that still runs, by pid
         self.missed: set[int] = set()  # ended before we could open them, at the last look
@@ -126,7 +126,7 @@ class _Tree:
                 self.known[pid], self.living[pid] = who, fd
                 # The wrapper of a sandbox leaves by itself, and has to tell how the command ended.
                 if number == signal.SIGKILL or not (stat.name == _WRAPPER and stat.parent in watching):
-                    _signal(fd, number)
+                    self._begin_end(fd, number)
                     found_new = True
             elif pid in self.living and number == signal.SIGTERM and process.takes_default_action(pid, number):
                 # A child of bash that is between fork and exec still has bash's handler, which loses the signal.
@@ -134,6 +134,11 @@ class _Tree:
             if number == signal.SIGTERM and stat.state in "Tt" and pid in self.living:
                 _signal(self.living[pid], signal.SIGCONT)  # at every look: a stop takes its time to show
         return found_new
+
+    def _begin_end(self, fd: int, number: int) -> None:
+        if self._hangs_up and number == signal.SIGTERM:
+            _signal(fd, signal.SIGHUP)  # an interactive shell ignores TERM
+        _signal(fd, number)
 
     def _forget(self, pid: int) -> None:
         self.known.pop(pid, None)
@@ -154,13 +159,13 @@ class _Tree:
             os.close(fd)
 
 
-def end_trees(looks: Iterable[Callable[[], Guards]], apart: Apart, grace: float) -> list[Ended]:
+def end_trees(looks: Iterable[tuple[Callable[[], Guards], bool]], apart: Apart, grace: float) -> list[Ended]:
     """End several trees at once.
 
-    Each of `looks` returns the guards at the moment: they can change meanwhile. `apart` says whether a process watches
-    another task.
+    Each of `looks` returns the guards at the moment, which can change meanwhile; with it stands whether the tree has a
+    terminal, which hangs up. `apart` says whether a process watches another task.
     """
-    trees = [_Tree(look, apart) for look in looks]
+    trees = [_Tree(look, apart, hangs_up) for look, hangs_up in looks]
     try:
         if not _terminate(trees, grace):
             _kill(trees)

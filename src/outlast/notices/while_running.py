@@ -13,10 +13,11 @@ from __future__ import annotations
 import time
 
 from outlast.light import json
-from outlast.linux import activity, process, process_tree
+from outlast.linux import activity
 from outlast.output.cleaner import Cleaner
-from outlast.storage import output, record
+from outlast.storage import output
 from outlast.storage.outbox import Found
+from outlast.storage.task_activity import activity_of
 from outlast.storage.task_events import facts_of
 from outlast.types import STREAMS, Ended, Running
 
@@ -90,8 +91,8 @@ class RunningTaskNotices:
             return
         if quiet < PROMPT_S:
             found.look_again(PROMPT_S - quiet)
-        elif _activity(seen.directory) == activity.INPUT:
-            yield _found(seen, "waits-for-input", turn, {})
+        elif (found_now := activity_of(seen.directory)) == activity.INPUT:
+            yield _found(seen, "waits-for-input", turn, {"evidence": found_now.evidence})
         else:
             found.look_again(min(quiet, _LOOK_FOR_INPUT_S))
 
@@ -192,11 +193,3 @@ def _sources(seen: Observation) -> list[output.Source]:
 def _found(seen: Observation, kind: str, turn: int, more: dict[str, Any], at: float | None = None) -> Found:
     facts = {**facts_of(seen.task), **more}
     return Found(seen.task.task_id, kind, turn, seen.task.session, time.time() if at is None else at, facts)
-
-
-def _activity(directory: str) -> str:
-    try:
-        guards = record.guards_of(directory)
-    except (OSError, KeyError, TypeError, ValueError):
-        return ""
-    return activity.of_task(process_tree.look(guards, record.is_foreign_guard, process.Table).members)

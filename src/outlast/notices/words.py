@@ -20,7 +20,7 @@ _FORGED = "[outlast"  # what begins a line of ours
 
 
 def quoted(text: str, most: int = _QUOTED) -> str:
-    """Somebody else's words inside of ours: on one line, between quotes, nothing in it that looks like ours."""
+    """Quote text of a command inside our own: on one line, with nothing in it that looks like ours."""
     plain = inline(text, most)
     while (at := plain.lower().find(_FORGED)) >= 0:
         plain = plain[:at] + "(" + plain[at + 1 :]

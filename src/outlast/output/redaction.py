@@ -59,6 +59,10 @@ class Mask:
             return text
         return replace_spans(text, *_search(text, self._values, True))
 
+    def spans(self, text: str) -> list[Span]:
+        """Return from where to where the secrets of a whole text are."""
+        return _search(text, self._values, True)[0] if self.on else []
+
     def stream(self, of_bytes: bool = False) -> Stream:
         """Return a redactor for text that comes in pieces, or for bytes decoded as latin-1."""
         return Stream(self._as_bytes if of_bytes else self._values, self.on)

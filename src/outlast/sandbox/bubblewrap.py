@@ -127,10 +127,14 @@ def for_args(words: Iterable[str], env: Mapping[str, str], filtered: bool) -> by
     return b"".join(os.fsencode(word) + b"\0" for word in [*words, *setenv, *filters])
 
 
-def arguments(program: str, shell: list[str], waits: bool) -> list[str]:
-    """The argument list. A shell that waits for its command is started at once; for another somebody has to wait."""
+def arguments(program: str, shell: list[str], waits: bool, tty: bool = False) -> list[str]:
+    """The argument list. A shell that waits for its command is started at once; for another one the script waits.
+
+    With `tty` the session of the shell gets its standard input as controlling terminal.
+    """
+    lead = ["/bin/sh", "-c", f'exec "$@" 0<&{STDIN}', "sh", setsid(), "-c"] if tty else [setsid()]
     script = _CHECK + (_TURN_INTO if waits else f"{_WAIT}{_TURN_INTO} 3<&-")
-    return [program, "--args", str(ARGUMENTS), "--", setsid(), "/bin/sh", "-c", script, "sh", *shell]
+    return [program, "--args", str(ARGUMENTS), "--", *lead, "/bin/sh", "-c", script, "sh", *shell]
 
 
 def setsid() -> str:

@@ -80,6 +80,8 @@ class AsyncShell:
     kill = in_thread(Shell.kill)
     kill_all = in_thread(Shell.kill_all)
     send = in_thread(Shell.send)
+    screen = in_thread(Shell.screen)
+    resize = in_thread(Shell.resize)
     clean = in_thread(Shell.clean)
     remove = in_thread(Shell.remove)
     on_notice = in_thread(Shell.on_notice)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 
 from outlast.errors import BadInput, BadPattern, named
-from outlast.linux.activity import BUSY, DISK, INPUT, SLEEPING
+from outlast.linux.activity import BUFFERED, BUSY, DISK, INPUT, SLEEPING
 from outlast.output.cleaner import Cleaner
 from outlast.output.line_filter import LineFilter
 from outlast.settings import development_commands
@@ -204,13 +204,14 @@ class Reaction(Condition):
 
     by_output = True
 
-    def __init__(self, activity: Callable[[], str]) -> None:
-        """`activity` says what the task does at this moment, as `Shell.activity` does."""
-        self._activity = activity
+    def __init__(self, activity: Callable[[], str], from_start: bool = False) -> None:
+        """`activity` says what the task does at this moment; `from_start`: what it printed before counts, too."""
+        self._activity, self._from_start = activity, from_start
 
     def begin(self, sources: Mapping[str, Source]) -> None:
         super().begin(sources)
-        self._first_size = self._size = self.printed()
+        self._size = self.printed()
+        self._first_size = 0 if self._from_start else self._size
 
     def find(self, over: bool, left: float | None) -> str | None:
         if over:
@@ -221,7 +222,7 @@ class Reaction(Condition):
         activity = self._activity()
         if activity == INPUT:
             return activity
-        needed = LONG_PAUSE_S if activity in (BUSY, DISK, SLEEPING) else PAUSE_S
+        needed = LONG_PAUSE_S if activity in (BUSY, DISK, SLEEPING, BUFFERED) else PAUSE_S
         return f"no output for {needed:g} s" if self._size > self._first_size and silence >= needed else None
 
     def patience(self) -> float:

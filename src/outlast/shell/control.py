@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from outlast.shell.context import Context
     from outlast.shell.gate import Gate
     from outlast.shell.options import TaskId
-    from outlast.types import Receipt, Task
+    from outlast.types import Receipt, Screen, Task
 
 _CLOSE_WAIT_S = 1.0  # guards exit within milliseconds of the end, if nothing of the command is left
 
@@ -25,8 +25,8 @@ _CLOSE_WAIT_S = 1.0  # guards exit within milliseconds of the end, if nothing of
 class Control:
     """Acts on the tasks of one shell."""
 
-    def __init__(self, context: Context, gate: Callable[[], Gate | None]) -> None:
-        self.context, self._executor, self._gate = context, context.executor, gate
+    def __init__(self, context: Context, gate: Callable[[], Gate | None], screen: Callable[[str], Screen]) -> None:
+        self.context, self._executor, self._gate, self._screen = context, context.executor, gate, screen
 
     @translate_errors
     def kill_all(self, tasks: Sequence[TaskId], grace: float | None = None) -> list[Receipt]:
@@ -62,9 +62,40 @@ class Control:
         self._executor.release(task_id)
 
     @translate_errors
-    def send(self, task: TaskId, text: str | bytes = "", *, eof: bool = False) -> None:
+    def send(self, task: TaskId, text: str | bytes = "", *, eof: bool = False, keys: str | None = None) -> None:
         """As `Shell.send`."""
-        self._executor.write(self.context.find(task), validation.input_bytes(text), eof)
+        task_id, data = self.context.find(task), validation.input_bytes(text)
+        has_terminal = self._executor.registry.launch_of(task_id).tty is not None
+        if keys is not None:
+            self._press(task_id, keys, has_terminal, bool(text) or eof)
+        elif has_terminal and isinstance(text, str):
+            from outlast.shell.keys import typed
+
+            self._executor.write(task_id, typed(text), eof)
+        else:
+            self._executor.write(task_id, data, eof)
+
+    def _press(self, task_id: str, text: str, has_terminal: bool, and_more: bool) -> None:
+        from outlast.shell import keys  # most input is text
+
+        if and_more:
+            raise BadInput("Text, the end of the input and keys are sent by calls of their own; leave out one.")
+        found = keys.parse(text)
+        if has_terminal:
+            in_mode = keys.needs_mode(found) and self._screen(task_id).application_keys
+            self._executor.write(task_id, keys.encode(found, in_mode), False)
+            return
+        for step in keys.without_terminal(task_id, found):
+            if isinstance(step, keys.Interrupt):
+                if not self._executor.interrupt(task_id):
+                    raise AlreadyEnded(f"{task_id} has ended; there is nothing left to interrupt.")
+            else:
+                self._executor.write(task_id, step if isinstance(step, bytes) else b"", isinstance(step, keys.End))
+
+    @translate_errors
+    def resize(self, task: TaskId, columns: int, rows: int) -> None:
+        """As `Shell.resize`."""
+        self._executor.resize(self.context.find(task), *validation.terminal_size((columns, rows)))
 
     @translate_errors
     def clean(self, *, older_than_hours: float | None = None, all_finished: bool = False) -> int:

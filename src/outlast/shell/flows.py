@@ -220,14 +220,16 @@ class Flows:
         return (yield from self._wait_for(task_id, condition, timeout))
 
     def send_and_wait(
-        self, task: TaskId, text: str | bytes, timeout: float, eof: bool, until: str | None
+        self, task: TaskId, text: str | bytes, timeout: float, eof: bool, until: str | None, keys: str | None = None
     ) -> Flow[Waited]:
-        """Send input, and wait for the reaction to it."""
+        """Send input, and wait for the reaction to it; if nothing is sent, for what the program does first."""
         seconds = validation.seconds("timeout", timeout)
         task_id = yield Work(partial(self.context.find, task))
         # Made before the input is sent: only what is printed afterwards counts.
-        condition = yield Work(partial(self._reader.reaction, task_id, until))
-        yield Work(partial(self._control.send, task_id, text, eof=eof))
+        sends = bool(text or eof or keys)
+        condition = yield Work(partial(self._reader.reaction, task_id, until, from_start=not sends))
+        if sends:
+            yield Work(partial(self._control.send, task_id, text, eof=eof, keys=keys))
         return (yield from self._wait_for(task_id, condition, seconds))
 
     def _wait_for(self, task_id: str, condition: Condition | None, timeout: float | None) -> Flow[Waited]:

@@ -45,6 +45,7 @@ class SharedOptions(TypedDict, total=False):
     stdin: str | bytes | Stdin | None
     shell: str | None
     split: bool  # stdout and stderr as two streams
+    tty: bool | tuple[int, int] | str | None  # a terminal: True for 80x24, or its columns and rows
     limit: float | None  # seconds until the command is ended
     name: str | None  # a second start of the same command with this name finds the first task
     after: Sequence[TaskId]  # tasks that have to complete first

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from outlast.errors import BadInput, named
+from outlast.errors import WITH_TERMINAL, BadInput, InputRefused, named
 from outlast.light import replaced
 from outlast.output.reader import check_options, read
 from outlast.output.redaction import OFF
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any, Unpack
 
+    from outlast.linux.activity import Activity
     from outlast.output.first_error import Excerpt
     from outlast.shell.conditions import Condition
     from outlast.shell.context import Context
     from outlast.shell.options import ListOptions, ReadOptions, TaskId
     from outlast.storage.output import Source
-    from outlast.types import Result, Slice, Usual
+    from outlast.types import Result, Screen, Slice, Usual
 
 _PAGE = 100  # tasks that are looked up at once
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
@@ -72,6 +73,21 @@ class Reader:
         except OSError as error:
             self.context.find(task_id)  # which says so if it was removed
             raise self._executor.explain(found.task_id, error) from None
+
+    @translate_errors
+    def screen(self, task: TaskId) -> Screen:
+        """As `Shell.screen`."""
+        task_id = self.context.find(task)
+        launch, directory = self._executor.registry.launch_of(task_id), self._executor.registry.home.task(task_id)
+        if launch.tty is None:
+            raise InputRefused(f"{task_id} has no terminal, so it has no screen.", WITH_TERMINAL)
+        from outlast.output.screen import compute_screen  # most commands have no terminal
+
+        try:
+            source, mask = self._executor.source(task_id, STREAMS[0]), self.context.mask_for(self._find(task_id))
+            return compute_screen(directory, source, launch.tty, mask)
+        except OSError as error:
+            raise self._executor.explain(task_id, error) from None
 
     def _explain_refusal(self, result: Result) -> Result:
         """Return a result that says of what failed in a sandbox whether it failed because of it."""
@@ -124,10 +140,10 @@ class Reader:
         condition.begin(self._sources(self._executor.status(task_id)))
 
     @translate_errors
-    def reaction(self, task_id: str, until: str | None) -> Condition:
+    def reaction(self, task_id: str, until: str | None, from_start: bool = False) -> Condition:
         """Return what to wait for after input is sent: a line that matches `until`, or that the program reacted."""
         if until is None:
-            condition: Condition = conditions.Reaction(lambda: self.activity(task_id))
+            condition: Condition = conditions.Reaction(lambda: self.activity(task_id), from_start)
         else:
             ends = {name: source.end() for name, source in self._sources(self._executor.status(task_id)).items()}
             condition = conditions.Line(until, Cursor(**ends))
@@ -165,11 +181,9 @@ class Reader:
         return self._executor.registry.usual(command, self.context.session)
 
     @translate_errors
-    def activity(self, task: TaskId) -> str:
-        """Return what a running task does at this moment, in a few words; empty if that cannot be seen."""
-        from outlast.linux.activity import of_task
-
-        return of_task(self._executor.members(self.context.find(task)))
+    def activity(self, task: TaskId) -> Activity:
+        """As `Shell.activity`."""
+        return self._executor.activity(self.context.find(task))
 
     @translate_errors
     def printed_at(self, task: Task) -> float | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self, Unpack
 
+    from outlast.linux.activity import Activity
     from outlast.notices.notice_store import Event, Notice
     from outlast.notices.subscription import Calling, Subscription
     from outlast.policy import Policy
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
         StartOptions,
         TaskId,
     )
-    from outlast.types import Receipt, Result, Slice, Task, Usual, Waited
+    from outlast.types import Receipt, Result, Screen, Slice, Task, Usual, Waited
 
 
 class Shell:
@@ -55,7 +56,8 @@ class Shell:
         context.open()
         self.session, self.cwd, self.settings = context.session, context.cwd, context.settings
         self.executor = context.executor
-        self.reader, self.control = Reader(context), Control(context, self.starter.gate)
+        self.reader = Reader(context)
+        self.control = Control(context, self.starter.gate, self.reader.screen)
         self.sessions, self.notice_board = SessionControl(context), Notices(context, self.reader)
         self.flows, self.driver = Flows(context, self.reader, self.starter, self.control), Driver(context)
         self._agents: Agents | None = None
@@ -207,13 +209,23 @@ class Shell:
         return self.driver.drive(self.flows.wait(task, timeout, new, options))
 
     def send_and_wait(
-        self, task: TaskId, text: str | bytes = "", timeout: float = 5.0, *, eof: bool = False, until: str | None = None
+        self,
+        task: TaskId,
+        text: str | bytes = "",
+        timeout: float = 5.0,
+        *,
+        eof: bool = False,
+        keys: str | None = None,
+        until: str | None = None,
     ) -> Waited:
-        """Send input, and wait until the program has reacted; with `until`, for a line printed afterwards."""
-        return self.driver.drive(self.flows.send_and_wait(task, text, timeout, eof, until))
+        """Send input as `send` does, and wait for the program's reaction; with `until`, for a line printed afterwards.
 
-    def activity(self, task: TaskId) -> str:
-        """Return what a running task does at this moment, in a few words; empty if that cannot be seen."""
+        It has reacted when it waits for input again, or has printed something and then paused.
+        """
+        return self.driver.drive(self.flows.send_and_wait(task, text, timeout, eof, until, keys))
+
+    def activity(self, task: TaskId) -> Activity:
+        """Return what a running task does at this moment, in a few words, with its `evidence`; empty if not seen."""
         return self.reader.activity(task)
 
     def usual(self, command: str) -> Usual | None:
@@ -228,9 +240,22 @@ class Shell:
         """End several tasks at once. Nothing is done if one of them is unknown or has nothing left to end."""
         return self.control.kill_all(tasks, grace)
 
-    def send(self, task: TaskId, text: str | bytes = "", *, eof: bool = False) -> None:
-        """Feed the input of a task that was started with it kept open; `eof` ends it."""
-        self.control.send(task, text, eof=eof)
+    def send(self, task: TaskId, text: str | bytes = "", *, eof: bool = False, keys: str | None = None) -> None:
+        """Feed the input of a task that was started with it kept open, or with a terminal; `eof` ends it.
+
+        On a terminal the end of a line in `text` is the Enter key; bytes go as they are. `keys` are keys instead:
+        "<C-c><Up>hello<Enter>" (docs/terminals.md). Without a terminal <C-c> interrupts the command, whatever its
+        input is, and <C-d> ends the input.
+        """
+        self.control.send(task, text, eof=eof, keys=keys)
+
+    def resize(self, task: TaskId, columns: int, rows: int) -> None:
+        """Set the size of a running task's terminal. Its program gets SIGWINCH."""
+        self.control.resize(task, columns, rows)
+
+    def screen(self, task: TaskId) -> Screen:
+        """Return what a person would see on a task's terminal, now or at its end. Secrets are masked."""
+        return self.reader.screen(task)
 
     def clean(self, *, older_than_hours: float | None = None, all_finished: bool = False) -> int:
         """Remove finished tasks with their output; never a running one. Returns how many."""

@@ -25,6 +25,8 @@ SKIP, RUN = "skip", "run"  # what becomes of a task when one that it waits for f
 _MOST_OF_A_RESOURCE = 1 << 53
 _LONGEST_PLACE = 18  # digits
 _INFINITE = float("inf")
+USUAL_SIZE = 80, 24
+MOST_COLUMNS, MOST_ROWS = 500, 200
 
 
 def build_request(
@@ -38,7 +40,7 @@ def build_request(
 ) -> Request:
     """Check what a caller asks for; whether it can run is seen later."""
     _check_command(command)
-    given: Mapping[str, Any] = options
+    given: Mapping[str, Any] = _open_terminal(options)
     return replaced(
         _PLAIN,
         command=_quote_words(command) if options.get("shell") in (NO_SHELL, AGENT) else command,
@@ -49,6 +51,38 @@ def build_request(
         resources=_check_limits(limits) if (limits := options.get("limits")) is not None else {},
         **{name: check(given[name]) for name, check in _CHECKS.items() if given.get(name) is not None},
     )
+
+
+def _open_terminal(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the options of a command; one with a terminal has its input open, which is the keyboard."""
+    if (tty := options.get("tty")) is None or tty is False:
+        return {**options, "tty": None} if tty is False else options
+    stdin = options.get("stdin")
+    if options.get("split"):
+        raise BadInput("A terminal has one stream of output; leave out split (--split) or tty (--tty).")
+    if stdin is not None and stdin not in (Stdin(), Stdin(open=True)):
+        raise BadInput(
+            "A command with a terminal reads from that; write `COMMAND < FILE`, or send the text once it runs."
+        )
+    return {**options, "tty": terminal_size(tty), "stdin": Stdin(open=True)}
+
+
+def terminal_size(size: object) -> tuple[int, int]:
+    """Return columns and rows, from COLUMNSxROWS, from two numbers, or (True) those of an ordinary terminal."""
+    columns, rows = 0, 0
+    if size is True:
+        return USUAL_SIZE
+    if isinstance(size, str):
+        one, _, two = size.partition("x")
+        columns, rows = (int(part) if _is_place(part) else 0 for part in (one, two))
+    elif isinstance(size, (tuple, list)) and len(size) == 2 and all(type(one) is int for one in size):
+        columns, rows = size
+    if not (1 <= columns <= MOST_COLUMNS and 1 <= rows <= MOST_ROWS):
+        raise BadInput(
+            f"{named(size)} is not the size of a terminal; write COLUMNSxROWS, such as 80x24, "
+            f"with at most {MOST_COLUMNS} columns and {MOST_ROWS} rows."
+        )
+    return columns, rows
 
 
 def _check_command(command: object) -> None:
@@ -239,6 +273,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "stdin": _check_stdin,
     "shell": partial(_check_text, "shell"),
     "split": bool,
+    "tty": terminal_size,
     "limit": partial(seconds, "limit", least=0.001),
     "description": _check_description,
     "name": partial(_check_name, "a task"),

@@ -35,6 +35,7 @@ LOCK = "lock"  # held (flock) by the guards while the task lives
 QUEUED = "queued"  # the name of its entry in the queue, if it was pending
 STDIN = "stdin"
 END_OF_INPUT = "stdin.eof"
+SIZE, SIZES = "size", "sizes"  # of its terminal: as it is to be, and as it was from which byte of the output on
 
 
 @frozen

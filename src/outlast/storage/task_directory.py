@@ -7,6 +7,7 @@ environ       its variables, and
 input         its input if that was given as text: only while it is pending, because they may
               hold secrets; otherwise the guard gets them in memory
 moved         empty: its caller stopped waiting
+size          the size that its terminal is to have; if it was ever changed
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from outlast.linux.files import (
 )
 from outlast.linux.process import is_alive
 from outlast.linux.process_tree import look
-from outlast.storage.layout import FORMAT, LAUNCH
+from outlast.storage.layout import FORMAT, LAUNCH, SIZE
 from outlast.storage.output import FILES
 from outlast.storage.record import UNREADABLE, explain_error, is_foreign_guard, status_of
 from outlast.types import BUBBLEWRAP, Ended, Exited, Launch, Lost, Pending, Running, Sandbox, Signalled, Stdin, Task
@@ -55,7 +56,7 @@ _BLANK: dict[str, Any] = {
     "elapsed_ms": 0,
 }
 _FROM_LAUNCH = ("kind", "command", "description", "name", "session", "cwd", "shell", "limit", "split", "parent")
-_LOST = "its supervisor and its keeper both ended before it did, so nobody knows how it ended"
+_LOST = "its supervisor and its keeper both ended before it did, so it is unknown how it ended"
 
 
 # --- the launch --------------------------------------------------------------------------
@@ -103,6 +104,13 @@ def read_values(directory: str) -> dict[str, Any]:
     """Return what `launch.json` holds, as it is."""
     values: dict[str, Any] = json.loads(read_file(f"{directory}/{LAUNCH}"))
     return values
+
+
+def has_terminal(directory: str) -> bool:
+    try:
+        return read_values(directory).get("tty") is not None
+    except UNREADABLE:
+        return False  # what is damaged can still be ended
 
 
 def write_secrets(directory: str, launch: Launch) -> None:
@@ -257,9 +265,20 @@ def _create_task(directory: str, launch: Launch, pid: int | None, started: float
         output_file=f"{directory}/{FILES['stdout']}",
         background=launch.background or is_moved(directory),
         held_back=launch.held_back,
+        tty=_describe_terminal(directory, launch),
         **{name: getattr(launch, name) for name in _FROM_LAUNCH},
         **{**values, **about_agent},
     )
+
+
+def _describe_terminal(directory: str, launch: Launch) -> str | None:
+    if launch.tty is None:
+        return None
+    try:
+        columns, _, rows = read_file(f"{directory}/{SIZE}", 64).partition(b"x")
+        return f"{int(columns)}x{int(rows)}"
+    except (OSError, ValueError):
+        return "{}x{}".format(*launch.tty)  # it was never changed
 
 
 def _may_have_left_processes(status: Status, closed: bool) -> bool:

@@ -11,6 +11,8 @@ import time
 
 from outlast.display.render import ending, signal_name, waits
 from outlast.light import fields, frozen
+from outlast.linux.activity import BUFFERED, INPUT
+from outlast.output.cleaner import inline
 from outlast.output.duration import duration
 from outlast.tools.model import Reply
 from outlast.tools.untrusted import fence, fence_marked, plain, show_invisible
@@ -19,21 +21,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from outlast.linux.activity import Activity
     from outlast.shell.shell import Shell
     from outlast.tools.toolbox import Toolbox
-    from outlast.types import Result, Task, Usual
+    from outlast.types import Result, Screen, Task, Usual
 
 FEW_LINES, FEW_CHARS = 60, 4_000  # of a failed command: so much is shown whole, without leading to its first error
 LAST_LINES, LAST_CHARS = 20, 2_000  # else these are shown, behind the first error
-_LONGEST_LINE = 300
-_LONG_SILENCE_MS = 10_000  # a program that prints into a pipe often keeps some kilobytes back
+_LONGEST_LINE, _TITLE = 300, 80
 
 
 @frozen
 class Facts:
     """What a reply says besides the task and its output."""
 
-    activity: str = ""
+    activity: Activity | None = None
     printed_at: float | None = None
     usual: Usual | None = None
     last_line: str = ""
@@ -41,12 +43,14 @@ class Facts:
     error_line: int = 0
     last_lines: str = ""
     """The end of a long output of a failed command, marked."""
+    screen: Screen | None = None
+    """What a running task shows on its terminal; None if it has none, or if a part of its output was asked for."""
 
 
 async def find_facts(box: Toolbox, result: Result, whole: bool) -> Facts:
     """Find what to say about a task that runs, or has failed. `whole`: no part of its output was selected."""
     if result.status in ("running", "pending"):
-        return await box.do(_facts_of_running, box.shell, result)
+        return await box.do(_facts_of_running, box.shell, result, whole)
     if not whole or not _is_long(result):
         return Facts()
     return await box.do(_facts_of_long_output, box.shell, result)
@@ -59,13 +63,15 @@ def _is_long(result: Result) -> bool:
     return result.truncated or len(result.output) > FEW_CHARS or result.output.count("\n") > FEW_LINES
 
 
-def _facts_of_running(shell: Shell, result: Result) -> Facts:
+def _facts_of_running(shell: Shell, result: Result, whole: bool) -> Facts:
+    screen = shell.screen(result.task_id) if result.tty and whole and result.status == "running" else None
     last = "" if result.output.strip() else shell.read(result.task_id, tail=1, max_chars=_LONGEST_LINE).output
     return Facts(
         activity=shell.activity(result.task_id),
         printed_at=shell.reader.printed_at(result),
         usual=shell.usual(result.command),
         last_line=show_invisible(last).strip("\n"),
+        screen=screen,
     )
 
 
@@ -104,7 +110,11 @@ def task_reply(result: Result, known: Facts, *remarks: str) -> Reply:
     lines = [headline(result, known, time.time()), *remarks, *_remarks(result)]
     head = "".join(f"{line}\n" for line in lines if line)
     failed = result.status in ("failed", "killed")
-    more = {"activity": known.activity, "printed_at": known.printed_at} if not result.finished else {}
+    more: dict[str, Any] = {"printed_at": known.printed_at} if not result.finished else {}
+    if known.activity is not None:
+        more |= {"activity": known.activity, "activity_evidence": known.activity.evidence}
+    if known.screen is not None:
+        more["screen"] = known.screen.to_dict()
     return Reply(head + _body(result, known), {**data(result), **more}, failed=failed)
 
 
@@ -144,11 +154,11 @@ def how_it_ended(task: Task) -> str:
 def _running(task: Result, known: Facts, now: float) -> str:
     said = [duration(task.elapsed_ms), f"pid {task.pid}"]
     if known.activity:
-        said.append(known.activity)
+        # Where the model has to act, it needs to know what it is that waits.
+        told = known.activity in (INPUT, BUFFERED) and known.activity.evidence
+        said.append(f"{known.activity}: {plain(told)}" if told else known.activity)
     if known.printed_at is not None and not task.output.strip():
         said.append(f"no output for {duration(round(max(0.0, now - known.printed_at) * 1000))}")
-    elif known.printed_at is None and task.elapsed_ms > _LONG_SILENCE_MS:
-        said.append("its output may be buffered")
     if known.usual:
         said.append(f"usually takes {duration(known.usual.elapsed_ms)}")
     return ", ".join(said)
@@ -165,12 +175,24 @@ def _remarks(result: Result) -> list[str]:
 
 
 def _body(result: Result, known: Facts) -> str:
+    if known.screen is not None:
+        return _draw(known.screen)
     if not result.output.strip("\n"):
         return _nothing(result, known)
     lead = f"First error, line {known.error_line}:\n{fence(known.first_error)}" if known.first_error else ""
     if lead and known.last_lines:
         return f"{lead}Last lines (bash_output with filter or cursor shows others):\n{fence_marked(known.last_lines)}"
     return lead + ("Output:\n" if lead else "") + fence_marked(result.output)
+
+
+def _draw(screen: Screen) -> str:
+    """Return a screen without the empty rows at its end. People count rows and columns from 1."""
+    where = "hidden"
+    if screen.cursor is not None:
+        where = f"at row {screen.cursor[0] + 1}, column {screen.cursor[1] + 1}"
+    title = f', title "{inline(show_invisible(screen.title), _TITLE)}"' if screen.title else ""
+    text = "\n".join(screen.rows).rstrip("\n")
+    return f"Screen ({screen.columns}x{len(screen.rows)}, cursor {where}{title}):\n{fence(show_invisible(text))}"
 
 
 def _nothing(result: Result, known: Facts) -> str:

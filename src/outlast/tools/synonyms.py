@@ -43,6 +43,7 @@ _NAMES: dict[str, dict[str, str]] = {
         "timeout": "time_limit max_time hard_timeout",
         "wait": _WAIT,
         "ready": f"until ready_when {_UNTIL}",
+        "tty": "pty use_tty use_pty allocate_tty terminal",
         "stdin_open": "interactive keep_stdin_open open_stdin stdin",
         "description": "explanation reason justification purpose summary intent title",
         "args": "arguments argv",
@@ -61,6 +62,7 @@ _NAMES: dict[str, dict[str, str]] = {
     "bash_input": {
         "task_id": _ID,
         "text": "chars input data content stdin message value line characters",
+        "keys": "key keystrokes special_keys send_keys keypress",
         "newline": "press_enter submit add_newline append_newline enter",
         "end": "eof close close_stdin end_of_input",
         "wait": f"timeout {_WAIT}",

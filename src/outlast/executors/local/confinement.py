@@ -97,7 +97,9 @@ def add_bubblewrap(description: Description, staged: str, published: str, around
     words, waits = shell_in_sandbox(published, around)
     env = {**around.env, "OUTLAST_TASK_ID": os.path.basename(published), "PWD": around.cwd}
     options = bubblewrap.options(around.sandbox, around.cwd, _home(published), _files(staged, published, around))
-    description.add_words(around.sandbox.program, bubblewrap.arguments(around.sandbox.program, words, waits))
+    description.add_words(
+        around.sandbox.program, bubblewrap.arguments(around.sandbox.program, words, waits, tty=bool(around.tty))
+    )
     description.add("program-waits", 1)
     null = description.keep(os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC))
     filters = description.keep(open_in_memory(_filter(around.sandbox))) if seccomp.known_here() else None

@@ -118,6 +118,8 @@ class Description:
         self.add("cwd", launch.cwd)
         self.add("umask", f"{launch.umask:o}")
         self.add("split", int(launch.split))
+        if launch.tty is not None:
+            self.add("tty", "{}x{}".format(*launch.tty))
         if launch.stdin.text is not None:
             self.extend([("stdin", "text"), ("stdin-text", launch.stdin.text)])
         elif launch.stdin.open:

@@ -13,6 +13,7 @@ from outlast.linux import process
 from outlast.linux.process_tree import end_trees
 from outlast.storage import record
 from outlast.storage.queue import Queue
+from outlast.storage.task_directory import has_terminal
 from outlast.storage.watch import Deadline, until
 from outlast.types import Receipt, Running
 
@@ -70,7 +71,7 @@ def _end_trees(executor: Executor, task_ids: Sequence[str], grace: float, by: st
         check_visible(directory)
     for directory in directories:
         record_kill(directory, by, rule)
-    looks = [lambda directory=directory: record.guards_of(directory) for directory in directories]
+    looks = [(partial(record.guards_of, directory), has_terminal(directory)) for directory in directories]
     ended = end_trees(looks, record.is_foreign_guard, grace)
     for task_id, directory, (_, survivors) in zip(task_ids, directories, ended, strict=True):
         if not survivors:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from outlast.executors.base import Phase
     from outlast.guard.client import Connection
-    from outlast.linux.process import Stat
+    from outlast.linux.activity import Activity
     from outlast.settings import Settings
     from outlast.storage.output import Source
     from outlast.storage.queue import NameLock
@@ -42,13 +42,12 @@ if TYPE_CHECKING:
 
 _ID_TRIES = 5
 _PRUNE_EVERY_S = 0.1  # with what one prune removes, more often than tasks can be started
-# Shells that wait for commands: for the next one, and for one that follows it at once or runs beside it.
-_PREPARED_AT_LEAST, _PREPARED_AT_MOST = 2, 4
+_PREPARED_AT_LEAST, _PREPARED_AT_MOST = 2, 4  # shells for the next command, and for those at once or right after it
 _BACKGROUND_CONNECTIONS = 32  # kept open; waiting for a task without a connection takes a little longer
 # What a shell needs before it knows its command: a prepared shell fits a launch if these are equal.
 _SHELL_FIELDS = (
     *("shell", "cwd", "env", "umask", "stdin", "split", "rlimits", "nice", "state", "snapshot", "sandbox", "groups"),
-    "max_running",  # so many slots of the queue its guards can hold
+    *("tty", "max_running"),  # so many slots of the queue its guards can hold
 )
 
 
@@ -90,11 +89,9 @@ class LocalExecutor:
         self._sessions = Sessions(self.registry.home.sessions)
         self._queue = Queue(self.registry.home.path)
         self._prune_at, self._is_pruned, self._closed = 0.0, False, False
-        # Prepared shells: each is a bash that has restored its session's state and waits for a command. They change
-        # nothing but the time that the next commands take. If this process ends, their guards see the connections
-        # close, kill the shells and remove their directories.
-        self._prepared: list[StagedTask] = []
-        self._prepared_wanted = _PREPARED_AT_LEAST  # one more whenever a command found none
+        # Each is a bash that has restored its session's state and waits for a command; it changes nothing but the time.
+        # If this process ends, their guards see the connections close, and remove them.
+        self._prepared, self._prepared_wanted = list[StagedTask](), _PREPARED_AT_LEAST
         self._preparing = threading.Lock()  # protects `_prepared`: a thread prepares while another one starts a task
         # To the guards of tasks that this process started. A guard whose foreground caller closes the connection
         # concludes that nothing waits for the command any more. Of background tasks only the latest are kept.
@@ -104,7 +101,8 @@ class LocalExecutor:
     def close(self) -> None:
         with self._preparing:
             self._closed = True
-            self._discard_prepared()
+            while self._prepared:
+                self._prepared.pop().close()
         for task_id in list(self._connections):
             self._leave(task_id)
         self.registry.close()
@@ -146,7 +144,9 @@ class LocalExecutor:
 
     def _start(self, launch: Launch, hold: Hold | None, name: NameLock | None = None) -> Task:
         create = partial(self._create, launch, hold, name)
-        if not _needs_slot(launch) and not launch.after:
+        # Background tasks have a limited number of slots.
+        needs_slot = launch.background and launch.max_running > 0 and launch.agent.get("format") != REGISTERED
+        if not needs_slot and not launch.after:
             task = self._run(create, launch, self._take_prepared(launch))
             self._prune()  # while the command runs
             self.advance()
@@ -192,7 +192,7 @@ class LocalExecutor:
             if reserved is None:
                 raise Refused(errno.EEXIST, "its id is taken")
             launch = reserved
-            create_pipes_file(launch.command, task.staged)
+            record.create_pipes(launch.command, task.staged)
             if launch.keeps:
                 self._sessions.register(launch.state, task.staged)
             if launch.parent:
@@ -266,7 +266,7 @@ class LocalExecutor:
     def _take_prepared(self, launch: Launch) -> StagedTask | None:
         with self._preparing:  # a shell that is just being prepared is ready sooner than another one
             if not self._prepared:
-                self._prepared_wanted = min(self._prepared_wanted + 1, _PREPARED_AT_MOST)
+                self._prepared_wanted = min(self._prepared_wanted + 1, _PREPARED_AT_MOST)  # one more next time
             for shell in self._prepared[:]:
                 if shell.is_prepared_for(launch):  # the next command may be like those that the others are for
                     self._prepared.remove(shell)
@@ -280,7 +280,7 @@ class LocalExecutor:
 
     def prepare(self, launch: Launch) -> bool:
         self._prune(in_pause=True)
-        if os.path.basename(launch.shell) != "bash" or launch.groups or launch.stdin.text is not None:
+        if os.path.basename(launch.shell) != "bash" or launch.groups or launch.stdin.text is not None or launch.tty:
             return False  # it needs the command, or something that a guard cannot do twice
         with self._preparing:
             for shell in self._prepared[:]:
@@ -309,10 +309,6 @@ class LocalExecutor:
             self.registry.discard(shell.staged, shell.published)
             raise
         return shell
-
-    def _discard_prepared(self) -> None:
-        while self._prepared:
-            self._prepared.pop().close()
 
     # --- from the queue --------------------------------------------------------------------
 
@@ -356,14 +352,10 @@ class LocalExecutor:
     def source(self, task_id: str, stream: str) -> Source:
         return self.registry.source(task_id, stream)
 
-    def members(self, task_id: str) -> dict[int, Stat]:
-        from outlast.linux import process, process_tree
+    def activity(self, task_id: str) -> Activity:
+        from outlast.storage.task_activity import activity_of  # most calls are not about a task that runs
 
-        try:
-            guards = record.guards_of(self.registry.home.task(task_id))
-        except (OSError, KeyError, TypeError, ValueError):
-            return {}  # pending, or just being removed
-        return process_tree.look(guards, record.is_foreign_guard, process.Table).members
+        return activity_of(self.registry.home.task(task_id))
 
     def explain(self, task_id: str, error: OSError) -> OutlastError:
         return record.explain_error(self.registry.home.task(task_id), error)
@@ -379,6 +371,11 @@ class LocalExecutor:
         from outlast.executors.local.stdin import send
 
         send(self, task_id, data, eof)
+
+    def resize(self, task_id: str, columns: int, rows: int) -> None:
+        from outlast.executors.local.stdin import resize
+
+        resize(self, task_id, columns, rows)
 
     def release(self, task_id: str) -> None:
         try:
@@ -401,16 +398,3 @@ class LocalExecutor:
         from outlast.executors.local.ending import end_tasks
 
         return end_tasks(self, task_ids, grace, by, rule)
-
-
-def _needs_slot(launch: Launch) -> bool:
-    """Return whether the task counts among the running background tasks, whose number is limited."""
-    return launch.background and launch.max_running > 0 and launch.agent.get("format") != REGISTERED
-
-
-def create_pipes_file(command: str, directory: str) -> None:
-    """Create the file for the statuses of a pipeline. The shell's own would get the mode of the command's umask."""
-    if ("|" in command or "!" in command) and not command.rstrip("\n").endswith("\\"):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with open(open_regular(os.path.join(directory, record.PIPES), flags), "wb") as file:
-            file.write(b"\n")  # an empty one is that of a prepared shell, whose command is no pipeline

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import time
+from functools import partial
 
 from outlast.errors import OutlastError, OutOfReach
 from outlast.executors.local.ending import cancel_pending, check_visible, record_kill
@@ -48,7 +49,7 @@ def end_offspring(directory: str, grace: float, by: str) -> tuple[list[int], lis
         running = [one for one in alive if not cancel_pending(one, by, _rule(directory)) and _is_visible(one)]
         for one in running:
             record_kill(one, by, _rule(directory))
-        looks = [lambda one=one: record.guards_of(one) for one in running]
+        looks = [(partial(record.guards_of, one), task_directory.has_terminal(one)) for one in running]
         for gone, left in end_trees(looks, record.is_foreign_guard, grace):
             ended += gone
             survivors += left

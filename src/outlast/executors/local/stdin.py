@@ -1,4 +1,4 @@
-"""Writes to the input of a running task that keeps it open."""
+"""Writes to the input of a running task that keeps it open, and sets the size of its terminal."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import errno
 import os
 import select
 
-from outlast.errors import AlreadyEnded, Hint, InputRefused
+from outlast.errors import WITH_TERMINAL, AlreadyEnded, Hint, InputRefused
 from outlast.linux.files import open_regular
-from outlast.storage.layout import END_OF_INPUT, STDIN
+from outlast.storage.layout import END_OF_INPUT, SIZE, STDIN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,13 +19,14 @@ _CHUNK_BYTES = 65536
 _OPEN_INPUT = Hint(
     "start it with `--stdin open`", "start it with `stdin=Stdin(open=True)`", "start it with its input open"
 )
-_WAKE = "wake"  # the named pipe on which a guard listens for the end of the input
+_WAKE = "wake"  # the named pipe on which a guard listens for the end of the input, and for a size
+_END_KEY = b"\x04"  # Ctrl-D
 
 
 def send(executor: Executor, task_id: str, data: bytes, eof: bool) -> None:
     """Write all of `data`, and end the input if `eof`; or refuse, and say why."""
-    directory = executor.registry.home.task(task_id)
-    if not executor.registry.launch_of(task_id).stdin.open:
+    directory, launch = executor.registry.home.task(task_id), executor.registry.launch_of(task_id)
+    if not launch.stdin.open:
         raise InputRefused(f"{task_id} takes no input.", _OPEN_INPUT)
     if executor.has_reached(task_id, "ended"):
         raise AlreadyEnded(f"{task_id} has ended and reads no more input.")
@@ -33,11 +34,33 @@ def send(executor: Executor, task_id: str, data: bytes, eof: bool) -> None:
         raise InputRefused(f"{task_id} is pending and reads no input yet; send it once it runs.")
     if os.path.exists(os.path.join(directory, END_OF_INPUT)):
         raise InputRefused(f"The input of {task_id} was ended before; nothing more can be sent.")
+    if eof and launch.tty is not None:
+        # The key ends a line that was begun; only at the beginning of a line it ends the input.
+        data, eof = data + _END_KEY * (2 if data and not data.endswith((b"\n", b"\r")) else 1), False
     try:
         if data:
             _write(directory, data)
         if eof:
-            _end(directory)
+            os.close(open_regular(os.path.join(directory, END_OF_INPUT), os.O_WRONLY | os.O_CREAT))
+            _wake(directory)
+    except OSError as error:
+        raise executor.explain(task_id, error) from None
+
+
+def resize(executor: Executor, task_id: str, columns: int, rows: int) -> None:
+    """Set the size of a task's terminal, or refuse, and say why."""
+    directory = executor.registry.home.task(task_id)
+    if executor.registry.launch_of(task_id).tty is None:
+        raise InputRefused(f"{task_id} has no terminal, so it has no size.", WITH_TERMINAL)
+    if executor.has_reached(task_id, "ended"):
+        raise AlreadyEnded(f"{task_id} has ended; its screen stays as it is.")
+    if not executor.has_reached(task_id, "begun"):
+        raise InputRefused(f"{task_id} is pending and has no terminal yet; resize it once it runs.")
+    try:
+        # In place and always as long: one write, so no reader sees a part of it.
+        with open(open_regular(os.path.join(directory, SIZE), os.O_WRONLY | os.O_CREAT), "wb", buffering=0) as file:
+            file.write(b"%04dx%04d\n" % (columns, rows))
+        _wake(directory)
     except OSError as error:
         raise executor.explain(task_id, error) from None
 
@@ -67,9 +90,8 @@ def _write(directory: str, data: bytes) -> None:
         os.close(fd)
 
 
-def _end(directory: str) -> None:
-    """Tell the guards to close the input. A guard that replaces one of them later finds the file."""
-    os.close(open_regular(os.path.join(directory, END_OF_INPUT), os.O_WRONLY | os.O_CREAT))
+def _wake(directory: str) -> None:
+    """Let the guards look at the files with requests. A guard that replaces one of them later finds them, too."""
     try:
         fd = _open_fifo(directory, _WAKE)
     except OSError:

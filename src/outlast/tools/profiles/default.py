@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outlast.display.render import ending
 from outlast.display.table import in_order
-from outlast.errors import AlreadyEnded
+from outlast.errors import AlreadyEnded, BadInput
 from outlast.light import fields
 from outlast.output.cleaner import inline
 from outlast.output.duration import duration
@@ -33,7 +33,7 @@ _COMMAND = 80
 
 async def _bash(box: Toolbox, given: Arguments) -> Reply:
     how = {"cwd": given.get("cwd"), "description": given.get("description", "")}
-    if given.get("background") or given.get("ready") is not None or given.get("stdin_open"):
+    if given.get("background") or given.get("ready") is not None or given.get("stdin_open") or given.get("tty"):
         return await _background(box, given, how)
     show: ReadOptions = {"new": True, "max_chars": given.get("max_chars")}
     result = await operations.run(
@@ -49,6 +49,7 @@ async def _background(box: Toolbox, given: Arguments, how: dict[str, str | None]
         given["command"],
         limit=given.get("timeout") or None,
         stdin_open=given.get("stdin_open", False),
+        tty=_terminal(given),
         **how,
     )
     remarks = []
@@ -57,8 +58,18 @@ async def _background(box: Toolbox, given: Arguments, how: dict[str, str | None]
     if patience := given.get("wait", 0.0 if ready is None else _READY_S):
         waited = await operations.wait(box, task.task_id, patience, until=ready)
         remarks.append(_unmet(waited, ready))
+    elif task.tty:
+        await operations.send_and_wait(box, task.task_id, "", _REACTION_S)  # for what it does first
     result = await operations.read(box, task.task_id, new=True, max_chars=given.get("max_chars"))
     return await _task_reply(box, result, *remarks, "" if result.finished else _HINT)
+
+
+def _terminal(given: Arguments) -> bool | str:
+    """Return the size of the terminal that a command gets, if it gets one. A size alone asks for one, too."""
+    tty = given.get("tty", "size" in given)
+    if not tty and "size" in given:
+        raise BadInput("size is the size of a terminal; give tty, too, or leave it out.")
+    return given.get("size", True) if tty else False
 
 
 async def _output(box: Toolbox, given: Arguments) -> Reply:
@@ -94,9 +105,10 @@ async def _input(box: Toolbox, given: Arguments) -> Reply:
     task_id, text, end, until = given["task_id"], given.get("text", ""), given.get("end", False), given.get("until")
     if text and not text.endswith("\n") and given.get("newline", True):
         text += "\n"
+    keys = given.get("keys") or None
     patience = given.get("wait", _REACTION_S if until is None else _READY_S)
-    if text or end:
-        waited = await operations.send_and_wait(box, task_id, text, patience, eof=end, until=until)
+    if text or end or keys:
+        waited = await operations.send_and_wait(box, task_id, text, patience, eof=end, until=until, keys=keys)
     else:
         waited = await operations.wait(box, task_id, patience, until=until, **({} if until is None else {"new": True}))
     result = await operations.read(box, task_id, new=True, max_chars=given.get("max_chars"))
@@ -179,6 +191,8 @@ PROFILE = Profile(
                 background=flag("return at once"),
                 ready=text("background: return when a line of output matches this regular expression (30 s, or wait)"),
                 stdin_open=flag("background, and bash_input can send input"),
+                tty=flag("background, in a terminal: replies show its screen, and bash_input types"),
+                size=text("of that terminal, as COLUMNSxROWS (80x24)"),
                 cwd=text(),
                 description=text("what it is for, in a few words"),
                 max_chars=_MAX_CHARS,
@@ -207,11 +221,13 @@ PROFILE = Profile(
         Tool(
             name="bash_input",
             kind="send",
-            description="Send a line to a task that was started with stdin_open, and read what the program answers.",
+            description="""Send a line, or keys, to a task that was started with stdin_open or tty, and read what the
+            program answers.""",
             schema=schema(
                 ["task_id"],
                 task_id=_ID,
                 text=text(),
+                keys=text("instead of text: <C-c><Up>hello<Enter>, also Tab Esc Space PageUp F1 M-x S-Tab; < is <lt>"),
                 newline=flag("false: send the text as it is"),
                 end=flag("end the input after it"),
                 wait=number("seconds to wait for the answer (5)"),
