@@ -240,7 +240,7 @@ class Preparer:
     """
 
     def __init__(self, prepare: Callable[[], bool]) -> None:
-        self._prepare = prepare
+        self._prepare, self._owner = prepare, os.getpid()
         self._changed = threading.Condition()
         self._due, self._closed = _NEVER, False
         self._wakes_at = 0.0  # when the thread looks again by itself; 0: it does not wait
@@ -248,9 +248,11 @@ class Preparer:
 
     def request(self, delay: float) -> None:
         """Prepare after `delay` seconds."""
+        if self._owner != os.getpid():
+            return  # a fork of the host has no such thread, and may have a copy of a held lock
         with self._changed:
             self._due = time.monotonic() + delay
-            if self._thread is None or not self._thread.is_alive():  # a fork of the host has no such thread
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="outlast-preparer", daemon=True)
                 self._thread.start()
             elif self._due < self._wakes_at:
@@ -262,10 +264,12 @@ class Preparer:
 
     def close(self) -> None:
         """End the thread."""
+        if self._owner != os.getpid():
+            return
         with self._changed:
             self._closed = True
             self._changed.notify()
-        if self._thread is not None and self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join()
 
     def _work(self) -> None:

@@ -88,21 +88,20 @@ class LocalExecutor:
         self.registry, self._settings = Registry(open_home(home)), settings
         self._sessions = Sessions(self.registry.home.sessions)
         self._queue = Queue(self.registry.home.path)
-        self._prune_at, self._is_pruned, self._closed = 0.0, False, False
-        # Each is a bash that has restored its session's state and waits for a command; it changes nothing but the time.
-        # If this process ends, their guards see the connections close, and remove them.
-        self._prepared, self._prepared_wanted = list[StagedTask](), _PREPARED_AT_LEAST
+        self._prune_at, self._is_pruned, self._closed, self._owner = 0.0, False, False, os.getpid()
+        # Each is a bash that has restored its session's state and waits; guards remove those of a host that ended.
+        self._prepared, self._prepared_wanted = list[StagedTask](), 1
         self._preparing = threading.Lock()  # protects `_prepared`: a thread prepares while another one starts a task
-        # To the guards of tasks that this process started. A guard whose foreground caller closes the connection
-        # concludes that nothing waits for the command any more. Of background tasks only the latest are kept.
+        # To the guards of tasks that we started: one that closes tells its guard that nothing waits for the command.
         self._connections: dict[str, Connection] = {}
         self._background: list[str] = []
 
     def close(self) -> None:
-        with self._preparing:
-            self._closed = True
-            while self._prepared:
-                self._prepared.pop().close()
+        if self._owner == os.getpid():
+            with self._preparing:
+                self._closed = True
+                while self._prepared:
+                    self._prepared.pop().close()
         for task_id in list(self._connections):
             self._leave(task_id)
         self.registry.close()
@@ -174,9 +173,8 @@ class LocalExecutor:
     def _prune(self, in_pause: bool = False) -> None:
         """Remove some expired tasks in the pause before a start, or with it; starts in succession share one step."""
         is_done, self._is_pruned = self._is_pruned and not in_pause, in_pause
-        now = time.monotonic()
-        if now >= self._prune_at and not is_done:
-            self._prune_at = now + _PRUNE_EVERY_S
+        if not is_done and time.monotonic() >= self._prune_at:
+            self._prune_at = time.monotonic() + _PRUNE_EVERY_S
             self.registry.prune(self._settings.retention_hours * 3600)
 
     def _create(
@@ -264,6 +262,8 @@ class LocalExecutor:
         return view_started(task.published, launch, pid or None, started)
 
     def _take_prepared(self, launch: Launch) -> StagedTask | None:
+        if self._owner != os.getpid():
+            return None  # a fork of the host, which may have a copy of the lock that nothing will unlock
         with self._preparing:  # a shell that is just being prepared is ready sooner than another one
             if not self._prepared:
                 self._prepared_wanted = min(self._prepared_wanted + 1, _PREPARED_AT_MOST)  # one more next time
@@ -287,7 +287,7 @@ class LocalExecutor:
                 if not (shell.is_prepared_for(launch) and shell.is_waiting()):
                     self._prepared.remove(shell)
                     shell.close()
-            if self._closed or len(self._prepared) >= self._prepared_wanted:
+            if self._closed or len(self._prepared) >= max(self._prepared_wanted, _PREPARED_AT_LEAST):
                 return False
             shell = self._prepare(launch)
             self._prepared.append(shell)
