@@ -786,9 +786,7 @@ def test_a_fork_while_a_shell_is_prepared_can_run_commands(home):
                     shell.close()
                     os._exit(0)
                 os._exit(1)
-        ended = []
-        eventually(lambda: ended or (found := os.waitpid(pid, os.WNOHANG))[0] and ended.append(found) or ended)
-        assert ended == [(pid, 0)]
+        assert eventually(lambda: [end for end in [os.waitpid(pid, os.WNOHANG)] if end[0]]) == [(pid, 0)]
 
 
 def test_commands_at_once_find_as_many_prepared_shells(home):
