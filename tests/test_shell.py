@@ -778,7 +778,8 @@ def test_a_fork_while_a_shell_is_prepared_can_run_commands(home):
     """It has copies of the locks of the thread that prepares, which nothing will unlock."""
     with Shell.open(home=home) as shell:
         wait_prepared(shell)
-        with shell.executor.local._preparing, shell.starter._preparer._changed:
+        local = shell.executor.local  # type: ignore[attr-defined]
+        with local._preparing, shell.starter._preparer._changed:
             pid = os.fork()
             if not pid:
                 with contextlib.suppress(BaseException):
