@@ -39,7 +39,6 @@ A_TASK = Task(
     tty=None,
     like=None,
     split=False,
-    tty=None,
     closed=False,
     parent="",
     background=True,

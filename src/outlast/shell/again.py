@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from outlast.types import Launch
 
-_NOT_GIVEN = (None, "", (), [], {}, False, Stdin(), Limits(), Notify())
+_NOT_GIVEN: tuple[object, ...] = (None, "", (), [], {}, False, Stdin(), Limits(), Notify())
 
 
 def merge(task_id: str, launch: Launch, command: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
