@@ -36,7 +36,6 @@ A_TASK = Task(
     resources=None,
     sandbox=None,
     children=(),
-    tty=None,
     like=None,
     split=False,
     closed=False,

@@ -59,6 +59,7 @@ GROUPS = {
         "screen": ("terminal", "print the screen of a task's terminal"),
         "resize": ("terminal", "change the size of a task's terminal"),
         "clean": ("tasks", "remove finished tasks and their output"),
+        "serve": ("serve", "serve a web page with all tasks, on this machine only"),
     },
     "sessions, agents and policies": {
         "session": ("session", "show what a session remembers; reset, copy or remove it"),
