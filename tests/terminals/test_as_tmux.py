@@ -1,7 +1,7 @@
 """The screen is the one that another terminal shows: the same output, in a window of tmux.
 
-Where terminals differ bittty does as xterm: to erase to the end of a full row erases its last character, too, which `top`
-shows. tmux prints the line-drawing set as letters, so programs draw with Unicode here.
+Where terminals differ bittty does as xterm: to erase to the end of a full row erases its last character, too, which
+`top` shows. tmux prints the line-drawing set as letters, so programs draw with Unicode here.
 """
 
 from __future__ import annotations
