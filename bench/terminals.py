@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import shutil
+import signal
 import subprocess
+import sys
 import time
+from contextlib import ExitStack
 
 from bench.measure import Lacks, Turn, timed
-from bench.peers import Ours, Peer
+from bench.peers import Ours, Peer, Raw
 from bench.rows import OPENED_S, Goal, Race, Row
 
 _LINE = b"%07d a line of ordinary length that a build or a test prints, sixty-eight\n"
@@ -85,3 +90,68 @@ def _draw(path: str, size: int) -> None:
 def _check(rows: tuple[str, ...]) -> None:
     if rows != tuple(f"row {number}" for number in range(1, 25)):
         raise RuntimeError(f"the screen is {rows}")
+
+
+_KEY = b"Q"  # in nothing that tmux or we draw ourselves
+_READY = b"ready"
+_ECHO_S = 20.0
+_CAT = "stty -icanon; echo ready; exec cat > /dev/null"  # the kernel echoes; without lines, none becomes too long
+
+
+class _Keyboard:
+    """A terminal in which a program shows what is typed at the command that echoes it."""
+
+    def __init__(self, words: list[str], env: dict[str, str]) -> None:
+        self._pid, self._fd = pty.fork()
+        if not self._pid:
+            os.execvpe(words[0], words, {**env, "TERM": "xterm-256color"})
+        self._await(_READY)
+        time.sleep(2.5)  # until what is shown on entry is hidden again
+
+    def _await(self, text: bytes) -> None:
+        seen = b""
+        while text not in seen:
+            if not select.select([self._fd], [], [], _ECHO_S)[0]:
+                raise TimeoutError(f"{text!r} did not appear")
+            seen += os.read(self._fd, 65536)
+
+    def press(self) -> float:
+        def turn() -> None:
+            os.write(self._fd, _KEY)
+            self._await(_KEY)
+
+        time.sleep(0.02)  # a person is slower, and so nothing of the last key is on its way
+        return timed(turn)
+
+    def close(self) -> None:
+        os.kill(self._pid, signal.SIGKILL)
+        os.waitpid(self._pid, 0)
+        os.close(self._fd)
+
+
+def keystroke(race: Race) -> Row:
+    """From a key that is typed to its echo: in a terminal itself, through tmux, through `outlast attach`."""
+    with ExitStack() as stack:
+
+        def keyboard(words: list[str], env: dict[str, str]) -> Turn:
+            made = _Keyboard(words, env)
+            stack.callback(made.close)
+            return made.press
+
+        def look_at(peer: Peer) -> Turn:
+            if isinstance(peer, Raw):
+                return keyboard(["bash", "-c", _CAT], dict(os.environ))
+            if isinstance(peer, Ours):
+                task = peer.opened.start(_CAT, tty=True)
+                stack.callback(peer.opened.kill, task.task_id)
+                words = [sys.executable, "-m", "outlast", "attach", task.task_id]
+                return keyboard(words, {**os.environ, "OUTLAST_HOME": peer.opened.context.home})
+            if not shutil.which("tmux"):
+                raise Lacks("tmux is not installed")
+            words = ["tmux", "-L", f"bench-{os.getpid()}", "-f", os.devnull]
+            stack.callback(subprocess.run, [*words, "kill-server"], capture_output=True, check=False)
+            return keyboard([*words, "new-session", "bash", "-c", _CAT], {**os.environ, "SHELL": "/bin/sh"})
+
+        others = [peer for peer in race.others if peer.name == "tmux"]
+        timings = race.run(look_at, race.effort(100, 5), [race.ours, race.raw, *others])
+    return Row("keystroke", "a key that is typed, to its echo, attached", "a pty", timings, Goal(10.0, is_ratio=False))

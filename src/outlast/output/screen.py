@@ -67,12 +67,12 @@ def compute_screen(directory: str, source: Source, first_size: Size, mask: Mask)
     return view(*replay(directory, source, first_size), mask)
 
 
-def replay(directory: str, source: Source, first_size: Size) -> tuple[Emulator, bool]:
-    """Return an emulator that has seen the output, and whether it has seen enough of it to be exact."""
+def replay(directory: str, source: Source, first_size: Size, end: int | None = None) -> tuple[Emulator, bool]:
+    """Return an emulator that has seen the output (up to `end`), and whether it has seen enough of it to be exact."""
     from outlast.output.emulator import Emulator
 
     sizes = [(0, first_size), *read_sizes(directory)]
-    end = source.end()
+    end = source.end() if end is None else end
     known = _read_checkpoint(directory, end) or Checkpoint(0, *first_size, True, b"")
     emulator = Emulator(known.columns, known.rows)
     emulator.feed(known.state)

@@ -165,6 +165,7 @@ class Reader:
             raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
         if most is not None and most < 1:
             raise BadInput(f"The number of tasks to list must be 1 or more, not {most}.")
+        self._executor.refresh()
         registry, scope = self._executor.registry, self.context.scope or options.get("session")
         if ended_after is not None:
             tasks = registry.recent(scope, ended_after, -1 if most is None else most)
@@ -174,6 +175,17 @@ class Reader:
         return [
             self._redactor.redact_cached(task) for task in islice(chosen, None if ended_after is not None else most)
         ]
+
+    @translate_errors
+    def look(self, task_id: str) -> Task:
+        """As `show`, of a task named by its whole id: one that has ended is read and redacted once."""
+        self.context.check_reachable(task_id)
+        return self._redactor.redact_cached(self._executor.status(task_id))
+
+    def redacted_tasks(self, page: int) -> Iterator[Task]:
+        """Yield all tasks that can be reached, newest first, loading `page` of them at once."""
+        for task in self._executor.registry.tasks(self.context.scope, page):
+            yield self._redactor.redact_cached(task)
 
     @translate_errors
     def usual(self, command: str) -> Usual | None:

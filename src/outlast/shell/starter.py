@@ -21,7 +21,7 @@ from outlast.light import replaced
 from outlast.linux.files import get_cwd
 from outlast.policy import MODES, YOLO, Policy, decide, may_apply
 from outlast.shell.validation import build_request
-from outlast.types import BRIDGE
+from outlast.types import BRIDGE, LOCAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Starter:
             return None
         from outlast.shell.gate import Gate, SessionOverrides  # loads the whole policy engine
 
-        around = SessionOverrides(lambda: context.sessions, lambda: context.state)
+        around = SessionOverrides(lambda: context.sessions, context.state_of, context.find_place)
         return Gate(context.home, context.settings, self._policy, self._mode, self._ask, around, context.cwd)
 
     def is_confined(self, cwd: str = "") -> bool:
@@ -88,8 +88,10 @@ class Starter:
 
     @property
     def can_ask(self) -> bool:
-        """Whether there is a user to ask."""
-        return self._ask is not None and self._mode == "default"
+        """Whether there is a user to ask, here or on a page."""
+        from outlast.shell.approval_link import find_sockets
+
+        return self._mode == "default" and (self._ask is not None or bool(find_sockets(self.context.home)))
 
     def is_kept_inside(self, options: Mapping[str, Any]) -> bool:
         """Return whether only the policy keeps a command in its sandbox: from that one the user can let it out."""
@@ -97,6 +99,19 @@ class Starter:
         if options.get("sandbox") is not None or context.sandbox or context.settings.sandbox:
             return False
         return self.is_confined(os.fspath(options.get("cwd") or ""))
+
+    def repeat(self, command: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return a command and its options; with `like` those of the earlier task, as far as none are given."""
+        like = options.get("like")
+        if like is None:
+            return command, {**options}
+        from outlast.shell.again import merge  # most commands are new
+
+        context, task_id = self.context, self.context.find(like)
+        command, found = merge(task_id, context.executor.registry.launch_of(task_id), command, options)
+        if options.get("sandbox") is None and (context.sandbox or context.settings.sandbox or self.is_confined()):
+            found.pop("sandbox", None)  # the one that is demanded now, not the one of then
+        return command, found
 
     def launch(
         self,
@@ -119,7 +134,8 @@ class Starter:
         if options.get("after"):
             options["after"] = self._find_all(options["after"])
         confined = self._sandbox(sandbox, cwd)
-        if confined is None and sandbox is False and self.is_confined(cwd):
+        is_local = options.get("executor") in (None, LOCAL)
+        if confined is None and sandbox is False and self.is_confined(cwd) and is_local:
             options |= {"fresh": True, "cwd": cwd or self._session_directory()}
         how: dict[str, Any] = {"background": background, "agent": agent, "sandbox": confined}
         request = build_request(command, session=context.session, **how, **options)
@@ -182,10 +198,12 @@ class Starter:
         try:
             if keeps and not fresh and not (state or context.state):
                 context.begin_own_state()
-            state = state or context.state
+            executor = grant.request.executor
+            state = context.state_of(executor, state)
             scope = SessionScope(context.sessions, state, keeps) if state and not fresh else None
             environ = {**os.environ, **(context.trace() if context.trace else {})}
-            launch = self._builder.build(grant, environ, scope, context.redactor.learn_environ(environ))
+            secret_names = context.redactor.learn_environ(environ)
+            launch = self._builder.build(grant, environ, scope, secret_names, context.executor.place(executor))
             if launch.state:
                 # If the session has another snapshot by now, the start fails with `SessionMoved`.
                 context.redactor.learn_state(launch.state, launch.snapshot)

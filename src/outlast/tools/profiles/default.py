@@ -222,8 +222,8 @@ PROFILE = Profile(
         Tool(
             name="bash_input",
             kind="send",
-            description="""Send a line, or keys, to a task that was started with stdin_open or tty, and read what the
-            program answers.""",
+            description="""Send a line, or keys, to a task started with stdin_open or tty, and read what the program
+            answers.""",
             schema=schema(
                 ["task_id"],
                 task_id=_ID,
