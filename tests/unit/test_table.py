@@ -38,6 +38,7 @@ A_TASK = Task(
     children=(),
     like=None,
     split=False,
+    tty=None,
     closed=False,
     parent="",
     background=True,
