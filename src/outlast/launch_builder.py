@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from outlast.errors import BadInput, Unsupported, named
 from outlast.light import frozen
 from outlast.linux.files import find_program
-from outlast.output.redaction import split_variables
+from outlast.output.redaction import names_of_secrets, split_variables
 from outlast.storage import snapshot
 from outlast.types import AGENT, BRIDGE, NO_SHELL, Grant, Launch
 
@@ -54,13 +54,14 @@ _RESOURCES = {  # the limits that a command can have: the setting and the rlimit
     "cpu_time": ("cpu_limit_s", "RLIMIT_CPU"),
     "file_size": ("file_size_limit_bytes", "RLIMIT_FSIZE"),
 }
+_RLIMITS = {name: getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
 _AFTER_XCPU_S = 5
 _TRACE = "TRACEPARENT"  # W3C trace context
 _TRACES = (_TRACE, "TRACESTATE")
 _AS_REQUESTED = (
     *("command", "session", "stdin", "split", "limit", "description", "background", "name", "after", "after_failed"),
     "agent",
-    "tty",
+    *("tty", "like"),
 )
 _MOST_REASONS, _LONGEST_REASON = 20, 200  # that a task keeps of how it was judged, and characters of each
 _LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near helps nobody
@@ -126,7 +127,7 @@ class LaunchBuilder:
             env=env,
             shell=shell,
             grace=settings.kill_grace_s,
-            umask=_read_umask(),
+            umask=read_umask(),
             output_limit=settings.output_limit_bytes,
             free_floor=settings.free_floor_bytes,
             max_running=settings.max_running,
@@ -141,6 +142,7 @@ class LaunchBuilder:
             groups=groups,
             notify=_select_notices(request, settings),
             trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
+            given=_describe_given(request, settings),
             parent=_agent.get() or environ.get(TASK_ID, ""),
             judged=_describe_judgement(grant),
         )
@@ -176,6 +178,14 @@ def _describe_judgement(grant: Grant) -> Mapping[str, object]:
         "approved": grant.approved,
         "reasons": [{name: getattr(part, name)[:_LONGEST_REASON] for name in names} for part in parts],
     }
+
+
+def _describe_given(request: Request, settings: Settings) -> Mapping[str, object]:
+    """Return what stays on disk of the variables that the caller gave: of secrets the names."""
+    secrets = sorted(names_of_secrets(request.env, settings)) if request.env else []
+    env = {name: value for name, value in request.env.items() if name not in secrets}
+    found = {"env": env, "secrets": secrets, "pass": list(request.pass_secrets)}
+    return {name: value for name, value in found.items() if value}
 
 
 def _select_notices(request: Request, settings: Settings) -> Mapping[str, object]:
@@ -236,7 +246,7 @@ def compose_first_snapshot(environ: Mapping[str, str], session: str, fallback: s
         if not fallback:
             raise
         cwd = fallback
-    state = snapshot.compose_first_state(env, cwd, _read_umask())
+    state = snapshot.compose_first_state(env, cwd, read_umask())
     return snapshot.compose(state, generation=0, task="", made=time.time(), environ=env, first=True)
 
 
@@ -378,7 +388,7 @@ def _plan_groups(resources: Mapping[str, int]) -> dict[str, dict[str, str]]:
 
 def _read_rlimits() -> dict[str, tuple[int, int]]:
     """Return this process' limits: the one that starts a pending command may have others."""
-    return {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
+    return {name: resource.getrlimit(number) for name, number in _RLIMITS.items()}
 
 
 def _compute_rlimits(resources: Mapping[str, int], groups: Mapping[str, object]) -> dict[str, tuple[int, int]]:
@@ -396,7 +406,10 @@ def _compute_rlimits(resources: Mapping[str, int], groups: Mapping[str, object])
     return found
 
 
-def _read_umask() -> int:
+def read_umask() -> int:
     """Return the umask of this process. os.umask would have to change it, which other threads could notice."""
-    with open("/proc/self/status", "rb") as file:
-        return int(file.read().partition(b"\nUmask:")[2].split(None, 1)[0], 8)
+    fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(fd, 4096).partition(b"\nUmask:")[2].split(None, 1)[0], 8)
+    finally:
+        os.close(fd)

@@ -65,6 +65,7 @@ class Settings:
     mcp_tasks: bool = True  # whether a client that knows MCP tasks gets one for what outlasts its call
     mcp_structured: bool = False  # whether MCP results have structured content; many agents show a model only that
     cancel_ends_foreground: bool = True  # whether cancelling an MCP call ends the foreground command that it started
+    detach_key: str = "<C-]>"  # the key with which a person leaves `outlast attach`: Ctrl and a character
     shell: str = ""  # the shell that runs commands; empty means bash, or /bin/sh where there is none
     session: str = "default"  # the session that commands belong to
     hold_secrets: bool = True  # whether secret variables of the caller are held back from commands

@@ -99,6 +99,7 @@ class Request:
     notify: Mapping[str, Any] = _NOTHING
     agent: Mapping[str, str] = _NOTHING
     tty: tuple[int, int] | None = None  # a terminal of so many columns and rows
+    like: str = ""  # the task that it runs again
     fresh: bool = False  # in a shell that neither sees the session's state nor changes it
     evidence: str = ""  # how it failed in a sandbox, if it is to run outside of one
 
@@ -152,6 +153,10 @@ class Launch:
     parent: str = ""  # the task that it was started from inside of
     judged: Mapping[str, Any] = _NOTHING  # under which policy it runs, and why: none if everything is allowed
     tty: tuple[int, int] | None = None  # the columns and rows of its terminal when it starts
+    like: str = ""  # the task whose command it runs again
+    given: Mapping[str, Any] = (
+        _NOTHING  # of its caller's: `env` without secrets, names of `secrets`, and of those to `pass`
+    )
 
 
 # --- what is known of a task -------------------------------------------------------------
@@ -285,6 +290,8 @@ class Task:
     closed: bool
     output_file: str
     parent: str
+    like: str | None
+    """The earlier task whose command, directory and options it was started with again."""
     background: bool
     """Started in the background, or moved there because its caller stopped waiting."""
     metadata: Mapping[str, Any] | None

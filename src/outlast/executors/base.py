@@ -31,8 +31,11 @@ if TYPE_CHECKING:
             When this returns, the task is on disk and survives the caller. `hold` keeps it from being removed.
             """
 
-        def prepare(self, launch: Launch) -> None:
-            """Get ready for a command like this one. Changes nothing but the time that it takes."""
+        def prepare(self, launch: Launch) -> bool:
+            """Get ready for a command like this one; changes nothing but its time. Returns whether to call it again."""
+
+        def has_prepared(self) -> bool:
+            """Return whether it is ready for a command."""
 
         def advance(self) -> None:
             """Start the queued tasks that may start now: the process whose turn it was may have been killed."""

@@ -34,6 +34,7 @@ class OpenOptions(TypedDict, total=False):
     sandbox: Sandbox | bool | None
     defaults: Mapping[str, object] | None
     cwd: str | os.PathLike[str] | None
+    prepare: bool  # whether shells are started before their commands are known
 
 
 class SharedOptions(TypedDict, total=False):
@@ -65,6 +66,7 @@ class CommandOptions(SharedOptions, total=False):
     """How a command runs."""
 
     description: str
+    like: TaskId | None  # a task whose command, directory and options it has; options given now count first
 
 
 class StartOptions(CommandOptions, total=False):

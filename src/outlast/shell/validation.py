@@ -274,6 +274,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "shell": partial(_check_text, "shell"),
     "split": bool,
     "tty": terminal_size,
+    "like": partial(_check_text, "task to run again"),
     "limit": partial(seconds, "limit", least=0.001),
     "description": _check_description,
     "name": partial(_check_name, "a task"),

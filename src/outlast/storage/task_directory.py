@@ -19,7 +19,15 @@ from fcntl import LOCK_SH
 from outlast.categories import category
 from outlast.errors import NewerTask
 from outlast.light import fields, from_json, json, replaced
-from outlast.linux.files import create_file, open_locked, open_regular, read_file, remove_file, unlock_and_close
+from outlast.linux.files import (
+    create_file,
+    open_locked,
+    open_regular,
+    read_file,
+    remove_file,
+    unlock_and_close,
+    write_and_close,
+)
 from outlast.linux.process import is_alive
 from outlast.linux.process_tree import look
 from outlast.storage.layout import FORMAT, LAUNCH, SIZE
@@ -48,7 +56,7 @@ _BLANK: dict[str, Any] = {
     "elapsed_ms": 0,
 }
 _FROM_LAUNCH = ("kind", "command", "description", "name", "session", "cwd", "shell", "limit", "split", "parent")
-_LOST = "its supervisor and its keeper both ended before it did, so nobody knows how it ended"
+_LOST = "its supervisor and its keeper both ended before it did, so it is unknown how it ended"
 
 
 # --- the launch --------------------------------------------------------------------------
@@ -60,10 +68,19 @@ def write_launch(directory: str, launch: Launch, created: float) -> None:
     values["sandbox"] = fields(launch.sandbox) if launch.sandbox else None
     stdin = {"file": launch.stdin.file, "open": launch.stdin.open, "text": launch.stdin.text is not None}
     text = json.dumps({"format": FORMAT, "created": created, "stdin": stdin, **values})
-    create_file(f"{directory}/{LAUNCH}", text.encode())
+    _write_staged(directory, LAUNCH, text.encode())
+    _write_staged(directory, _COMMAND, os.fsencode(launch.command))
+
+
+def create_empty(directory: str) -> None:
+    """Create what `write_launch` writes, for a prepared shell: creating a file takes longer than writing to it."""
+    for name in (LAUNCH, _COMMAND):
+        _write_staged(directory, name, b"")
+
+
+def _write_staged(directory: str, name: str, data: bytes) -> None:
     # Not a new file if there is one: a sandbox with a prepared shell shows that very file.
-    with open(open_regular(f"{directory}/{_COMMAND}", os.O_WRONLY | os.O_CREAT), "wb") as file:
-        file.write(os.fsencode(launch.command))
+    write_and_close(open_regular(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT), data)
 
 
 def read_launch(directory: str) -> tuple[Launch, float]:
@@ -248,6 +265,7 @@ def _create_task(directory: str, launch: Launch, pid: int | None, started: float
         output_file=f"{directory}/{FILES['stdout']}",
         background=launch.background or is_moved(directory),
         held_back=launch.held_back,
+        like=launch.like or None,
         tty=_describe_terminal(directory, launch),
         **{name: getattr(launch, name) for name in _FROM_LAUNCH},
         **{**values, **about_agent},
