@@ -417,6 +417,16 @@ def terminals(name: str) -> Callable[[Race], Row]:
     return row
 
 
+def in_browser(name: str) -> Callable[[Race], Row | None]:
+    def row(race: Race) -> Row | None:
+        from bench import web_browser
+
+        found: Row | None = getattr(web_browser, name)(race)
+        return found
+
+    return row
+
+
 def web(name: str) -> Callable[[Race], Row]:
     def row(race: Race) -> Row:
         from bench import web
@@ -445,6 +455,8 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "event": telling("event"),
     "mcp": mcp_call,
     "mcp-start": mcp_start,
+    "web-open": in_browser("page_opens"),
+    "web-open-all": in_browser("page_has_all"),
     "web-line": web("line_told"),
     "web-page": web("page_of_many"),
     "web-memory": web("memory_of_server"),

@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.measure import Timing, timed
 from bench.memory import private_kib
-from bench.much import LONG, multiply
+from bench.much import LONG, multiply_task
 from bench.peers import Ours, Peer, Raw
 from bench.rows import PAUSE_S, Goal, Race, Row
 
@@ -119,7 +119,7 @@ def page_of_many(race: Race) -> Row:
     ours = Ours(state_limit_bytes=20 * LONG)
     try:
         ours.open()
-        multiply(ours, many)
+        multiply_task(ours.opened, many)
         with _serving(ours.home) as server:
 
             def turn_of(peer: Peer) -> Any:

@@ -60,7 +60,7 @@ def eventually(look: Callable[[], Any], patience: float = PATIENCE_S, what: str 
 def prepared_shells(shell: Any) -> list[Any]:
     """Wait until the thread that prepares shells has nothing left to do, and return what it prepared."""
     idle = float("inf")
-    return list(eventually(lambda: shell.starter._preparer._due == idle and shell.executor._prepared))
+    return list(eventually(lambda: shell.starter._preparer._due == idle and shell.executor.local._prepared))
 
 
 def processes_of(home: str) -> dict[int, str]:

@@ -25,6 +25,7 @@ BUBBLEWRAP, LANDLOCK = "bubblewrap", "landlock"  # the kinds of sandbox
 NO_SHELL = "none"  # as a shell: the words of the command are one program and its arguments, for the system itself
 AGENT = "agent"  # as a shell: the same, by way of our runner, which understands what an agent prints
 REGISTERED = "registered"  # as the format of an agent: another program started it, so it needs no slot
+LOCAL = "local"  # as an executor: this machine
 BRIDGE = "bridge"  # as a shell: our runner alone; no command runs, and the text of it is only shown
 _NOTHING: Mapping[str, Any] = {}
 
@@ -101,6 +102,9 @@ class Request:
     tty: tuple[int, int] | None = None  # a terminal of so many columns and rows
     like: str = ""  # the task that it runs again
     fresh: bool = False  # in a shell that neither sees the session's state nor changes it
+    executor: str = LOCAL  # where it runs
+    needs: Mapping[str, str] = _NOTHING  # what it asks a cluster for: cpus, memory, gpus ...
+    send: tuple[str, ...] = ()  # files and directories that are copied into its directory there first
     evidence: str = ""  # how it failed in a sandbox, if it is to run outside of one
 
 
@@ -157,6 +161,20 @@ class Launch:
     given: Mapping[str, Any] = (
         _NOTHING  # of its caller's: `env` without secrets, names of `secrets`, and of those to `pass`
     )
+    executor: str = LOCAL  # where it runs: this machine, or one that the settings name
+    needs: Mapping[str, str] = _NOTHING  # what it asks a cluster for
+    send: tuple[str, ...] = ()  # absolute paths here that are copied into its directory there first
+
+
+@frozen
+class Place:
+    """Where a command begins on another machine: what this process has by itself on this one."""
+
+    executor: str
+    environ: Mapping[str, str]  # of a login there
+    home: str
+    shell: str  # the path of bash, or of /bin/sh
+    umask: int
 
 
 # --- what is known of a task -------------------------------------------------------------

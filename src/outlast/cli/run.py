@@ -72,6 +72,22 @@ def run_parser() -> Parser:
     add("--tty", action="store_true", help="give it a terminal, as full-screen programs and prompts want one")
     add("--size", metavar="CxR", help="with --tty: its columns and rows (your terminal's, or 80x24)")
     add("--shell", metavar="PATH", help="run it with this shell instead of bash (none: no shell in between)")
+    add("--executor", metavar="E", help="where: the name of another machine in the settings (docs/executors.md)")
+    add(
+        "--need",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="ask a cluster for it: cpus=4, memory=8G, gpus=1, ...",
+    )
+    add(
+        "--send",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="with --executor: copy this there first",
+    )
+    add("--fetch", action="append", default=[], metavar="PATH", help="with --executor: copy this here at the end")
     made.section("queue")
     add("--like", metavar="ID", help="run that task again; what is given now counts first, also a COMMAND")
     add("--name", metavar="N", help="a second start under this name is the same task")
@@ -115,6 +131,9 @@ def run(asked: Asked) -> int:
         "tty": _terminal(asked),
         "limit": asked.limit,
         "description": asked.description,
+        "executor": asked.executor,
+        "needs": _needs(asked.need),
+        "send": asked.send or None,
         "name": asked.name,
         "after": asked.after,
         "after_failed": asked.after_failed,
@@ -126,6 +145,8 @@ def run(asked: Asked) -> int:
     validation.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
         raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
+    if asked.fetch and (asked.bg or not asked.executor):
+        raise BadInput("--fetch copies from another machine when the command ended there; add --executor, not --bg.")
     with open_shell(asked.session, asked.policy) as shell:
         shell.context.settings = _as_a_person_says(shell, asked)
         if asked.bg:
@@ -182,6 +203,13 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
             raise BadInput(f"{named(pair)} does not set a variable; write NAME=VALUE.")
         found[name] = value
     return found
+
+
+def _needs(pairs: Sequence[str]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair:
+            raise BadInput(f"--need takes NAME=VALUE, such as cpus=4, not {pair!r}.")
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def _as_a_person_says(shell: Shell, asked: Asked) -> Settings:
@@ -268,7 +296,17 @@ class _Foreground:
         except OSError as error:
             self._report_broken_output(error)
             raise
+        self._fetch()
         return self._report(command, how)
+
+    def _fetch(self) -> None:
+        """Copy back what was asked for, also if the command failed: that is when its logs are wanted."""
+        if not self._asked.fetch:
+            return
+        if self._is_running():
+            sys.stderr.write(f"outlast: nothing is fetched while {self._task_id} runs.\n")
+        else:
+            self._shell.control.fetch(self._task_id, self._asked.fetch, os.getcwd())
 
     def _await_begin(self, task: Task, timeout: float | None) -> float | None:
         """Wait until it runs, as long as a person waits: the default limit is for running. How long to wait then."""

@@ -7,7 +7,7 @@ import threading
 from functools import wraps
 
 from outlast.errors import BadInput, OutlastError, SystemRefused
-from outlast.executors.local import LocalExecutor
+from outlast.executors.router import Router
 from outlast.launch_builder import read_umask
 from outlast.light import sqlite3
 from outlast.linux.files import get_cwd
@@ -15,16 +15,17 @@ from outlast.output.redaction import Redactor
 from outlast.settings import Settings, load
 from outlast.shell import validation
 from outlast.storage.sessions import Sessions
-from outlast.types import Task
+from outlast.types import LOCAL, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, NoReturn, TypeVar
 
-    from outlast.executors.base import Executor
+    from outlast.executors.base import Executors
     from outlast.output.redaction import Mask
     from outlast.shell.options import OpenOptions, TaskId
+    from outlast.types import Place
 
     T = TypeVar("T")
     Method = TypeVar("Method", bound=Callable[..., Any])
@@ -65,7 +66,7 @@ class Context:
 
     def open(self) -> None:
         """Open the state directory. Until then nothing is on disk, so a wrong policy leaves nothing behind."""
-        self.executor: Executor = LocalExecutor(self.home, self.settings)
+        self.executor: Executors = Router(self.home, self.settings)
         self.sessions = Sessions(self.executor.registry.home.sessions)
         self.redactor = Redactor(self.settings, self.sessions.peek)
 
@@ -100,6 +101,15 @@ class Context:
                 self.sessions.sweep()
                 self._own_state = made_for, *self.sessions.create_private()
             return self._own_state[1]
+
+    def state_of(self, executor: str, state: str = "") -> str:
+        """Return the name of this session's state on an executor: each machine has variables of its own."""
+        state = state or self.state
+        return state if executor == LOCAL or not state else f"{state}@{executor}"
+
+    def find_place(self, executor: str) -> Place | None:
+        """Return where a command begins on another machine; None for this one."""
+        return self.executor.place(executor)
 
     def mask_for(self, task: Task) -> Mask:
         """Return the mask for a task's output: it also covers what the commands of its session have set."""

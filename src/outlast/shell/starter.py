@@ -21,7 +21,7 @@ from outlast.light import replaced
 from outlast.linux.files import get_cwd
 from outlast.policy import MODES, YOLO, Policy, decide, may_apply
 from outlast.shell.validation import build_request
-from outlast.types import BRIDGE
+from outlast.types import BRIDGE, LOCAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Starter:
             return None
         from outlast.shell.gate import Gate, SessionOverrides  # loads the whole policy engine
 
-        around = SessionOverrides(lambda: context.sessions, lambda: context.state)
+        around = SessionOverrides(lambda: context.sessions, context.state_of, context.find_place)
         return Gate(context.home, context.settings, self._policy, self._mode, self._ask, around, context.cwd)
 
     def is_confined(self, cwd: str = "") -> bool:
@@ -134,7 +134,8 @@ class Starter:
         if options.get("after"):
             options["after"] = self._find_all(options["after"])
         confined = self._sandbox(sandbox, cwd)
-        if confined is None and sandbox is False and self.is_confined(cwd):
+        is_local = options.get("executor") in (None, LOCAL)
+        if confined is None and sandbox is False and self.is_confined(cwd) and is_local:
             options |= {"fresh": True, "cwd": cwd or self._session_directory()}
         how: dict[str, Any] = {"background": background, "agent": agent, "sandbox": confined}
         request = build_request(command, session=context.session, **how, **options)
@@ -197,10 +198,12 @@ class Starter:
         try:
             if keeps and not fresh and not (state or context.state):
                 context.begin_own_state()
-            state = state or context.state
+            executor = grant.request.executor
+            state = context.state_of(executor, state)
             scope = SessionScope(context.sessions, state, keeps) if state and not fresh else None
             environ = {**os.environ, **(context.trace() if context.trace else {})}
-            launch = self._builder.build(grant, environ, scope, context.redactor.learn_environ(environ))
+            secret_names = context.redactor.learn_environ(environ)
+            launch = self._builder.build(grant, environ, scope, secret_names, context.executor.place(executor))
             if launch.state:
                 # If the session has another snapshot by now, the start fails with `SessionMoved`.
                 context.redactor.learn_state(launch.state, launch.snapshot)

@@ -41,6 +41,7 @@ def describe(shell: Shell, task: Task, cpu: Mapping[int, float]) -> dict[str, An
         "judged": _show_judged(judged, mask) if launch else None,
         "environment": read_environment(shell, task, mask) if task.status == "running" else None,
         "held_back": task.held_back,
+        "takes_input": bool(launch and task.status == "running" and (launch.stdin.open or launch.tty)),
         "events": list_events(shell, task, mask),
         "agent": describe_agent(shell, task, mask) if task.metadata is not None else None,
     }

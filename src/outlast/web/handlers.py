@@ -124,7 +124,8 @@ async def search_lines(given: Given) -> Reply:
 
 async def find_first_error(given: Given) -> Reply:
     view = given.place.live.view(await given.place.find(given.task))
-    return {"n": await asyncio.to_thread(view.find_first_error)}
+    n, count = await asyncio.to_thread(view.find_first_error)
+    return {"n": n, "count": count}
 
 
 async def follow_task(given: Given) -> Response:

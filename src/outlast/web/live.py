@@ -36,7 +36,6 @@ _USAGE_S = 2.0
 _MOST_LOOKED_AT = 200  # running tasks whose use is measured: the newest
 _MOST_CHANGED = 100  # tasks in one message; of more, the viewer loads what it shows
 _MOST_VIEWS = 32  # outputs whose index is kept
-_MOST_LAST_LINES = 5000
 
 
 class Live:
@@ -50,7 +49,6 @@ class Live:
         self._followers: dict[str, Follower] = {}
         self._views: dict[str, OutputView] = {}
         self._one_at_a_time = threading.Lock()
-        self._last_lines: dict[str, str | None] = {}
         self._viewed = asyncio.Event()
 
     async def run(self) -> None:
@@ -100,7 +98,6 @@ class Live:
             return
         tasks, gone = await asyncio.to_thread(self.catalogue.refresh, task_ids)
         for task_id in gone:
-            self._last_lines.pop(task_id, None)
             self._views.pop(task_id, None)
         for task in tasks:
             if (parent := self.catalogue.get(task.parent)) is not None and not parent.is_over:
@@ -130,17 +127,9 @@ class Live:
         nothing = dict.fromkeys(("cpu", "memory", "activity"))
         now = {**nothing, **self.usage.latest.get(task.task_id, {})} if task.status == "running" else nothing
         started = self.catalogue.started_in(task.task_id)
-        return {**task.to_dict(), **now, "last_line": self._last_line(task), "children_tasks": started}
-
-    def _last_line(self, task: Task) -> str | None:
-        if task.task_id in self._last_lines:
-            return self._last_lines[task.task_id]
-        found = last_line(self.plain, task.task_id) if task.status != "pending" else None
-        if task.closed:
-            if len(self._last_lines) >= _MOST_LAST_LINES:
-                self._last_lines.clear()
-            self._last_lines[task.task_id] = found
-        return found
+        # Of one that is over the page says how it ended: 10,000 outputs are not opened for a list.
+        line = last_line(self.plain, task.task_id) if task.status == "running" else None
+        return {**task.to_dict(), **now, "last_line": line, "children_tasks": started}
 
     # --- what they use ---------------------------------------------------------------------
 

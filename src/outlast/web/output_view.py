@@ -113,18 +113,19 @@ class OutputView:
             at += len(lines)
         return {"matches": found, "more": False}
 
-    def find_first_error(self) -> int | None:
-        """Return the number of the first line of the first error."""
+    def find_first_error(self) -> tuple[int | None, int]:
+        """Return the number of the first line of what explains the first error, and how many lines that is."""
         excerpt = self._shell.reader.first_error(self.task_id)
         if excerpt is None:
-            return None
+            return None, 0
+        count = excerpt.lines.index("...") if "..." in excerpt.lines[1:] else len(excerpt.lines)
         line = next((one.strip() for one in excerpt.lines if one.strip()), "")
         with self._one_at_a_time:
             self._index.update()
             near = self._lines("both", max(0, excerpt.line_number - 1 - _AT_ONCE // 2), _AT_ONCE)
             same = [one["n"] for one in near if without_colours(one["text"]).strip() == line]
         # A redrawn line may count differently here; and each stream of a split task counts for itself.
-        return min(same, key=lambda n: abs(n - excerpt.line_number), default=excerpt.line_number)
+        return min(same, key=lambda n: abs(n - excerpt.line_number), default=excerpt.line_number), max(1, count)
 
 
 def without_colours(text: str) -> str:

@@ -8,9 +8,10 @@ import threading
 import time
 from functools import partial
 
-from outlast.errors import BadInput, Hint, OutlastError, StartFailed, named
+from outlast.errors import BadInput, Hint, OutlastError, StartFailed
 from outlast.executors.local.description import begin_items, describe, explain_refusal
 from outlast.executors.local.queued import publish_pending, start_pending
+from outlast.executors.naming import start_named
 from outlast.guard.client import LAUNCH_MOST_HELD, Refused, check_descriptors_left, start_guard
 from outlast.light import sqlite3
 from outlast.linux.files import open_regular
@@ -119,31 +120,9 @@ class LocalExecutor:
 
     def start(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
         try:
-            if not launch.name:
-                return self._start(launch, hold), True
-            with self._queue.lock_name(launch.session, launch.name) as name:
-                found = self._find_named(launch, name.task_id)
-                if found is None:
-                    return self._start(launch, hold, name), True
-                if hold is not None:
-                    hold.take(self.registry.home.task(found.task_id))
-                return found, False
+            return start_named(self._queue, self.registry, launch, hold, partial(self._start, launch, hold))
         except OSError as error:
             raise StartFailed(f"The task cannot be prepared in {self.registry.home.path}: {error.strerror}.") from None
-
-    def _find_named(self, launch: Launch, task_id: str) -> Task | None:
-        try:
-            task = self.registry.get(task_id) if task_id else None
-        except OutlastError:
-            return None
-        if task is None or task.finished:
-            return None
-        if (task.command, task.cwd) != (launch.command, launch.cwd):
-            raise BadInput(
-                f"The name {named(launch.name)} belongs to {task_id}, which is {task.status} and is another command "
-                "(or in another directory); end it, or use another name."
-            )
-        return task
 
     def _start(self, launch: Launch, hold: Hold | None, name: NameLock | None = None) -> Task:
         create = partial(self._create, launch, hold, name)
@@ -396,6 +375,9 @@ class LocalExecutor:
         from outlast.executors.local.ending import interrupt
 
         return interrupt(self, task_id)
+
+    def fetch(self, task_id: str, paths: Sequence[str], into: str) -> None:
+        raise BadInput(f"{task_id} runs on this machine: its files are here.")
 
     def kill(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
         from outlast.executors.local.ending import end_tasks

@@ -37,8 +37,7 @@ def send(executor: Executor, task_id: str, data: bytes, eof: bool) -> None:
     if os.path.exists(os.path.join(directory, END_OF_INPUT)):
         raise InputRefused(f"The input of {task_id} was ended before; nothing more can be sent.")
     if eof and launch.tty is not None:
-        # The key ends a line that was begun; only at the beginning of a line it ends the input.
-        data, eof = data + _END_KEY * (2 if data and not data.endswith((b"\n", b"\r")) else 1), False
+        data, eof = end_terminal_input(data), False
     try:
         if launch.tty is not None and max(map(len, data.replace(b"\r", b"\n").split(b"\n"))) > _LONGEST_LINE:
             _check_takes_long_lines(directory)
@@ -49,6 +48,12 @@ def send(executor: Executor, task_id: str, data: bytes, eof: bool) -> None:
             _wake(directory)
     except OSError as error:
         raise executor.explain(task_id, error) from None
+
+
+def end_terminal_input(data: bytes) -> bytes:
+    """Return the input with the key that ends it."""
+    # The key ends a line that was begun; only at the beginning of a line it ends the input.
+    return data + _END_KEY * (2 if data and not data.endswith((b"\n", b"\r")) else 1)
 
 
 def resize(executor: Executor, task_id: str, columns: int, rows: int) -> None:
