@@ -44,6 +44,7 @@ def test_it_stays_until_the_last_process_is_gone(launcher: Launcher) -> None:
 @pytest.mark.parametrize("item", [("cwd", "/no/such/place"), ("program", "/no/such/program")])
 def test_a_refusal_is_left_in_a_file(launcher: Launcher, item: Item) -> None:
     process, directory = stay(launcher, "t", "echo never", item)
+    assert isinstance(item[1], str)
     assert process.wait(30) == 1
     assert (directory / "refused").read_text() == f"2 {item[1]}: No such file or directory"
 
