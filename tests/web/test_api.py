@@ -121,6 +121,7 @@ def test_search_and_first_error(page: Page) -> None:
     assert page.get(f"{at}/search?q=LINE%20200") == {
         "matches": [{"n": 200, "start": 0, "end": 8}, {"n": 2000, "start": 0, "end": 8}],
         "more": False,
+        "next": None,
     }
     assert page.get(f"{at}/search?q=LINE&case=1")["matches"] == []
     assert page.get(f"{at}/search?q=line&limit=3")["more"]
