@@ -407,6 +407,16 @@ def telling(name: str) -> Callable[[Race], Row]:
     return row
 
 
+def terminals(name: str) -> Callable[[Race], Row]:
+    def row(race: Race) -> Row:
+        from bench import terminals
+
+        found: Row = getattr(terminals, name)(race)
+        return found
+
+    return row
+
+
 def in_browser(name: str) -> Callable[[Race], Row | None]:
     def row(race: Race) -> Row | None:
         from bench import web_browser
@@ -458,5 +468,8 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "output": output_bounded,
     "output-whole": output_whole,
     "output-cpu": output_cpu,
+    "terminal-output": terminals("terminal_output"),
+    "terminal-screen": terminals("screen_after_much"),
+    "keystroke": terminals("keystroke"),
 }
 NOT_QUICK = frozenset({"mcp-start", "list", "output", "output-whole", "output-cpu", "memory-more", "running"})

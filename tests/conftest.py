@@ -57,6 +57,12 @@ def eventually(look: Callable[[], Any], patience: float = PATIENCE_S, what: str 
         time.sleep(0.005)
 
 
+def prepared_shells(shell: Any) -> list[Any]:
+    """Wait until the thread that prepares shells has nothing left to do, and return what it prepared."""
+    idle = float("inf")
+    return list(eventually(lambda: shell.starter._preparer._due == idle and shell.executor.local._prepared))
+
+
 def processes_of(home: str) -> dict[int, str]:
     """Every living process that belongs to a state directory: its guards, and what carries its tasks' ids."""
     tasks = os.path.join(home, "tasks")

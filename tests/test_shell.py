@@ -9,6 +9,7 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -18,7 +19,7 @@ from outlast.errors import BadInput, StartFailed, UnknownTask
 from outlast.light import fields
 from outlast.linux.process import stat_of
 from outlast.storage import record
-from tests.conftest import eventually, processes_of
+from tests.conftest import eventually, prepared_shells, processes_of
 
 pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
 
@@ -662,9 +663,8 @@ def staged(home):
 
 
 def wait_prepared(shell):
-    """Wait until a shell is prepared, and return the name of its directory."""
-    found = eventually(lambda: shell.executor._prepared)
-    return os.path.basename(found.staged)
+    """Wait until as many shells are prepared as there will be, and return the name of the next one's directory."""
+    return os.path.basename(prepared_shells(shell)[0].staged)
 
 
 def test_the_next_task_is_prepared_and_changes_nothing(shell):
@@ -730,6 +730,65 @@ def test_a_fork_of_the_host_has_no_part_in_its_prepared_shell(home):
         os.waitpid(pid, 0)
         assert shell.run("echo mine").output == "mine\n"
         assert any(name.startswith(task.task_id) for task in shell.list())
+
+
+def test_the_first_command_finds_a_prepared_shell(home, monkeypatch):
+    """It begins in the state that it would have without one: that of the moment of the command, not of the opening."""
+    with Shell.open(home=home) as shell:
+        name = wait_prepared(shell)
+        assert shell.list() == []
+        assert name.startswith(shell.run("cd /; a=1").task_id), "the prepared one was not used"
+        assert shell.run("echo $PWD$a").output == "/1\n"
+    with Shell.open(home=home) as shell:
+        name = wait_prepared(shell)
+        monkeypatch.setenv("SET_LATER", "seen")
+        result = shell.run("echo $SET_LATER")
+        assert not name.startswith(result.task_id)
+        assert result.output == "seen\n"
+    assert os.listdir(os.path.join(home, "sessions")) == []
+    eventually(lambda: not staged(home))
+
+
+def test_opening_a_shell_begins_no_session_and_runs_nothing(home, tmp_path, monkeypatch):
+    with Shell.open(home=home, session="new") as shell:
+        assert eventually(lambda: shell.starter._preparer._due == float("inf"))
+        assert os.listdir(os.path.join(home, "sessions")) == []
+    monkeypatch.setenv("BASH_ENV", str(tmp_path / "env"))
+    (tmp_path / "env").write_text(f"touch {tmp_path}/ran\n")
+    with Shell.open(home=home) as shell:
+        assert eventually(lambda: shell.starter._preparer._due == float("inf"))
+        assert not (tmp_path / "ran").exists()
+        shell.run("true")
+        assert (tmp_path / "ran").exists()
+
+
+def test_a_fork_of_a_host_that_ran_nothing_has_a_state_of_its_own(home):
+    with Shell.open(home=home) as shell:
+        wait_prepared(shell)
+        pid = os.fork()
+        if not pid:
+            with contextlib.suppress(BaseException):
+                shell.run("a=child")
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert shell.run("echo ${a-none}").output == "none\n"
+
+
+def test_commands_at_once_find_as_many_prepared_shells(home):
+    with Shell.open(home=home) as shell, ThreadPoolExecutor(8) as threads:
+        for _ in range(2):
+            list(threads.map(shell.run, ["true"] * 8))
+        names = [os.path.basename(one.published) for one in prepared_shells(shell)]
+        assert len(names) == 4
+        assert {task.task_id for task in threads.map(shell.run, ["true"] * 4)} == set(names)
+
+
+def test_a_host_can_do_without_prepared_shells(home):
+    with Shell.open(home=home, prepare=False) as shell:
+        for _ in range(3):
+            shell.run("true")
+        assert not shell.executor.has_prepared()
+        assert shell.starter._preparer._thread is None
 
 
 @pytest.mark.parametrize(

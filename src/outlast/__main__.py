@@ -16,11 +16,11 @@ def main() -> None:
     except KeyboardInterrupt:
         code = 130  # while we were still being loaded
     if not sys.modules.keys() & {"atexit", "threading"}:
-        # Nobody has anything left to do, and to take the interpreter down takes as long as a short verb.
+        # No exit handler and no thread is left, and to finalize the interpreter takes as long as a short verb.
         try:
             sys.stderr.flush()  # the other one is
         except OSError:
-            pass  # nobody reads it
+            pass  # its reader has gone
         os._exit(code)
     sys.exit(code)
 

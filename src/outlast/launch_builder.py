@@ -11,13 +11,14 @@ import resource
 import stat
 import time
 from contextvars import ContextVar
+from functools import partial
 
 from outlast.errors import BadInput, Unsupported, named
 from outlast.light import frozen
 from outlast.linux.files import find_program
-from outlast.output.redaction import split_variables
+from outlast.output.redaction import names_of_secrets, split_variables
 from outlast.storage import snapshot
-from outlast.types import AGENT, BRIDGE, NO_SHELL, Grant, Launch
+from outlast.types import AGENT, BRIDGE, NO_SHELL, Grant, Launch, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from outlast.settings import Settings
     from outlast.storage.sessions import Sessions
     from outlast.storage.snapshot import Snapshot
-    from outlast.types import Request, Sandbox
+    from outlast.types import Place, Request, Sandbox
 
 TASK_ID = "OUTLAST_TASK_ID"  # the variable that says which task a process belongs to
 _NON_INTERACTIVE = {
@@ -54,13 +55,14 @@ _RESOURCES = {  # the limits that a command can have: the setting and the rlimit
     "cpu_time": ("cpu_limit_s", "RLIMIT_CPU"),
     "file_size": ("file_size_limit_bytes", "RLIMIT_FSIZE"),
 }
+_RLIMITS = {name: getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
 _AFTER_XCPU_S = 5
+_MOST_SENT_BYTES = 32 << 20  # of an input file that goes to another machine with the start
 _TRACE = "TRACEPARENT"  # W3C trace context
 _TRACES = (_TRACE, "TRACESTATE")
 _AS_REQUESTED = (
     *("command", "session", "stdin", "split", "limit", "description", "background", "name", "after", "after_failed"),
-    "agent",
-    "tty",
+    *("agent", "tty", "like", "executor", "needs"),
 )
 _MOST_REASONS, _LONGEST_REASON = 20, 200  # that a task keeps of how it was judged, and characters of each
 _LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near helps nobody
@@ -96,12 +98,20 @@ class LaunchBuilder:
         environ: Mapping[str, str],
         scope: SessionScope | None = None,
         secret_names: Sequence[str] | None = None,
+        place: Place | None = None,
     ) -> Launch:
         """Return what exactly will run: in the state of a session, or with the caller's variables and directory.
 
-        `secret_names` are the names of the secret variables in `environ`, if the caller knows them already.
+        `secret_names` are the names of the secret variables in `environ`, if the caller knows them already. At another
+        `place` its variables count, and of `environ` only those that the request names.
         """
         request, settings = grant.request, self._settings
+        if place is not None:
+            return self._build_elsewhere(grant, environ, scope, place)
+        if request.send:
+            raise BadInput(
+                "Files are sent to another machine only; name it with the executor, or leave out what to send."
+            )
         shell = _find_shell(request.shell or settings.shell, environ)
         variables = _split_secrets(environ, settings, request, secret_names)
         if scope is None:
@@ -126,7 +136,7 @@ class LaunchBuilder:
             env=env,
             shell=shell,
             grace=settings.kill_grace_s,
-            umask=_read_umask(),
+            umask=read_umask(),
             output_limit=settings.output_limit_bytes,
             free_floor=settings.free_floor_bytes,
             max_running=settings.max_running,
@@ -141,6 +151,7 @@ class LaunchBuilder:
             groups=groups,
             notify=_select_notices(request, settings),
             trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
+            given=_describe_given(request, settings),
             parent=_agent.get() or environ.get(TASK_ID, ""),
             judged=_describe_judgement(grant),
         )
@@ -161,6 +172,88 @@ class LaunchBuilder:
         terminal = _restore_interactive(found, variables.open) if request.tty is not None else {}
         given = {**trace, **terminal, **_select_undeclared(found, variables.passed), **variables.asked, **request.env}
         return cwd or _find_remaining_directory(found.directory, environ), found, given
+
+    def _build_elsewhere(
+        self, grant: Grant, environ: Mapping[str, str], scope: SessionScope | None, place: Place
+    ) -> Launch:
+        """Return what runs on another machine. Nothing of this one goes there that the request does not name."""
+        request = grant.request
+        if request.sandbox is not None:
+            raise Unsupported(f"There is no sandbox on {place.executor}; run it without one, or on this machine.")
+        settings, shell = self._settings, request.shell or place.shell
+        asked = _split_secrets({**place.environ, **environ}, settings, request, None).asked
+        variables = split_variables(place.environ, settings)
+        given, mark, held_back = {**variables.passed, **asked}, "", variables.held
+        cwd = os.path.normpath(os.path.join(place.home, request.cwd.replace("~", place.home, request.cwd[:1] == "~")))
+        if scope is None:
+            inherited = {**variables.open, **given}
+            env = compose_environment(inherited, request.env, request.session, request.tty is not None)
+        else:
+            first = partial(_compose_first, variables.open, request.session, cwd, place.umask)
+            found = scope.sessions.read_or_create(scope.name, first)
+            terminal = _restore_interactive(found, variables.open) if request.tty is not None else {}
+            given = {**terminal, **_select_undeclared(found, variables.passed), **asked, **request.env}
+            compose = _compose_overlay if _is_bash(shell) else _compose_exported
+            env, mark, cwd = compose(found, request, given), found.mark, cwd if request.cwd else found.directory
+            held_back = frozenset(_select_undeclared(found, dict.fromkeys(held_back, "")))
+        restored = scope if _is_bash(shell) else None
+        resources = _select_resources(request, settings)
+        return Launch(
+            kind="bash",
+            **{name: request.__dict__[name] for name in _AS_REQUESTED if name != "stdin"},
+            stdin=_read_stdin(request, self._base),
+            send=tuple(_find_sent(path, self._base) for path in request.send),
+            cwd=cwd,
+            env=env,
+            shell=shell,
+            grace=settings.kill_grace_s,
+            umask=place.umask,
+            output_limit=settings.output_limit_bytes,
+            free_floor=settings.free_floor_bytes,
+            rlimits=_limit_elsewhere(resources),
+            state=restored.name if restored else "",
+            snapshot=mark if restored else "",
+            keeps=restored is not None and restored.keeps,
+            held_back=tuple(sorted(held_back - request.env.keys())),
+            resources=resources,
+            notify=_select_notices(request, settings),
+            trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
+            given=_describe_given(request, settings),
+            parent=_agent.get() or environ.get(TASK_ID, ""),
+            judged=_describe_judgement(grant),
+        )
+
+
+def _read_stdin(request: Request, base: str) -> Stdin:
+    """Return the input of a command elsewhere: a file is one of this machine, and what it holds is sent."""
+    if request.stdin.file is None:
+        return request.stdin
+    _check_stdin(request, base)
+    path = os.path.join(base, request.stdin.file)
+    if os.path.getsize(path) > _MOST_SENT_BYTES:
+        raise BadInput(f"{path} is larger than {_MOST_SENT_BYTES} bytes; send it with --send, and read it there.")
+    with open(path, "rb") as file:
+        return Stdin(text=file.read())
+
+
+def _find_sent(path: str, base: str) -> str:
+    found = os.path.abspath(os.path.join(base, os.path.expanduser(path)))
+    if not os.access(found, os.R_OK):
+        raise BadInput(f"{path} cannot be sent: it does not exist, or cannot be read.")
+    return found
+
+
+def _limit_elsewhere(resources: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+    beyond = {"cpu_time": _AFTER_XCPU_S}
+    return {_RESOURCES[name][1]: (most, most + beyond.get(name, 0)) for name, most in resources.items()}
+
+
+def _describe_given(request: Request, settings: Settings) -> Mapping[str, object]:
+    """Return what stays on disk of the variables that the caller gave: of secrets the names."""
+    secrets = sorted(names_of_secrets(request.env, settings)) if request.env else []
+    env = {name: value for name, value in request.env.items() if name not in secrets}
+    found = {"env": env, "secrets": secrets, "pass": list(request.pass_secrets)}
+    return {name: value for name, value in found.items() if value}
 
 
 def _describe_judgement(grant: Grant) -> Mapping[str, object]:
@@ -236,7 +329,15 @@ def compose_first_snapshot(environ: Mapping[str, str], session: str, fallback: s
         if not fallback:
             raise
         cwd = fallback
-    state = snapshot.compose_first_state(env, cwd, _read_umask())
+    return _compose_first_of(env, cwd, read_umask())
+
+
+def _compose_first(environ: Mapping[str, str], session: str, cwd: str, umask: int) -> bytes:
+    return _compose_first_of(compose_environment(environ, {}, session), cwd, umask)
+
+
+def _compose_first_of(env: Mapping[str, str], cwd: str, umask: int) -> bytes:
+    state = snapshot.compose_first_state(env, cwd, umask)
     return snapshot.compose(state, generation=0, task="", made=time.time(), environ=env, first=True)
 
 
@@ -378,7 +479,7 @@ def _plan_groups(resources: Mapping[str, int]) -> dict[str, dict[str, str]]:
 
 def _read_rlimits() -> dict[str, tuple[int, int]]:
     """Return this process' limits: the one that starts a pending command may have others."""
-    return {name: resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_")}
+    return {name: resource.getrlimit(number) for name, number in _RLIMITS.items()}
 
 
 def _compute_rlimits(resources: Mapping[str, int], groups: Mapping[str, object]) -> dict[str, tuple[int, int]]:
@@ -396,7 +497,10 @@ def _compute_rlimits(resources: Mapping[str, int], groups: Mapping[str, object])
     return found
 
 
-def _read_umask() -> int:
+def read_umask() -> int:
     """Return the umask of this process. os.umask would have to change it, which other threads could notice."""
-    with open("/proc/self/status", "rb") as file:
-        return int(file.read().partition(b"\nUmask:")[2].split(None, 1)[0], 8)
+    fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(fd, 4096).partition(b"\nUmask:")[2].split(None, 1)[0], 8)
+    finally:
+        os.close(fd)

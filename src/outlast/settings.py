@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-_NO_AGENTS: Mapping[str, object] = {}
+_NO_TABLE: Mapping[str, object] = {}
 _DEVELOPMENT = (
     "npm pnpm yarn node npx bun bunx deno tsx ts-node nodemon corepack webpack vite jest vitest mocha playwright "
     "cypress next nuxt astro turbo nx tsc eslint rollup esbuild parcel ng gulp grunt "
@@ -65,6 +65,7 @@ class Settings:
     mcp_tasks: bool = True  # whether a client that knows MCP tasks gets one for what outlasts its call
     mcp_structured: bool = False  # whether MCP results have structured content; many agents show a model only that
     cancel_ends_foreground: bool = True  # whether cancelling an MCP call ends the foreground command that it started
+    detach_key: str = "<C-]>"  # the key with which a person leaves `outlast attach`: Ctrl and a character
     shell: str = ""  # the shell that runs commands; empty means bash, or /bin/sh where there is none
     session: str = "default"  # the session that commands belong to
     hold_secrets: bool = True  # whether secret variables of the caller are held back from commands
@@ -83,7 +84,8 @@ class Settings:
     policy: str = ""  # the policy that holds for everything, besides that of a call: a name or a file; empty means none
     approval_wait_s: float = 300.0  # how long a process waits for a yes on the page of `outlast serve`; 0: not at all
     allowed_programs: str = _ALLOWED  # of the policies `programs` and `allowlist`; with a + in front, besides the usual
-    agents: Mapping[str, object] = _NO_AGENTS  # types by name: a command line, or a table with one; only in the file
+    agents: Mapping[str, object] = _NO_TABLE  # types by name: a command line, or a table with one; only in the file
+    executors: Mapping[str, object] = _NO_TABLE  # other machines by name, a table with a `kind` each; only in the file
 
 
 # The smallest sensible values, where 0 is none; everything below is a typing mistake.
@@ -104,7 +106,7 @@ _KINDS: dict[type, str] = {
     dict: "a table",
 }
 _MOST = 1 << 53  # what every file format and the index can hold
-_TABLES = ("agents",)  # what no variable can say
+_TABLES = ("agents", "executors")  # what no variable can say
 _TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 

@@ -6,7 +6,7 @@
         shell.run("make test")
 
 Needs `opentelemetry-api`, and a host that has set up where spans and metrics go. A task's span
-has its parent in the trace that the task was started in, whoever makes the span, and whenever:
+has its parent in the trace that the task was started in, whichever process makes the span, and whenever:
 a task that outlasts its host is told of by the next one.
 """
 

@@ -25,6 +25,7 @@ BUBBLEWRAP, LANDLOCK = "bubblewrap", "landlock"  # the kinds of sandbox
 NO_SHELL = "none"  # as a shell: the words of the command are one program and its arguments, for the system itself
 AGENT = "agent"  # as a shell: the same, by way of our runner, which understands what an agent prints
 REGISTERED = "registered"  # as the format of an agent: another program started it, so it needs no slot
+LOCAL = "local"  # as an executor: this machine
 BRIDGE = "bridge"  # as a shell: our runner alone; no command runs, and the text of it is only shown
 _NOTHING: Mapping[str, Any] = {}
 
@@ -99,7 +100,11 @@ class Request:
     notify: Mapping[str, Any] = _NOTHING
     agent: Mapping[str, str] = _NOTHING
     tty: tuple[int, int] | None = None  # a terminal of so many columns and rows
+    like: str = ""  # the task that it runs again
     fresh: bool = False  # in a shell that neither sees the session's state nor changes it
+    executor: str = LOCAL  # where it runs
+    needs: Mapping[str, str] = _NOTHING  # what it asks a cluster for: cpus, memory, gpus ...
+    send: tuple[str, ...] = ()  # files and directories that are copied into its directory there first
     evidence: str = ""  # how it failed in a sandbox, if it is to run outside of one
 
 
@@ -152,6 +157,24 @@ class Launch:
     parent: str = ""  # the task that it was started from inside of
     judged: Mapping[str, Any] = _NOTHING  # under which policy it runs, and why: none if everything is allowed
     tty: tuple[int, int] | None = None  # the columns and rows of its terminal when it starts
+    like: str = ""  # the task whose command it runs again
+    given: Mapping[str, Any] = (
+        _NOTHING  # of its caller's: `env` without secrets, names of `secrets`, and of those to `pass`
+    )
+    executor: str = LOCAL  # where it runs: this machine, or one that the settings name
+    needs: Mapping[str, str] = _NOTHING  # what it asks a cluster for
+    send: tuple[str, ...] = ()  # absolute paths here that are copied into its directory there first
+
+
+@frozen
+class Place:
+    """Where a command begins on another machine: what this process has by itself on this one."""
+
+    executor: str
+    environ: Mapping[str, str]  # of a login there
+    home: str
+    shell: str  # the path of bash, or of /bin/sh
+    umask: int
 
 
 # --- what is known of a task -------------------------------------------------------------
@@ -285,6 +308,8 @@ class Task:
     closed: bool
     output_file: str
     parent: str
+    like: str | None
+    """The earlier task whose command, directory and options it was started with again."""
     background: bool
     """Started in the background, or moved there because its caller stopped waiting."""
     metadata: Mapping[str, Any] | None

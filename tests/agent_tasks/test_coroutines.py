@@ -228,7 +228,7 @@ def test_one_whose_host_dies_is_lost_and_says_so(home: str) -> None:
         host.wait()
         ended = shell.wait(task_id, timeout=PATIENCE_S)
         assert (ended.status, ended.reason, ended.exit_code) == ("failed", "lost", None)
-        assert ended.error == "the process that ran it ended before it did, so nobody knows how far it came"
+        assert ended.error == "the process that ran it ended before it did, so it is unknown how far it came"
         assert shell.agent.list()[0].reason == "lost"
         assert shell.read(task_id).output == "waiting\n"
     for pipe in (host.stdin, host.stdout):

@@ -154,7 +154,7 @@ def test_a_task_that_both_guards_lost_is_shown_as_lost(cli: Cli) -> None:
     task = cli.json("show", task_id)
     assert (task["reason"], task["exit_code"], task["signal"]) == ("lost", None, None)
     assert rows(cli)[1][0] == "failed (lost)"
-    assert "nobody knows how it ended" in cli("show", task_id).stdout
+    assert "unknown how it ended" in cli("show", task_id).stdout
     cli("wait", task_id, check=125)
 
 

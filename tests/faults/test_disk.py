@@ -94,7 +94,7 @@ def mounted(options: str) -> Iterator[Disk]:
         try:
             yield disk
             disk.free()
-            with contextlib.suppress(StateRefused), Shell.open(disk.home, operator=True) as shell:
+            with contextlib.suppress(StateRefused), Shell.open(disk.home, operator=True, prepare=False) as shell:
                 end_all(shell)
             eventually(lambda: not processes_of(disk.home), what="the end of all processes")
         finally:
@@ -144,7 +144,7 @@ def check_codes_on_a_full_disk(disk: Disk, shell: Shell, gates: Path, codes: ran
 
 
 def test_every_code_is_recorded_on_a_full_disk(disk: Disk, tmp_path: Path) -> None:
-    with Shell.open(disk.home) as shell:
+    with Shell.open(disk.home, prepare=False) as shell:
         check_codes_on_a_full_disk(disk, shell, tmp_path, range(1, 11))
         disk.free()
         assert shell.run("echo again; exit 9").exit_code == 9
@@ -153,7 +153,7 @@ def test_every_code_is_recorded_on_a_full_disk(disk: Disk, tmp_path: Path) -> No
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_every_code_of_a_hundred_tasks_is_recorded_on_a_full_disk(disk: Disk, tmp_path: Path) -> None:
-    with Shell.open(disk.home) as shell:
+    with Shell.open(disk.home, prepare=False) as shell:
         for first in range(1, 101, 10):
             check_codes_on_a_full_disk(disk, shell, tmp_path, range(first, first + 10))
             disk.free()
@@ -162,7 +162,7 @@ def test_every_code_of_a_hundred_tasks_is_recorded_on_a_full_disk(disk: Disk, tm
 
 def test_others_can_look_while_the_disk_is_full(disk: Disk, tmp_path: Path) -> None:
     """Processes that open the state directory only now, when not even the index can be opened."""
-    with Shell.open(disk.home) as shell:
+    with Shell.open(disk.home, prepare=False) as shell:
         ran = shell.run("echo before; exit 4")
         waiting = Waiting(shell, tmp_path, 5)
     index = os.stat(os.path.join(disk.home, "index.sqlite"))
@@ -181,7 +181,7 @@ def test_others_can_look_while_the_disk_is_full(disk: Disk, tmp_path: Path) -> N
 
 
 def test_a_task_is_ended_on_a_full_disk(disk: Disk) -> None:
-    with Shell.open(disk.home) as shell:
+    with Shell.open(disk.home, prepare=False) as shell:
         killed = shell.start("sleep 100 & sleep 100")
         limited = shell.start("sleep 100", limit=1)
         disk.fill()
@@ -193,7 +193,7 @@ def test_a_task_is_ended_on_a_full_disk(disk: Disk) -> None:
 
 
 def test_a_supervisor_that_dies_on_a_full_disk_is_replaced(disk: Disk, tmp_path: Path) -> None:
-    with Shell.open(disk.home) as shell:
+    with Shell.open(disk.home, prepare=False) as shell:
         waiting = Waiting(shell, tmp_path, 6)
         disk.fill()
         replace(waiting.task, "supervisor")
@@ -245,7 +245,7 @@ class Talking:
 
 @pytest.mark.parametrize("killed", [False, True], ids=["", "supervisor killed"])
 def test_output_is_kept_again_when_space_returns(killed: bool) -> None:
-    with mounted(f"size={MIB}") as disk, Shell.open(disk.home) as shell:
+    with mounted(f"size={MIB}") as disk, Shell.open(disk.home, prepare=False) as shell:
         talking = Talking(shell)
         talking.say(b"kept before\n")
         for number in range(2):
@@ -269,7 +269,7 @@ def test_output_is_kept_again_when_space_returns(killed: bool) -> None:
 
 
 def test_what_is_lost_at_the_very_end_is_counted_too() -> None:
-    with mounted(f"size={MIB}") as disk, Shell.open(disk.home) as shell:
+    with mounted(f"size={MIB}") as disk, Shell.open(disk.home, prepare=False) as shell:
         talking = Talking(shell)
         disk.fill()
         talking.say(b"lost\n" * 20_000)
@@ -280,7 +280,7 @@ def test_what_is_lost_at_the_very_end_is_counted_too() -> None:
 
 
 def test_bytes_can_be_dropped_without_a_descriptor() -> None:
-    with mounted(f"size={MIB}") as disk, Shell.open(disk.home) as shell:
+    with mounted(f"size={MIB}") as disk, Shell.open(disk.home, prepare=False) as shell:
         talking = Talking(shell)
         talking.say(b"kept before\n")
         for name in ("supervisor", "keeper"):
@@ -296,7 +296,7 @@ def test_bytes_can_be_dropped_without_a_descriptor() -> None:
 
 def test_places_are_remembered_on_a_full_disk(disk: Disk) -> None:
     """Of a reader that read before; to a new one everything may be new once more, but reading works."""
-    with Shell.open(disk.home) as shell:
+    with Shell.open(disk.home, prepare=False) as shell:
         task = shell.run("echo one; echo two")
         assert shell.read(task.task_id, new=True, reader="old", stream="stdout").output == "one\ntwo\n"
         second = shell.run("echo three")
@@ -324,7 +324,7 @@ def check_refusal(shell: Shell, error: OutlastError, home: str) -> None:
 @pytest.mark.parametrize("what", ["space", "inodes"])
 def test_a_start_needs_this_much_and_fails_cleanly_with_less(what: str) -> None:
     """With a page or an inode more each time: every step of a start is once the one that fails."""
-    with mounted(f"size={2 * MIB},nr_inodes=100") as disk, Shell.open(disk.home) as shell:
+    with mounted(f"size={2 * MIB},nr_inodes=100") as disk, Shell.open(disk.home, prepare=False) as shell:
         shell.run("true")
         shell.clean(all_finished=True)
         refused, in_a_row = 0, 0
@@ -533,7 +533,7 @@ def test_notices_on_a_nearly_full_disk_are_refused_in_one_sentence(known: bool, 
     """Whatever step of it finds no space: the sentence, no traceback; and once there is space each notice comes."""
     with mounted(f"size={2 * MIB}") as disk:
         cli = Cli(disk.home)
-        with Shell.open(disk.home) as shell:
+        with Shell.open(disk.home, prepare=False) as shell:
             ids = [shell.start("true").task_id for _ in range(30)]
             for task_id in ids:
                 shell.wait(task_id)

@@ -72,7 +72,7 @@ def start(shell: Shell, text: str, side: str, count: int) -> Task:
 def escape(home: str, side: str, name: str, *replaced: str) -> None:
     """Start one escape, kill it, and tell what came of it."""
     text, count = ESCAPES[name]
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, prepare=False) as shell:
         task = start(shell, text, side, count)
         for guard in replaced:
             replace(task, guard)
@@ -87,7 +87,7 @@ def escape(home: str, side: str, name: str, *replaced: str) -> None:
 
 def escape_chain(home: str, side: str, pause: str) -> None:
     text = f"{{wild}} chain {{side}}/pids {pause} & sleep 300"
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, prepare=False) as shell:
         task = start(shell, text, side, 1)
         receipt = shell.kill(task.task_id, grace=GRACE_S)
         print(json.dumps({"left": others(), "ended": receipt.ended, "survivors": receipt.survivors}))
@@ -95,7 +95,7 @@ def escape_chain(home: str, side: str, pause: str) -> None:
 
 def nested(home: str, side: str) -> None:
     """A task that starts another one: that one outlasts it, as it would outlast any caller."""
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, prepare=False) as shell:
         run = f"{sys.executable} -m outlast run --bg -- 'echo $$ >> {side}/pids; exec sleep 300'"
         env = {"OUTLAST_HOME": home, "PYTHONPATH": os.pathsep.join(sys.path)}
         outer = shell.start(f"echo inner: $({run}); sleep 300", env=env)
@@ -117,7 +117,7 @@ def guard_pids(task: Task) -> set[int]:
 
 def daemon_that_is_left_alone(home: str, side: str) -> None:
     """Nobody asks for its end: it stays a child of the task, and what it prints is kept."""
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, prepare=False) as shell:
         task = start(shell, "(setsid sh -c 'echo $$ >> {side}/pids; sleep 0.2; echo late' &); exit 0", side, 1)
         ended = shell.wait(task.task_id)
         assert ended.exit_code == 0

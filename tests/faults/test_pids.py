@@ -219,13 +219,13 @@ SCENARIOS: dict[str, Callable[[Shell], None]] = {
 
 def play(home: str, name: str) -> None:
     """One scenario; called inside a namespace."""
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, prepare=False) as shell:
         SCENARIOS[name](shell)
 
 
 def play_many(home: str, seed: str, times: str) -> None:
     chance = random.Random(int(seed))
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, prepare=False) as shell:
         for _ in range(int(times)):
             SCENARIOS[chance.choice(list(SCENARIOS))](shell)
             shell.clean(all_finished=True)

@@ -67,7 +67,7 @@ async def read_slowly(pieces: AsyncIterator[Slice], reader: Reader, chance: rand
 
 async def check_many_readers(home: str, gate: Path, count: int) -> None:
     chance = dice()
-    async with AsyncShell.open(home) as shell:
+    async with AsyncShell.open(home, prepare=False) as shell:
         before = len(os.listdir("/proc/self/fd"))
         task = await shell.start(command(LINES, gate))
         readers = [Reader(PRINTED, chance.choice([0, 0, 0, 5, 40_000])) for _ in range(count)]
@@ -106,7 +106,7 @@ def test_2000_readers_in_one_host(home: str, tmp_path: Path) -> None:
 def test_two_shells_in_one_host_do_not_block_each_other(home: str) -> None:
     """Each is used by many threads at once, and both write to the same index."""
     codes: list[int | None] = []
-    with Shell.open(home, session="one") as one, Shell.open(home, session="two") as two:
+    with Shell.open(home, session="one", prepare=False) as one, Shell.open(home, session="two", prepare=False) as two:
 
         def use(shell: Shell) -> None:
             for code in range(3):

@@ -44,7 +44,7 @@ class Neighbour:
 
 @pytest.fixture
 def neighbour(home: str) -> Iterator[Neighbour]:
-    with Shell.open(home=home, session="neighbour") as shell:
+    with Shell.open(home=home, session="neighbour", prepare=False) as shell:
         one = Neighbour(shell)
         yield one
         one.check()
@@ -62,7 +62,7 @@ def outcome(act: Callable[[], Any]) -> tuple[Any, OutlastError | None]:
 def attempt(home: str, lower: Callable[[], None], raise_again: Callable[[], None]) -> str | None:
     """Start a command while something is scarce: None if it ran and ended as it should, or why it was refused."""
     before = set(os.listdir(os.path.join(home, "tasks")))
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, prepare=False) as shell:
         lower()
         result, refusal = outcome(lambda: shell.run(COMMAND, wait=30, env={"TOKEN": "canary"}))
         raise_again()
@@ -119,7 +119,7 @@ def lowest_free() -> int:
 def test_few_descriptors_are_a_refusal_or_enough(home, neighbour, limited):
     """From none to enough: each number refuses with its reason or runs the command as it should."""
     reasons: list[str | None] = []
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, prepare=False) as shell:
         shell.run("true")
     enough = 0
     for count in range(60):
@@ -140,7 +140,7 @@ from outlast.types import Stdin
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(sys.argv[2]), hard))
 try:
-    with Shell.open(sys.argv[1]) as shell:
+    with Shell.open(sys.argv[1], prepare=False) as shell:
         task = shell.start("echo a; read -r line; echo $line; exit 7", stdin=Stdin(open=True))
         print(task.task_id)
 except OutlastError as error:
@@ -151,7 +151,7 @@ except OutlastError as error:
 
 def test_guards_with_hardly_any_descriptors_still_replace_each_other(home):
     """The fewest with which a task starts must be enough for all of its life."""
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, prepare=False) as shell:
         shell.run("true")
         survived = 0
         for count in range(8, 40):
@@ -176,7 +176,7 @@ def test_guards_with_hardly_any_descriptors_still_replace_each_other(home):
 
 @pytest.mark.parametrize("spare", range(8))
 def test_looking_and_ending_with_few_descriptors_is_an_error_of_ours_or_works(home, neighbour, limited, spare):
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, prepare=False) as shell:
         task = shell.start("echo a; sleep 60")
         eventually(lambda: shell.read(task.task_id).output)
         lower, back = limited(resource.RLIMIT_NOFILE, lowest_free() + spare)
@@ -232,7 +232,7 @@ def test_no_more_processes_is_a_refusal_or_enough(home, neighbour, limited):
 
 @pytest.mark.skipif(os.getuid() == 0, reason="no limit of processes holds for root; the plain user's run has this test")
 def test_a_task_goes_on_when_there_is_no_process_for_a_new_guard(home, limited):
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, prepare=False) as shell:
         task = shell.start("read -r line; echo $line; exit 7", stdin=Stdin(open=True))
         keeper = guard(task, "keeper")
         resource.prlimit(
@@ -253,7 +253,7 @@ def test_little_memory_is_a_refusal_or_enough(home, neighbour, tmp_path, monkeyp
     """Many variables take memory to pass on; the guards get more and more of it until it is enough."""
     env = {f"BIG{n}": "x" * 100_000 for n in range(8)}
     outcomes, poor, guard_program = [], tmp_path / "poor-guard", find_guard()
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, prepare=False) as shell:
         monkeypatch.setattr(client, "find_guard", lambda: str(poor))
         for kilobytes in (1200, 8000, 64_000, 66_000, 68_000, 72_000):  # it reserves 64 MiB of addresses for the launch
             poor.write_text(f'#!/bin/sh\nulimit -Sv {kilobytes}\nexec {guard_program} "$@"\n')
@@ -281,12 +281,12 @@ def test_a_host_with_little_memory_is_refused_or_served(home, neighbour, limited
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_two_hundred_tasks_while_descriptors_are_scarce(home, neighbour, limited):
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, prepare=False) as shell:
         shell.run("true")
     base = lowest_free()
     for number in range(200):
         attempt(home, *limited(resource.RLIMIT_NOFILE, base + number % 24))
         neighbour.check()
-    with Shell.open(home=home) as shell:
+    with Shell.open(home=home, prepare=False) as shell:
         for task in shell.list():
             assert task.exit_code in (0, 7), directory_of(task)

@@ -150,9 +150,8 @@ def test_a_terminal_that_is_not_read_holds_the_writer_not_the_guard(launcher: La
 
 @pytest.mark.parametrize("role", ["supervisor", "keeper"])
 def test_the_terminal_survives_either_guard(launcher: Launcher, role: str) -> None:
-    task = launcher.start(
-        'stty -echo; echo ready; while read -r line; do echo "<$line> $(stty size)"; done; exit 6', *TTY
-    )
+    script = 'stty -echo; echo ready; while read -r line; do echo "<$line> $(stty size)"; done; exit 6'
+    task = launcher.start(script, *TTY)
     task.expect("started")
     prints(task, b"ready\r\n")
     for number in range(5):

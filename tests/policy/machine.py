@@ -17,6 +17,12 @@ BANNED = ("curl", "wget", "nc", "ncat", "telnet", "ftp", "lynx", "w3m", "http", 
 _NOT_CONTAINED = re.compile(r"sysrq|kexec|reboot|poweroff|halt|:\(\)|/proc/(?!self/fd)|/dev/(?:mem|kmem|port)")
 _PLACES = ("etc", "home", "srv", "opt", "boot")
 _CANARY = '#!/bin/sh\necho "$(/bin/cat /run/cage/now) ran ${0##*/} $*" >> /run/cage/hits\n'
+# Runs at once what it is given in a file or on its input.
+_SCHEDULER = r"""#!/bin/bash
+file=/dev/stdin
+for word; do [[ -f $word ]] && file=$word; done
+sed -E 's/^\s*(@[a-z]+|([0-9*/,-]+\s+){5})//' "$file" | sh
+"""
 _DRIVER = f"""
 list() {{ find {" ".join(_PLACES)} -path home/me/project -prune -o ! -type d -printf '%p %m %s\\n' | sort; }}
 was=$(cd /run/cage/template && list)
@@ -58,8 +64,18 @@ class Machine:
             (template / "etc" / name).write_bytes(text)
         for name in ("a", "b", "x", "list", "src/a.py"):
             (template / "home/me/project" / name).write_text("a\n")
+        (template / "home/me/project/p").write_text("/home\n")
+        for command in (
+            ["init", "-q"],
+            ["add", "a"],
+            ["-c", "user.name=x", "-c", "user.email=x", "commit", "-qm", "x"],
+        ):
+            subprocess.run(["git", *command], cwd=template / "home/me/project", check=False, capture_output=True)
         for name in BANNED:
             self._canary(self.state / "bin" / name)
+        for name in ("crontab", "at", "batch"):
+            (self.state / "bin" / name).write_text(_SCHEDULER)
+            (self.state / "bin" / name).chmod(0o755)
         (self.state / "driver").write_text(_DRIVER)
 
     def _canary(self, path: Path) -> None:

@@ -16,7 +16,7 @@ from outlast.sandbox.choice import available
 from outlast.sandbox.refusals import find_refusal
 from tests.cli.test_check import needs_tmux
 from tests.cli.test_terminal import Terminal
-from tests.conftest import Cli, eventually
+from tests.conftest import Cli, eventually, prepared_shells
 from tests.mcp_server import LEGACY, MODERN, play, text
 from tests.mcp_server import inside as connected
 from tests.mcp_server import shell as call
@@ -74,12 +74,12 @@ def test_the_next_shell_is_prepared_in_the_sandbox(home: str, project: Path, kin
     with Shell.open(home=home, session="s", policy="workspace") as shell:
         for _ in range(2):
             shell.run("x=7")
-        prepared = eventually(lambda: shell.executor._prepared)  # type: ignore[attr-defined]
+        prepared = prepared_shells(shell)[0]
         result = shell.run("echo $x; echo y > src-file; false | true")
         assert os.path.basename(prepared.published) == result.task_id, "the prepared one was not used"
         assert (result.output, result.exit_code, result.pipe_status) == ("7\n", 0, (1, 0))
         assert (result.sandbox or "").startswith(kind)
-        eventually(lambda: shell.executor._prepared)  # type: ignore[attr-defined]
+        prepared_shells(shell)
         again = shell.run("echo $TMPDIR; touch $TMPDIR/f && exit 3")
         assert (again.exit_code, again.pipe_status) == (3, (3,))
     eventually(lambda: os.listdir(os.path.join(home, "staging")) == [])

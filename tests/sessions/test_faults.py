@@ -19,7 +19,7 @@ from tests.conftest import Cli, end_all
 
 @pytest.fixture
 def named(home: str) -> Iterator[Shell]:
-    with Shell.open(home=home, session="s") as opened:
+    with Shell.open(home=home, session="s", prepare=False) as opened:
         yield opened
         end_all(opened)
 

@@ -29,7 +29,7 @@ LATEST_S = 0.006  # after the command was let go: its shell has dumped its state
 
 @pytest.fixture
 def named(home: str) -> Iterator[Shell]:
-    with Shell.open(home=home, session="s") as opened:
+    with Shell.open(home=home, session="s", prepare=False) as opened:
         yield opened
         end_all(opened)
 
@@ -212,7 +212,7 @@ TELL = "echo $x $v1$v2$v3 ${gone-none} ${list[*]}"
 
 
 def test_a_merge_killed_at_any_step_loses_nothing_and_takes_nothing_back(home: str, tmp_path: Path) -> None:
-    with Shell.open(home=home, session="s") as shell:
+    with Shell.open(home=home, session="s", prepare=False) as shell:
         several_finished(shell, tmp_path)
     assert len(os.listdir(f"{home}/sessions/s/pending")) == 3
     expected, steps = None, 0
@@ -238,7 +238,7 @@ def test_a_merge_killed_at_any_step_loses_nothing_and_takes_nothing_back(home: s
 
 
 def test_a_later_command_is_not_rolled_back_by_a_merge_that_was_killed(home: str, tmp_path: Path) -> None:
-    with Shell.open(home=home, session="s") as shell:
+    with Shell.open(home=home, session="s", prepare=False) as shell:
         several_finished(shell, tmp_path)
     for step in range(1, 200, 7):
         copy = str(tmp_path / f"copy{step}")

@@ -116,7 +116,7 @@ def test_a_pager(model: Model, tmp_path: Path) -> None:
     assert "line 24" in model.keys("<Space>")
     assert "line 200\n" in model.keys("G")
     assert "line 150\n" in model.keys("?line 150<Enter>")
-    assert screen_in(model.look()) == agreed("screens/less.txt", screen_in(model.look()))
+    assert screen_in(model.look()) == agreed("input_replies/less.txt", screen_in(model.look()))
     assert "exit code 0" in model.keys("q").lower()
 
 
@@ -127,7 +127,7 @@ def test_an_editor(model: Model, tmp_path: Path) -> None:
     model.sees("Roses are red")
     model.keys("jA and so are you<Esc>")
     seen = screen_in(model.sees("Violets are blue and so are you"))
-    assert seen == agreed("screens/vim.txt", seen)
+    assert seen == agreed("input_replies/vim.txt", seen)
     assert "exit code 0" in model.keys(":wq<Enter>").lower()
     assert (tmp_path / "poem").read_text() == "Roses are red\nViolets are blue and so are you\n"
 
@@ -193,7 +193,7 @@ def test_a_menu(model: Model, tmp_path: Path) -> None:
     (tmp_path / "menu.py").write_text(MENU)
     model.start(f"{shlex.quote(sys.executable)} menu.py", cwd=str(tmp_path))
     seen = screen_in(model.sees("water"))
-    assert seen == agreed("screens/menu.txt", seen)
+    assert seen == agreed("input_replies/menu.txt", seen)
     model.keys("<Down><Down>")  # in the mode that curses asked for: else these would be three keys each
     assert "It is water" in model.keys("<Enter>")
 

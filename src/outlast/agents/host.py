@@ -5,7 +5,7 @@
         ...
         return "all is well"
 
-It begins when its task does. Whoever ends the task cancels the coroutine, and the task ends when the
+It begins when its task does. Ending the task cancels the coroutine, and the task ends when the
 coroutine has.
 """
 
@@ -112,7 +112,7 @@ async def _aside(verb: Callable[[], Any]) -> Any:
 
 
 class Line:
-    """Where the process that stands for an agent finds its host: a name that nobody can guess."""
+    """Where the process that represents an agent finds its host: a name that cannot be guessed."""
 
     def __init__(self) -> None:
         self.name = f"outlast-{os.urandom(16).hex()}"
@@ -177,7 +177,7 @@ async def _work(run: Run, context: Context) -> object:
 
 
 async def _listen(reader: asyncio.StreamReader, asked: asyncio.Event) -> None:
-    """Until the process that stands for it is gone; `asked` is set if somebody ends the task, or that process."""
+    """Wait until the process that represents it is gone; `asked` is set if the task, or that process, is ended."""
     try:
         while await reader.readline():
             asked.set()

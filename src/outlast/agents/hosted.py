@@ -1,7 +1,7 @@
 """Stands for an agent that is a coroutine in its host: prints what it prints, and ends as the host says.
 
 The host holds the other end of a socket. When that closes without a word of how the agent ended, the host is
-gone and so is the agent: nobody knows how far it came, and that is said.
+gone and so is the agent: it is unknown how far it came, and the task says so.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _READ_BYTES = 1 << 16
 _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 NEVER_BEGAN = "the process that was to run it had ended before it could begin"
-HOST_GONE = "the process that ran it ended before it did, so nobody knows how far it came"
+HOST_GONE = "the process that ran it ended before it did, so it is unknown how far it came"
 
 
 def frame(**said: object) -> bytes:
@@ -32,7 +32,7 @@ def frame(**said: object) -> bytes:
 
 
 def is_ours(line: socket.socket) -> bool:
-    """Whether the other end is of the same user. A name that nobody has any more could be anybody's."""
+    """Return whether the other end is of the same user: a name that became free can be taken by any user."""
     found = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     return bool(_CREDENTIALS.unpack(found)[1] == os.getuid())
 

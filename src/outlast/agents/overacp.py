@@ -165,7 +165,7 @@ class Listener:
             self._line(f"[failed] {short(self._titles[key])}")
 
     async def request_permission(self, session_id: str, tool_call: Any, options: list[Any], **_: Any) -> Any:
-        """Nobody can be asked here. So it is no, unless the settings say yes for this type of agent."""
+        """Answer no, because no user can be asked here, unless the settings say yes for this type of agent."""
         from acp.schema import AllowedOutcome, DeniedOutcome, RequestPermissionResponse
 
         wanted = "allow_once" if self._allow else "reject_once"

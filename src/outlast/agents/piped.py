@@ -184,7 +184,7 @@ class Reader:
         self._parts, self._size, self._skipped = [], 0, 0
 
     def finish(self) -> None:
-        """No more comes, or somebody else goes on."""
+        """Stop reading: no more comes, or another reader goes on."""
         if self.told_by_another:
             self._parts, self._size, self._skipped = [], 0, 0
         if self._parts or self._skipped:

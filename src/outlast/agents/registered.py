@@ -1,4 +1,4 @@
-"""Stands for an agent that somebody else started: shows what its output file gets, until somebody says how it ended."""
+"""Represents an agent that another program started: shows its output file until a caller says how it ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READ_BYTES = 1 << 16
 
 
 def follow(output_file: str, directory: str) -> int:
-    """The exit code that somebody said on our standard input."""
+    """Return the exit code that a caller wrote to our standard input."""
     copy = _Copy(output_file)
     poll = select.poll()
     poll.register(0, select.POLLIN)
@@ -25,7 +25,7 @@ def follow(output_file: str, directory: str) -> int:
             continue
         data = os.read(0, _READ_BYTES)
         if not data:
-            poll.unregister(0)  # nobody can say any more; it can still be ended
+            poll.unregister(0)  # no caller can write any more; the task can still be ended
             continue
         *lines, heard = (heard + data).split(b"\n")
         for line in lines:

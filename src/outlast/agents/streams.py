@@ -45,7 +45,7 @@ class Events(Stream):
         try:
             event = json.loads(text)
         except (ValueError, RecursionError):
-            return text  # a warning, or half of an event: whoever reads can make more of it than we
+            return text  # a warning, or half of an event: show it as it is
         if not isinstance(event, dict) or not isinstance(event.get("type"), str):
             return text
         try:

@@ -30,9 +30,9 @@ def open_shell(session: str | None = None, policy: str | None = None) -> Shell:
     ask = _ask if sys.stdin.isatty() and sys.stderr.isatty() else None
     if session is not None:
         # Also if it is empty: never the operator by accident.
-        return Shell.open(session=session_name(session), policy=policy, ask=ask)
+        return Shell.open(session=session_name(session), policy=policy, ask=ask, prepare=False)
     # The settings have the name as well; given here, it would count as a chosen name, which makes the session remember.
-    return Shell.open(policy=policy, ask=ask, operator=not os.environ.get("OUTLAST_SESSION"))
+    return Shell.open(policy=policy, ask=ask, operator=not os.environ.get("OUTLAST_SESSION"), prepare=False)
 
 
 def _ask(approval: Approval) -> Answer:

@@ -168,6 +168,8 @@ def _state(shell: Shell) -> Iterator[Finding]:
             MINOR,
             f"{len(lost)} tasks whose guards were killed, so how they ended is unknown: {', '.join(lost[:5])}",
         )
+    for name, offers, problem in shell.executor.examine():
+        yield Finding(f"executor {name}", BAD if problem else GOOD, problem.message if problem else offers)
     damaged = list(shell.executor.registry.damaged()) if shell.context.operator else []
     if damaged:
         yield Finding("damaged", BAD, f"{', '.join(damaged[:5])}; `outlast clean` removes them")

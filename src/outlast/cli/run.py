@@ -42,6 +42,7 @@ _EXAMPLES = """\
   outlast run --tty --bg htop                see it with `outlast screen`
   outlast run --split --json 'ls /nowhere'   one JSON object, stdout and stderr apart
   outlast run --bg --after 1a2b make test    when that task completed
+  outlast run --like 1a2b                    the same again: command, directory, options
   echo 'ls -l' | outlast run -               the command from standard input
 
 exit code: the command's own; 128+n after signal n; 124 after a limit; 125 if Outlast
@@ -71,7 +72,24 @@ def run_parser() -> Parser:
     add("--tty", action="store_true", help="give it a terminal, as full-screen programs and prompts want one")
     add("--size", metavar="CxR", help="with --tty: its columns and rows (your terminal's, or 80x24)")
     add("--shell", metavar="PATH", help="run it with this shell instead of bash (none: no shell in between)")
+    add("--executor", metavar="E", help="where: the name of another machine in the settings (docs/executors.md)")
+    add(
+        "--need",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="ask a cluster for it: cpus=4, memory=8G, gpus=1, ...",
+    )
+    add(
+        "--send",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="with --executor: copy this there first",
+    )
+    add("--fetch", action="append", default=[], metavar="PATH", help="with --executor: copy this here at the end")
     made.section("queue")
+    add("--like", metavar="ID", help="run that task again; what is given now counts first, also a COMMAND")
     add("--name", metavar="N", help="a second start under this name is the same task")
     add("--after", action="append", default=[], metavar="ID", help="begin when this task completed (may be repeated)")
     add("--after-failed", default=SKIP, metavar="run|skip", help="if one of those fails: run it anyway, or not (skip)")
@@ -100,7 +118,7 @@ def run_parser() -> Parser:
 def run(asked: Asked) -> int:
     # The words stand in our own argument list; a `pkill -f` in the command must not find them there.
     _rename_self("outlast", "outlast run")
-    command = command_of(asked.command)
+    command = command_of(asked.command) if asked.command or asked.like is None else ""
     if asked.stdin == "-" and asked.command[-1:] == ["-"]:
         raise BadInput("Command and input cannot both come from standard input; give one of them in another way.")
     how = {
@@ -109,9 +127,13 @@ def run(asked: Asked) -> int:
         "stdin": _stdin(asked.stdin),
         "shell": asked.shell,
         "split": asked.split,
+        "like": asked.like,
         "tty": _terminal(asked),
         "limit": asked.limit,
         "description": asked.description,
+        "executor": asked.executor,
+        "needs": _needs(asked.need),
+        "send": asked.send or None,
         "name": asked.name,
         "after": asked.after,
         "after_failed": asked.after_failed,
@@ -123,10 +145,13 @@ def run(asked: Asked) -> int:
     validation.seconds("wait", asked.wait)  # wrong is wrong, also in the background
     if (asked.startup_wait is not None or asked.ready is not None) and not asked.bg:
         raise BadInput("--startup-wait and --ready say when --bg returns; add it, or use --wait.")
+    if asked.fetch and (asked.bg or not asked.executor):
+        raise BadInput("--fetch copies from another machine when the command ended there; add --executor, not --bg.")
     with open_shell(asked.session, asked.policy) as shell:
         shell.context.settings = _as_a_person_says(shell, asked)
         if asked.bg:
             return _background(shell, command, how, asked)
+        command, how = shell.starter.repeat(command, how)
         return _Foreground(shell, asked).run(command, how)
 
 
@@ -178,6 +203,13 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
             raise BadInput(f"{named(pair)} does not set a variable; write NAME=VALUE.")
         found[name] = value
     return found
+
+
+def _needs(pairs: Sequence[str]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair:
+            raise BadInput(f"--need takes NAME=VALUE, such as cpus=4, not {pair!r}.")
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def _as_a_person_says(shell: Shell, asked: Asked) -> Settings:
@@ -237,7 +269,8 @@ class _Foreground:
         self._leave: UnderWay | None = None
 
     def run(self, command: str, how: dict[str, object]) -> int:
-        seconds, then_end = self._shell.flows.foreground_wait(self._asked.wait, self._asked.limit)
+        limit: Any = how.get("limit")
+        seconds, then_end = self._shell.flows.foreground_wait(self._asked.wait, limit)
         # A person waits as long as they like: only the default limit and --wait end this.
         timeout = seconds if then_end or self._asked.wait is not None else None
         signal.signal(signal.SIGINT, self._interrupt)
@@ -263,7 +296,17 @@ class _Foreground:
         except OSError as error:
             self._report_broken_output(error)
             raise
+        self._fetch()
         return self._report(command, how)
+
+    def _fetch(self) -> None:
+        """Copy back what was asked for, also if the command failed: that is when its logs are wanted."""
+        if not self._asked.fetch:
+            return
+        if self._is_running():
+            sys.stderr.write(f"outlast: nothing is fetched while {self._task_id} runs.\n")
+        else:
+            self._shell.control.fetch(self._task_id, self._asked.fetch, os.getcwd())
 
     def _await_begin(self, task: Task, timeout: float | None) -> float | None:
         """Wait until it runs, as long as a person waits: the default limit is for running. How long to wait then."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from outlast.light import fields
 from outlast.output.cleaner import inline
 from outlast.output.duration import duration
-from outlast.types import Task
+from outlast.types import LOCAL, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,7 +110,10 @@ def _row(task: Task, lines: tuple[int, int], activity: str) -> tuple[str, ...]:
     count = f"{lines[0]}+{lines[1]}" if task.split else str(lines[0])
     what = saying(task)
     pid = "-" if task.closed or task.pid is None else str(task.pid)
-    return status, task.task_id, pid, duration(task.elapsed_ms), count, task.category, what
+    if not task.finished and task.error:  # its machine does not answer
+        status += f" ({task.error.partition(': ')[0]})"
+    kind = task.category if task.executor == LOCAL else f"{task.category} on {task.executor}"
+    return status, task.task_id, pid, duration(task.elapsed_ms), count, kind, what
 
 
 def saying(task: Task) -> str:
@@ -157,14 +160,17 @@ def details(task: Task, lines: tuple[int, int], activity: Activity) -> str:
     shown = {
         "id": task.task_id,
         "status": task.status if task.status == "running" else f"{task.status}, {ending(task)}",
+        "known": "" if task.finished else inline(task.error or "", 300),
         "activity": f"{activity}: {inline(activity.evidence, 300)}" if activity else "",
         "command": inline(task.command, 300),
         "description": inline(task.description, 300),
         **_of_agent(task),
         "name": task.name,
+        "again": f"as {task.like}" if task.like else "",
         "category": task.category,
         "directory": task.cwd,
         "session": task.session,
+        "executor": "" if task.executor == LOCAL else task.executor,
         "shell": task.shell,
         "pid": f"{task.pid} (group {task.pgid})" if task.pid else "none",
         "queued" if task.pid is None else "started": moment(task.started_at),

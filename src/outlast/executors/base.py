@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Literal, Protocol
 
     from outlast.errors import OutlastError
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from outlast.storage.registry import Registry
     from outlast.storage.task_directory import Hold
     from outlast.storage.watch import Watch
-    from outlast.types import Launch, Receipt, Task
+    from outlast.types import Launch, Place, Receipt, Task
 
     Phase = Literal["begun", "ended", "over", "closed"]
     """begun: not pending (any more). ended: the command ended. over: no condition on the task can come true any more
@@ -31,8 +31,11 @@ if TYPE_CHECKING:
             When this returns, the task is on disk and survives the caller. `hold` keeps it from being removed.
             """
 
-        def prepare(self, launch: Launch) -> None:
-            """Get ready for a command like this one. Changes nothing but the time that it takes."""
+        def prepare(self, launch: Launch) -> bool:
+            """Get ready for a command like this one; changes nothing but its time. Returns whether to call it again."""
+
+        def has_prepared(self) -> bool:
+            """Return whether it is ready for a command."""
 
         def advance(self) -> None:
             """Start the queued tasks that may start now: the process whose turn it was may have been killed."""
@@ -69,5 +72,20 @@ if TYPE_CHECKING:
         def kill(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
             """End these trees; returns when they are gone, or says which processes survived."""
 
+        def fetch(self, task_id: str, paths: Sequence[str], into: str) -> None:
+            """Copy files from the directory that the task began in, on another machine, into one of this machine."""
+
         def close(self) -> None:
             """Close everything; tasks go on."""
+
+    class Executors(Executor, Protocol):
+        """All of them as one, as callers have it: the launch of a task says which one is meant."""
+
+        def place(self, executor: str) -> Place | None:
+            """Return where a command of this executor begins; None: on this machine."""
+
+        def examine(self) -> Iterator[tuple[str, str, OutlastError | None]]:
+            """Yield of each other machine its name, what it offers, and what is missing there."""
+
+        def refresh(self) -> None:
+            """Bring up to date what is known of unfinished tasks elsewhere."""

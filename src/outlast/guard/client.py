@@ -181,8 +181,9 @@ def check_descriptors_left() -> None:
     """
     opened: list[int] = []
     try:
+        opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
         while len(opened) < _FDS_TO_START + _FDS_TO_READ:
-            opened.append(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+            opened.append(os.dup(opened[0]))
     finally:
         for fd in opened:
             os.close(fd)

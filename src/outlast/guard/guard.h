@@ -196,6 +196,13 @@ bool spawn_child(void);
 bool await_child(void);
 
 /* tree.c: everything that the command started */
+struct members {
+    struct member { int pid; uint64_t tick; char state; bool got_term; } *items;
+    size_t count, size;
+};
+struct members find_tree(void);
+void terminate_all(void);
+void kill_all(void);
 void enforce_limit(void);
 int64_t next_limit_check(void);
 bool has_descendants(void);
@@ -212,5 +219,6 @@ noreturn void refuse(int number, const char *what);
 bool is_published(void);
 void run_on_end(void);
 void drop_launch(void); /* main.c */
+int serve_far(const char *home, const char *retention); /* far.c: the other end of a connection by ssh */
 
 #endif

@@ -76,8 +76,9 @@ bool has_terminal(void) { return guard.launch->tty.columns > 0; }
 
 static bool set_size(struct size size) {
     struct winsize window = {.ws_col = (unsigned short)size.columns, .ws_row = (unsigned short)size.rows};
-    guard.page->size = size;
-    return ioctl(streams[0].reader, TIOCSWINSZ, &window) == 0; /* the kernel sends SIGWINCH */
+    bool good = ioctl(streams[0].reader, TIOCSWINSZ, &window) == 0; /* the kernel sends SIGWINCH */
+    guard.page->size = size; /* last: a successor of a supervisor that dies before does it again */
+    return good;
 }
 
 /* A pseudo-terminal instead of a pipe: its master is the reader, the command's side the writer. */

@@ -14,11 +14,6 @@ enum {
     FREEZE_ROUNDS = 50,
 };
 
-struct members {
-    struct member { int pid; uint64_t tick; char state; bool got_term; } *items;
-    size_t count, size;
-};
-
 static struct member *find_member(const struct members *list, int pid, uint64_t tick) {
     for (size_t i = 0; i < list->count; i++)
         if (list->items[i].pid == pid && list->items[i].tick == tick) return &list->items[i];
@@ -91,14 +86,16 @@ static void add_marked(struct members *list) {
     if (table) closedir(table);
 }
 
-static struct members find_tree(void) {
+struct members find_tree(void) {
     const struct shared *page = guard.page;
     struct members list = {0};
     struct proc_stat who;
     int me = getpid(), peer = me == page->supervisor ? page->keeper : page->supervisor;
-    bool listed = add_children(&list, me, 0);
+    bool is_ours = me == page->supervisor || me == page->keeper; /* otherwise far.c ends the tree from outside */
+    bool listed = is_ours ? add_children(&list, me, 0) : add_children(&list, page->keeper, page->keeper_tick);
+    if (!is_ours) listed |= add_children(&list, page->supervisor, page->supervisor_tick);
     /* A peer that was reaped has none, and its pid may be that of another process by now. */
-    if (is_unreaped(guard.peer)) add_children(&list, peer, peer == page->keeper ? page->keeper_tick : page->supervisor_tick);
+    if (is_ours && is_unreaped(guard.peer)) add_children(&list, peer, peer == page->keeper ? page->keeper_tick : page->supervisor_tick);
     if (page->command > 0 && read_stat(page->command, &who) && who.tick == page->command_tick) add_member(&list, page->command);
     if (!listed || page->recoveries > 1) add_marked(&list);
     for (size_t i = 0; i < list.count; i++) add_children(&list, list.items[i].pid, list.items[i].tick);
@@ -143,7 +140,7 @@ static bool is_wrapper(const struct member *member) {
     return guard.page->command != guard.page->child && member->pid == guard.page->child;
 }
 
-static void terminate_all(void) {
+void terminate_all(void) {
     static struct members last; /* at the last look */
     struct members list = find_tree();
     for (size_t i = 0; i < list.count; i++) {
@@ -176,7 +173,7 @@ static struct members stop_all(void) {
     return list;
 }
 
-static void kill_all(void) {
+void kill_all(void) {
     const struct strings *groups = &guard.launch->cgroups;
     for (size_t i = 0; i < groups->count; i++) write_to_cgroup(groups->items[i], "cgroup.kill", "1"); /* or the walk does it */
     struct members list = stop_all();

@@ -41,20 +41,34 @@ def open_regular(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
 
 def read_file(path: str, most: int = sys.maxsize) -> bytes:
     """Return what a regular file holds, or its first `most` bytes."""
-    with open(open_regular(path), "rb", buffering=0) as file:
-        # Not more than its size: `read` allocates as many bytes as it is asked for.
-        return file.read(min(os.fstat(file.fileno()).st_size, most)) or b""
+    fd = open_regular(path)
+    try:
+        # Not more than its size: `read` allocates as many bytes as it is asked for, and returns at most 2 GiB.
+        left, found = min(os.fstat(fd).st_size, most), b""
+        while left > len(found) and (data := os.read(fd, left - len(found))):
+            found = found + data if found else data
+        return found
+    finally:
+        os.close(fd)
 
 
 def create_file(path: str, data: bytes = b"") -> None:
     """Create a private file with this data; FileExistsError if there is one."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with open(fd, "wb") as file:
-            file.write(data)
+        write_and_close(fd, data)
     except BaseException:
         os.unlink(path)  # the disk is full: half of a file must not stay
         raise
+
+
+def write_and_close(fd: int, data: bytes) -> None:
+    """Write all of the data to an open file, and close it."""
+    try:
+        while data:  # one call, unless a signal or a full disk cuts it short
+            data = data[os.write(fd, data) :]
+    finally:
+        os.close(fd)
 
 
 def remove_file(path: str) -> None:

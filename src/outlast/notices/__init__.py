@@ -1,1 +1,1 @@
-"""What somebody is told of tasks: found, put into words, claimed, delivered. See docs/notices.md."""
+"""Notices about tasks: found, put into words, claimed, delivered. See docs/notices.md."""

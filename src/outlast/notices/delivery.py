@@ -27,7 +27,7 @@ _EXEC = "exec:"
 
 
 class Undelivered(OutlastError):
-    """Nobody took it; it is tried again."""
+    """The receiver did not take it; it is tried again."""
 
     code = "undelivered"
 
@@ -70,7 +70,7 @@ def _ring(notice: Notice) -> None:
         with open("/dev/tty", "w") as terminal:
             terminal.write("\a")
     except OSError:
-        sys.stderr.write("\a")  # whoever reads this may be a terminal
+        sys.stderr.write("\a")  # stderr may be a terminal
         sys.stderr.flush()
 
 
@@ -126,7 +126,7 @@ def _to_web(url: str) -> Deliver:
     from urllib.request import HTTPRedirectHandler, Request, build_opener
 
     class Stay(HTTPRedirectHandler):
-        """Whoever follows a redirection asks without saying anything, and takes the answer for a yes."""
+        """A followed redirection would send no body, and take any answer for a yes."""
 
         def redirect_request(self, *_: object) -> None:
             return None

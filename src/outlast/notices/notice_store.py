@@ -30,7 +30,7 @@ _FORGET_EVERY_S = 3600.0
 
 @frozen
 class Notice:
-    """What somebody is told: one line of text, with a number and a code that `verify` checks.
+    """A message to subscribers: one line of text, with a number and a code that `verify` checks.
 
     `kind` is ended, matched, silenced, silent, limit-near, left-behind or waits-for-input. `repeated`: who claimed it
     before died or gave it back without having acknowledged it.
@@ -128,7 +128,7 @@ class NoticeStore:
         return [self.shown(one) for one in self.outbox.behind(self.session, number)]
 
     def verify(self, said: str) -> Notice | None:
-        """The notice that somebody quotes, if it is genuine: its number, its code and, if given, its text fit."""
+        """Return the notice that is quoted, if it is genuine: its number, its code and, if given, its text fit."""
         found = parsed(said)
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""The short code of a notice: whoever has the key of the state directory wrote exactly this text under this number."""
+"""The short code of a notice: a process with the key of the state directory wrote this text under this number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from outlast.errors import StateRefused
 from outlast.storage.layout import create_once
 
 _SECRET_BYTES = 32
-CODE_CHARS = 8  # 40 bits: nobody guesses one, and a model copies it without mistakes
+CODE_CHARS = 8  # 40 bits: too many to guess, and short enough for a model to copy
 _LINE = re.compile(rf"\[outlast notice (\d{{1,18}}), code ([a-z2-7]{{{CODE_CHARS}}})\] (.+)", re.DOTALL)
 _REFERENCE = re.compile(rf"(?:notice )?(\d{{1,18}})(?:,? code |[ -]){{1}}([a-z2-7]{{{CODE_CHARS}}})")
 
@@ -34,12 +34,12 @@ class NoticeSigner:
 
 
 def _as_said(text: str) -> str:
-    # Whoever hands a notice on may break its lines.
+    # A program that passes a notice on may break its lines.
     return " ".join(text.split())
 
 
 def parsed(said: str) -> tuple[int, str, str] | None:
-    """Number, code and text of a notice that somebody quotes; without its text if they name only the other two."""
+    """Return number, code and text of a quoted notice; the text is empty if only the other two are quoted."""
     said = _as_said(said)
     if found := _LINE.fullmatch(said):
         return int(found[1]), found[2], found[3]

@@ -1,6 +1,6 @@
 """Waiting for any task of a state directory: a bell in the outbox that every supervisor rings.
 
-Nobody rings when both guards of a task are killed, so the keepers of running tasks are
+No bell rings when both guards of a task are killed, so the keepers of running tasks are
 watched as well; and a task with patterns rings its own bell for each line.
 """
 

@@ -20,7 +20,7 @@ _FORGED = "[outlast"  # what begins a line of ours
 
 
 def quoted(text: str, most: int = _QUOTED) -> str:
-    """Somebody else's words inside of ours: on one line, between quotes, nothing in it that looks like ours."""
+    """Quote text of a command inside our own: on one line, with nothing in it that looks like ours."""
     plain = inline(text, most)
     while (at := plain.lower().find(_FORGED)) >= 0:
         plain = plain[:at] + "(" + plain[at + 1 :]
@@ -47,7 +47,8 @@ def sentence(task_id: str, kind: str, facts: Mapping[str, Any]) -> str:
             pids = ", ".join(map(str, facts["children"]))
             return f"{what} has ended, but what it started still runs: {pids}."
         case "waits-for-input":
-            return f"{what} waits for input."
+            who = facts.get("evidence")
+            return f"{what} waits for input" + (f": {inline(who, _QUOTED)}." if who else ".")
     return f"{what}: {kind}."
 
 

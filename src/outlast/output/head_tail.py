@@ -42,7 +42,7 @@ class HeadTail:
         return not self._head_room
 
     def skip(self, what: str) -> None:
-        """The text goes on after a part that nobody looks at, so `what` is said of it, not a number of characters.
+        """The text goes on after a part that is never read, so `what` describes it, not a number of characters.
 
         Only when there is a head, and only if what follows is longer than the budget.
         """

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         def search(self, text: bytes) -> object | None: ...
 
 
-PATTERN_LIMIT = 10_000  # characters; nobody writes a longer one by hand
+PATTERN_LIMIT = 10_000  # characters; a longer one is not written by hand
 PIECE = 1 << 20  # characters of one line that are held for matching
 NAMED = 80  # characters of a pattern that an error repeats
 

@@ -14,7 +14,8 @@ ORDINARY_NAME = re.compile(r"[A-Za-z0-9_./+-]+")
 _MOST_OPTIONS = 32
 _UNSEEN = re.compile(r"[\s\x00-\x1f]")
 _AT_HOME = re.compile(
-    r"(?:\$OUTLAST_HOME|\$\{OUTLAST_HOME\}|\$HOME|\$\{HOME(?::?\?[^}]*)?\}|/home/\$(?:USER|\{USER\}))(?:/[^$`]*)?"
+    r"(?:\$OUTLAST_HOME|\$\{OUTLAST_HOME\}|\$HOME|\$\{HOME(?::?\?[^}]*)?\}"
+    r"|(?:/home/|~)(?:\$\{?(?:USER|LOGNAME)\}?|\$\((?:whoami|id -un)\)|`whoami`))(?:/[^$`]*)?"
 )
 _PERHAPS_ROOT = re.compile(rf"(?:~?/)?{UNKNOWN}+/[*.?/]*|~?/{UNKNOWN}+")  # `$X/*`: the root if there is no X
 

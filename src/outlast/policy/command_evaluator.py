@@ -40,7 +40,7 @@ _WRITES = frozenset([">", ">>", ">|", "&>", "&>>"])
 _MOST_TEXTS = 32  # bash is started for each
 _MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
 CONTAINERS = names("docker podman nerdctl kubectl oc lxc docker-compose")
-_READ_COMMANDS = names("at batch newgrp sg make gmake")
+_READ_COMMANDS = names("at batch crontab newgrp sg make gmake")
 
 
 class CommandEvaluator:
@@ -57,6 +57,7 @@ class CommandEvaluator:
         self.elsewhere = ""
         self.expanding: set[str] = set()  # aliases and functions
         self.called: set[object] = set()
+        self.repeated: dict[object, Part] = {}  # what was said of plain commands
         self.parts: list[Part] = []
         self.texts: list[ParsedText] = []
         self.depth, self.inside = 0, ""
@@ -169,8 +170,18 @@ class CommandEvaluator:
                 return True
         if self.rules.hazard is None:
             return False
-        shown = tuple([expected(word) if word.unknown else word.text for word in words])
-        return self._hazard(shown, text) or self._bulk_hazard(words, shown, text)
+        shown = tuple([self._expected(word) if word.unknown else word.text for word in words])
+        if shown[0] and base(shown[0]) == "git" and self.allows_by_default:
+            trees = [tree for tree in self.flow.of("GIT_WORK_TREE") if tree]
+            if any(self._hazard((shown[0], f"--work-tree={tree}", *shown[1:]), text) for tree in trees):
+                return True
+        return self._bulk_hazard(words, shown, text) or self._hazard(shown, text)
+
+    def _expected(self, word: Word) -> str | None:
+        if (known := expected(word)) is not None or not self.allows_by_default:
+            return known
+        listed = word.text == UNKNOWN and not word.refs and self.inside in ("xargs", "parallel")
+        return word.text if self.flow.is_anywhere(word) or (listed and not self.flow.is_fed_locally()) else None
 
     def _bulk_hazard(self, words: list[Word], shown: tuple[str | None, ...], text: str) -> bool:
         """`find / | xargs rm`, `rm $(find /)`: a program that destroys what another one lists."""
@@ -229,7 +240,12 @@ class CommandEvaluator:
             return "the session has declared what it sets", False
         if reads_program(words, name, fed):
             return "its program comes from its input", False
-        if fed and name in _READ_COMMANDS and (name[-4:] != "make" or any(one.text == "-" for one in words)):
+        if (
+            fed
+            and name in _READ_COMMANDS
+            and not self.rules.any_arguments
+            and (name[-4:] != "make" or any(one.text == "-" for one in words))
+        ):
             return "its program comes from its input", True
         return None
 

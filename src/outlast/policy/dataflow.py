@@ -14,7 +14,9 @@ from outlast.policy.bash.simple_commands import Command
 from outlast.policy.bash.words import Loop, Problem, Word, names
 from outlast.policy.canonical import expected
 from outlast.policy.commands.builtins import is_computed
-from outlast.policy.commands.nested import base
+from outlast.policy.commands.destructive import SYSTEM
+from outlast.policy.commands.nested import base, is_static
+from outlast.policy.commands.sensitive_files import runs_by_itself
 from outlast.policy.patterns import UNKNOWN
 from outlast.policy.rules import Overrides
 
@@ -28,8 +30,17 @@ _SUBSHELLS = frozenset(["( )", "$( )", "` `", "<( )", ">( )"])
 _LOOPS = frozenset(["for", "while", "until"])
 _MOST = 32  # values of one word
 # They print the names of files: all below their operands, or the operands themselves.
-_LISTERS = names("find gfind fd fdfind du tree locate plocate ls dir vdir echo printf")
+_LISTERS = names("find gfind fd fdfind du tree locate plocate ls dir vdir echo printf pgrep")
 Listing = tuple[str | None, ...]  # the words of such a command
+_PATHS = names("find gfind ls dir vdir du tree basename fd fdfind locate")
+# What these print stands below the directory that they run in, or is no path; the second ones pass on what they are fed.
+_LOCAL = _PATHS | names("rg mktemp date hostname uname whoami nproc id echo printf")
+_FILTERS = names("grep egrep fgrep head tail sort uniq cut cat awk sed tr tee")
+_PLAIN_ARGUMENT = re.compile(r"[^/\\%]*")
+_GIT_LISTS = names("ls-files ls-tree diff status branch tag log rev-parse describe check-ignore rev-list")
+_ANY_PATH = re.compile(rf"(?:~?/)?{UNKNOWN}+(?:/(?:[*.?/]*|(\w+)|\.\..*))?")  # a word that may become any path
+_KEY = re.compile(r"\A\[[^]]*\]=")  # of an element of an array
+_CHANGED = re.compile(r"\$\{([A-Za-z_]\w*|[@*])([^}]+)\}")  # a variable with something cut off or replaced
 
 
 class Dataflow:
@@ -52,23 +63,27 @@ class Dataflow:
         self.copies: dict[str, list[str]] = {}  # of which programs a file may be a copy, or a link
         self.pipeline: list[Listing] = []  # what earlier commands of the same pipeline list
         self.lists: dict[str, list[Listing]] = {}  # what variables, and files as `<name`, may hold
+        self.given: list[str] = []  # what a compound command is given on its standard input
+        self.anywhere = {"BASH_REMATCH"}  # variables that may hold any path, which only a run can tell
+        self._stages: list[Command] = []  # of the current pipeline
         self._scopes: list[tuple[int, str]] = []
+        self.inside = ""
 
     # --- values ----------------------------------------------------------------------------------
 
     def assign(self, name: str, words: list[Word], adds: bool = False) -> None:
-        self.keep_listings(name, words)
-        texts = [text for word in words for text in self.texts(word)] or [""]
+        self._keep_listings(name, words)
+        texts = [text and _KEY.sub("", text) for word in words for text in self.texts(word)] or [""]
         self.bind(name, texts if len(words) < 2 else _and_together(texts), adds)
 
     def assign_each(self, name: str, words: list[Word]) -> None:
         """The variable of a loop."""
-        self.keep_listings(name, words)
-        self.bind(name, [text for word in words for text in self.texts(word)] or [None])
+        self._keep_listings(name, words)
+        self.bind(name, [text for word in words for text in self.texts(word)] or self.of("@"))
 
     def bind(self, name: str, values: list[Value], adds: bool = False) -> None:
         if adds:
-            values = [a + b if a is not None and b is not None else None for a in self.of(name) for b in values]
+            values = [(a or "") + b if b is not None else None for a in self.of(name) for b in values]
         known = self.values.setdefault(name, [])
         known += [value for value in dict.fromkeys(values) if value not in known][: _MOST - len(known)]
         self.version += 1
@@ -76,7 +91,7 @@ class Dataflow:
     def of(self, name: str) -> list[Value]:
         """All values that a variable may have."""
         if name == "PWD":
-            return [self.where or None]
+            return [self.where if self.where and UNKNOWN not in self.where else None]
         initial = self.overrides.values.get(name)
         found = [*self.values.get(name, []), *([] if initial is None or initial.startswith("([") else [initial])]
         fickle = self.fickle and ("" in self.fickle or name in self.fickle)
@@ -128,8 +143,36 @@ class Dataflow:
             found += [listing for one in read(word.source).commands if (listing := listing_of(one.words))]
         return found
 
-    def keep_listings(self, name: str, words: list[Word]) -> None:
+    def follow_pipe(self, command: Command) -> None:
+        """A command reads what those before it in the same pipeline print."""
+        self._stages = [*self._stages[-_MOST:], command] if command.piped else [command]
+
+    def is_fed_locally(self) -> bool:
+        """Whether what is piped into the current command holds no path but from below here."""
+        return len(self._stages) > 1 and all(map(_is_local, self._stages[:-1]))
+
+    def is_anywhere(self, word: Word) -> bool:
+        """Whether a word may be any path: it holds what an unknown command prints, or a variable that is changed."""
+        match = _ANY_PATH.fullmatch(word.text) if word.unknown else None
+        if not match or (match[1] and match[1] not in SYSTEM and not re.search("HOME|~", word.source)):
+            return False
+        known = [ref[0] for ref in word.refs if ref]
+        by_ifs = word.splits and "IFS" in self.values and any("/" in str(self.of(name)) for name in known)
+        if by_ifs or (known and "" in self.fickle) or not self.anywhere.isdisjoint(known):
+            return True
+        for changed in _CHANGED.finditer(word.source) if None in word.refs else ():
+            values, cut = [one for one in self.of(changed[1]) if one], changed[2]
+            risky = r"/|.*\.\." if cut[0] == "%" and "*" not in cut else r"(?s:.*(?:/|\.\.))"
+            if "/" in cut.lstrip("/").partition("/")[2] or any(re.match(risky, one) for one in values):
+                return True
+        if not re.search(r"\$\((?!\()|[$<]\(|`", word.source):
+            return False
+        return not all(_is_local(one) for one in read(word.source).commands if one.depth)
+
+    def _keep_listings(self, name: str, words: list[Word]) -> None:
         """A variable is given what these words hold."""
+        if any(map(self.is_anywhere, words)):
+            self.anywhere.add(name)
         if found := [listing for word in words if word.unknown for listing in self.listings(word)]:
             self.lists.setdefault(name, []).extend(found)
 
@@ -139,15 +182,24 @@ class Dataflow:
         """The next command stands there: a directory that a subshell changed is forgotten behind it."""
         while self._scopes and depth < self._scopes[-1][0]:
             self.where = self._scopes.pop()[1]
+        self.inside = inside
         if inside in _SUBSHELLS and not (self._scopes and self._scopes[-1][0] == depth):
             self._scopes.append((depth, self.where))
 
     def change_directory(self, words: list[Word]) -> None:
         target = next((word for word in words[1:] if not word.text.startswith("-") or word.text == "-"), None)
         text = "~" if target is None else target.text
+        back = self.values.get("OLDPWD", [None])[-1] if text == "-" else None
+        self.bind("OLDPWD", self.of("PWD"))
+        if back:
+            return self.go_to(back)
         values = self.texts(target) if target is not None and target.unknown else []
         if len(values) == 1 and values[0] is not None:
             text = values[0]
+        elif target is not None and self.is_anywhere(target):
+            text = UNKNOWN
+        elif (text[:2] == ".." and self.inside in _LOOPS) or ("CDPATH" in self.values and text[:1] not in "./~"):
+            text = UNKNOWN
         elif target is not None and target.unknown:
             text = target.source.replace('"', "") if re.match(r'"?\$(HOME|\{HOME\})(?=[/"]|\Z)', target.source) else "-"
         self.go_to(None if text == "-" else text)
@@ -156,7 +208,7 @@ class Dataflow:
         """Later commands run in a directory; None if it is not known."""
         if directory is None:
             self.where = ""
-        elif directory.startswith(("/", "~", "$HOME", "${HOME}")):
+        elif directory.startswith(("/", "~", "$HOME", "${HOME}", UNKNOWN)):
             self.where = directory
         else:
             self.where = f"{self.where}/{directory}" if self.where else ""
@@ -184,11 +236,14 @@ class Dataflow:
             due += found
         return end in seen
 
+    def list_files(self, words: list[Word]) -> None:
+        if listing := listing_of(words):
+            self.pipeline.append(listing)
+
     def notice(self, words: list[Word], bodies: list[str], fed: bool) -> None:
         """Follow what a command does to later ones."""
         name, rest = base(words[0].text), words[1:]
-        if listing := listing_of(words):
-            self.pipeline.append(listing)
+        self.list_files(words)
         if name in ("cd", "pushd"):
             self.change_directory(words)
         elif name == "popd":
@@ -197,27 +252,38 @@ class Dataflow:
             self.uncertain |= {word.text for word in rest}
             self.version += 1
         elif name == "shift":
-            self.parameters([])
+            for number in range(1, 9):
+                self.bind(str(number), self.of(str(number + 1)))
+        elif name == "getopts":
+            self.bind("OPTARG", [text for word in rest for text in self.texts(word)])
         elif name == "set":
             self.traces = self.traces or any(re.match(r"-[A-Za-z]*x|xtrace", word.text) for word in rest)
             self.parameters([word for word in rest if word.text != "--"])
         if name in _COPIERS and len(rest) > 1:
             sources = [text for word in rest[:-1] for text in self.texts(word) if text]
-            self.copies.setdefault(base(rest[-1].text), []).extend(base(one) for one in sources)
+            self.copies.setdefault(base(rest[-1].text.removeprefix("of=")), []).extend(base(one) for one in sources)
         if name in ("mkfifo", "mknod", "tee") or (name in _COPIERS and (fed or any(map(is_computed, rest)))):
+            echoed: list[Value] = [*self.contents([])]
             for word in rest:
-                self.written.setdefault(base(word.text.removeprefix("of=")), []).append(None)
+                contents = echoed if echoed and name == "tee" and not self.decodes else [None]
+                self.written.setdefault(base(word.text.removeprefix("of=")), []).extend(contents)
+                if name == "tee" and runs_by_itself(word.text):
+                    self.ran.append((base(word.text), ""))
         else:
             self._notice_input(name, rest, bodies)
 
     def _notice_input(self, name: str, rest: list[Word], bodies: list[str]) -> None:
         """Builtins that put a text into a variable, and programs that make another text of one."""
         if name in ("read", "mapfile", "readarray"):
-            given = [piece for body in bodies for piece in [body.rstrip("\n"), *body.split()]]
+            given = [
+                piece for body in bodies or self.given for piece in [body.rstrip("\n"), *re.split(r"[\s:,;=|]+", body)]
+            ]
             for word in rest:
                 if word.text[:1] != "-":
                     self.bind(word.text, [*given] or [None])
                     self.lists.setdefault(word.text, []).extend(self.pipeline)
+                    if not (given or self.pipeline):
+                        self.anywhere.add(word.text)
         elif name == "printf" and rest and rest[0].text.startswith("-v"):
             target = rest[0].text[2:] or (rest[1].text if len(rest) > 1 else "")
             self.bind(target, [text for word in rest[1:] for text in self.texts(word)] or [None])
@@ -228,10 +294,17 @@ class Dataflow:
     def parameters(self, words: list[Word]) -> None:
         """The positional parameters."""
         every = [text for word in words for text in self.texts(word)]
+        if any(map(self.is_anywhere, words)):
+            self.anywhere |= {*"123456789@*"}
         for number in range(1, 10):
             self.bind(str(number), self.texts(words[number - 1]) if number <= len(words) else [*every, None])
         for name in ("@", "*"):
             self.bind(name, _and_together(every))
+
+    def contents(self, words: list[Word]) -> list[str]:
+        """What is known of the files that a command names, and of what is piped into it."""
+        echoed = [" ".join(map(str, one[1:])) for one in self.pipeline if one[0] == "echo" and None not in one]
+        return echoed + [one for word in words for one in self.written.get(base(word.text), []) if one]
 
     def write(self, target: str, words: list[Word], bodies: list[str]) -> None:
         """A redirection writes a file. What it then holds is known of `cat <<E` and `echo text`."""
@@ -241,7 +314,7 @@ class Dataflow:
         if name in ("cat", "") and not texts:
             content = "\n".join(bodies)
         elif name in ("echo", "printf") and None not in texts and not self.decodes and "%" not in str(texts[:1]):
-            content = " ".join([one for one in texts if one is not None]).replace("\\n", "\n")
+            content = " ".join([one for one in texts if one is not None]).replace("\\n", "\n").replace("\\t", "\t")
         self.written.setdefault(base(target), []).append(content)
         if listing := listing_of(words):
             self.lists.setdefault(f"<{base(target)}", []).append(listing)
@@ -252,6 +325,17 @@ def _written(word: Word, text: str) -> list[Word]:
     for one in found:
         one.glob = one.splits = word.glob or (word.splits and bool(re.search(r"[*?\[]", one.text)))
     return found
+
+
+def _is_local(command: Command) -> bool:
+    """Whether a command prints no path but of files below the directory that it runs in."""
+    texts = [word.text for word in command.words] or [""]
+    name = base(texts[0])
+    if name == "git":
+        return not _GIT_LISTS.isdisjoint(texts[1:3])
+    known = name in _LOCAL or (name in _FILTERS and command.piped)
+    fixed = name not in ("echo", "printf") or is_static(command.words)
+    return known and (name in _PATHS or (fixed and all(map(_PLAIN_ARGUMENT.fullmatch, texts[1:]))))
 
 
 def listing_of(words: list[Word]) -> Listing | None:

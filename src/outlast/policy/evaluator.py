@@ -13,7 +13,9 @@ from outlast.policy.bash.words import Loop, Problem, Word, names
 from outlast.policy.canonical import canonical, is_plain_name, shown
 from outlast.policy.command_evaluator import CONTAINERS, READS, CommandEvaluator
 from outlast.policy.commands.inline_code import inline_commands
+from outlast.policy.commands.interpreters import may_read_program
 from outlast.policy.commands.nested import Argv, NestedCommands, ShellText, base, is_static
+from outlast.policy.commands.sensitive_files import runs_by_itself
 from outlast.policy.commands.shells import SHELLS
 from outlast.policy.commands.wrappers import UNPARSED_WRAPPERS, find_inner_start, nested_commands
 from outlast.policy.patterns import UNKNOWN
@@ -27,10 +29,16 @@ _MOST_BODIES = 8
 _SETS = re.compile(r"(?:-o)?([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _TOKEN = re.compile(r"[^\s;&|()<>'\"`$\\]+")
 # What they run runs elsewhere: on another machine, or in a container.
-_HOST_MOUNTED = re.compile(r"--privileged|(?:-v|--volume=?)?/(?:etc|usr|boot|home)?/?:.*|.*(?:source|src)=/(?:,.*)?")
+_HOST_MOUNTED = re.compile(
+    r"--privileged|unshare|(?:-v|--volume=?)?(?:/(?:etc|usr|boot|home(?:/[^/:]+)?)?/?|~|\$HOME|\$\{HOME\}):.*|.*(?:source|src)=/(?:,.*)?"
+)
+_MOUNTS = re.compile(
+    r"(?:-v|--volume=)?(/[^:]*|~|\$HOME|\$\{HOME\}):(/[^:]+).*"
+)  # a directory, and where the container has it
 _ELSEWHERE = CONTAINERS | names("ssh vagrant mosh")
 # Outlast's own verbs that run nothing; the others must not be called with another policy, or with none.
 _OUTLAST_LOOKS = names("ps tasks show logs wait kill check session notices brief verify events doctor --version --help")
+_SCHEDULE = re.compile(r"(?m)^\s*(?:@\w+|(?:[\d*/,-]+\s+){5})\s*(?:root\s)?")  # when a line of a crontab runs
 _BEGINS = re.compile(r"(?:\A|[;\n])[ \t\n]*\Z")
 _LAUNCHERS = names("uv uvx pipx rye poetry hatch pdm pipenv conda nix")
 _RESETS = names("env sudo doas su runuser pkexec exec setpriv ssh systemd-run")
@@ -85,8 +93,9 @@ class Evaluator(CommandEvaluator):
             contents = flow.written.get(file, [])
             known = [one for one in contents if one is not None]
             for content in dict.fromkeys([*known, "".join(known)]):
-                self.nested_text(ShellText(content, "bash", True), file)
-            if len(known) < len(contents):
+                look = self.nested_text if command else self.scan_possible_code
+                look(ShellText(_SCHEDULE.sub("", content), "bash", True), file)
+            if len(known) < len(contents) and command:
                 self.ask(command, "it runs what it has just written")
         if self.rules.hazard and flow.is_bomb():
             self.say("deny", "", "it starts itself again and again until the machine stands still")
@@ -114,6 +123,7 @@ class Evaluator(CommandEvaluator):
         if len(items) > len(text.commands):
             items.sort(key=attrgetter("at"))
         due, open_ = sorted(text.functions, key=attrgetter("at"), reverse=True), list[Function]()
+        self.flow.given = [body for one in text.commands if not one.words for body in one.bodies]
         if only is None and due:
             self._define(text, items)
         for item in items if only is None else only:
@@ -137,8 +147,11 @@ class Evaluator(CommandEvaluator):
 
     def _follow(self, item: Command, text: ParsedText) -> None:
         self.flow.enter(item.depth, item.inside)
+        if not self.allows_by_default:
+            return
         if not (item.piped or text.depth):
             self.flow.pipeline = []
+        self.flow.follow_pipe(item)
         for one in item.redirections:
             if one.operator == "<":
                 self.flow.pipeline += self.flow.listings(one.target)
@@ -182,6 +195,8 @@ class Evaluator(CommandEvaluator):
     def command(self, command: Command) -> None:
         before, redirections = len(self.parts), command.redirections
         text = shown(command.words)
+        for one in command.assignments if self.allows_by_default else ():
+            self.flow.assign(one.name, one.values, one.adds)
         if command.words:
             self._each(command, text)
         if command.bodies and not any(
@@ -194,12 +209,32 @@ class Evaluator(CommandEvaluator):
             self.redirection(redirection, text)
             if self.allows_by_default and redirection.operator not in READS:
                 self.flow.write(redirection.target.text, command.words, command.bodies)
+                if runs_by_itself(redirection.target.text):
+                    self.flow.ran.append((base(redirection.target.text), ""))
         if len(self.parts) == before and (command.assignments or command.redirections):
             self.say("allow", text, "it needs no rule")
 
     def _each(self, command: Command, text: str) -> None:
-        """Judge a command with all that its words may be."""
+        """Judge a command with all that its words may be; once, if it stands there again and nothing has changed."""
         words = command.words
+        name = words[0].text  # what a path names may have become another program, and a name a function
+        if (
+            is_static(words)
+            and "/" not in name
+            and name not in self.flow.functions
+            and not (command.fed or self.flow.within)
+        ):
+            place = (text, command.depth, command.inside, self.flow.version)
+            if place not in self.repeated:
+                before, version = len(self.parts), self.flow.version
+                self.simple(words, text, command.bodies, fed=False)
+                found = self.parts[before:]
+                if version == self.flow.version and len(found) == 1 and self._is_ordinary(name):
+                    self.repeated[place] = found[0]
+            elif self._spend(len(words)):
+                self.parts.append(self.repeated[place])
+                self.flow.list_files(words)
+            return
         if not self.allows_by_default or is_static(words):
             self.simple(words, text, command.bodies, command.fed)
             return
@@ -246,12 +281,20 @@ class Evaluator(CommandEvaluator):
     def _follow_files(self, words: list[Word], text: str, bodies: list[str]) -> None:
         """Follow what a command runs besides programs: text in its arguments, scripts, copies of programs."""
         name = words[0].text
-        for inside in inline_commands(words, bodies):
+        given = self.flow.contents(words[1:]) if may_read_program(base(name)) else []
+        for inside in inline_commands(words, [*bodies, *given]):
             self.scan_possible_code(ShellText(inside, "bash", True), base(name))
         if name in (".", "source") or base(name) in SHELLS:
             script = next((word for word in words[1:] if word.text[:1] != "-"), None)
             if script and not any(re.match("-[A-Za-z]*c", word.text) for word in words[1:]):
                 self.flow.ran.append((base(script.text), text))
+                self.flow.parameters(words[words.index(script) + 1 :])
+        elif name == "trap" and len(words) > 1:
+            self.flow.written.setdefault("trap", []).append(words[1].text)
+            self.flow.ran.append(("trap", ""))
+        elif base(name) in ("at", "batch", "crontab", "make", "gmake"):
+            files = ["Makefile", "makefile", *(base(word.text) for word in words[1:])]
+            self.flow.ran += [(file, "" if "make" in name else text) for file in files]
         elif "/" in name:
             self.flow.ran.append((base(name), text))
             for source in self.flow.copies.get(base(name), []):
@@ -269,7 +312,7 @@ class Evaluator(CommandEvaluator):
                     self.assignment(Assignment(found[1], value.static, [value]), text)
                 if not listed:
                     self.check_variable(found[1], value, text)
-                if self.allows_by_default and name in DECLARING and not listed:
+                if self.allows_by_default and (name in DECLARING or base(name) in _RESETS) and not listed:
                     self.flow.assign(found[1], [value])
             elif name in DECLARING and word.text.startswith("OUTLAST_"):
                 self.check_variable(word.text, None, text)
@@ -338,8 +381,12 @@ class Evaluator(CommandEvaluator):
             else:
                 self.uncertain(text, _NO_NAME, hides=not self._tail_is_known(words[0]))
         outer, where = self.elsewhere, self.flow.where
-        if base(name) in _ELSEWHERE and not any(_HOST_MOUNTED.fullmatch(word.text) for word in words):
-            self.elsewhere, self.flow.where = base(name), ""
+        if base(name) in _ELSEWHERE:
+            sources = [word.source.replace('"', "") for word in words]
+            if not any(map(_HOST_MOUNTED.fullmatch, sources)):
+                self.elsewhere, self.flow.where = base(name), ""
+            for mount in filter(None, map(_MOUNTS.fullmatch, sources)):
+                words = [_moved(word, mount[2], mount[1]) for word in words]
         if nested:
             self._inner(words, nested, bodies, fed)
         elif base(name) in UNPARSED_WRAPPERS:
@@ -393,3 +440,11 @@ class Evaluator(CommandEvaluator):
                 self.scan_possible_code(ShellText(word.text, "bash", True), base(words[0].text))
             elif word.static and self._spend(len(words) - index) and self.denied(words[index:], word.text):
                 return
+
+
+def _moved(word: Word, directory: str, to: str) -> Word:
+    """The word with a directory of a container as this machine sees it."""
+    text = re.sub(rf"(?<![\w/:]){re.escape(directory)}(?![\w:])", lambda _: to.rstrip("/") or "/", word.text)
+    if text == word.text:
+        return word
+    return Word(text.replace("//", "/"), word.at, word.end)

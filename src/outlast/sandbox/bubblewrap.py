@@ -128,7 +128,7 @@ def for_args(words: Iterable[str], env: Mapping[str, str], filtered: bool) -> by
 
 
 def arguments(program: str, shell: list[str], waits: bool, tty: bool = False) -> list[str]:
-    """The argument list. A shell that waits for its command is started at once; for another somebody has to wait.
+    """The argument list. A shell that waits for its command is started at once; for another one the script waits.
 
     With `tty` the session of the shell gets its standard input as controlling terminal.
     """

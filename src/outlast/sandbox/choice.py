@@ -114,7 +114,7 @@ def settled(sandbox: Sandbox, home: str, environ: Mapping[str, str]) -> Sandbox:
 def nearest_seen(sandbox: Sandbox, cwd: str, home: str, asked: bool) -> str:
     """Where a command begins: in `cwd`, or as near to it as there is something to be seen in its sandbox.
 
-    It is not shown only because somebody wants to be there: a command can say where the next one of its session begins.
+    A wish to be there is no reason to show it: a command can choose where the next one of its session begins.
     """
     path = cwd
     while not _is_seen(sandbox, os.path.realpath(path), os.path.realpath(home)):

@@ -93,7 +93,7 @@ def _make(path: str) -> None:
     try:
         os.mkdir(path, 0o755)
     except OSError:
-        pass  # it is there, or nobody can write there
+        pass  # it is there, or no process can write there
 
 
 def _in_repository(git: str, project: str) -> Iterator[str]:

@@ -83,7 +83,7 @@ class Agents:
         *,
         format: str | None = None,
     ) -> Agent | None:
-        """Register a type of agent; or, with an output file, an agent that somebody else started.
+        """Register a type of agent; or, with an output file, an agent that another program started.
 
         `register("review", review)`: the coroutine function runs in this process, as `review(prompt, context)`.
         `register("quick", "claude -p --model haiku …")`: the command line is run; its `format` is guessed if not given.
@@ -92,7 +92,7 @@ class Agents:
         validation.agent_name(name)
         if output_file is not None:
             if not isinstance(what, str):
-                raise BadInput("An agent that somebody else started has the name of a type, not a function.")
+                raise BadInput("An agent that another program started has the name of a type, not a function.")
             return self._register_other(name, validation.agent_name(what), os.path.abspath(os.fspath(output_file)))
         if isinstance(what, str):
             self._templates[name] = types.made(name, what, format)
@@ -189,7 +189,7 @@ class Agents:
         except OutlastError:
             return True  # and was removed
 
-    # --- started by somebody else --------------------------------------------------------
+    # --- started by another program -------------------------------------------------------
 
     def _register_other(self, id: str, type: str, output_file: str) -> Agent:
         agent = {"type": type, "id": id, "format": REGISTERED, "output_file": output_file}
@@ -288,7 +288,7 @@ def _only_agent(task: Task) -> Task:
 
 
 def _is_other(task: Task) -> bool:
-    """Whether somebody else started it."""
+    """Return whether another program started it."""
     return "output_file" in (task.metadata or {})
 
 

@@ -7,22 +7,25 @@ import threading
 from functools import wraps
 
 from outlast.errors import BadInput, OutlastError, SystemRefused
-from outlast.executors.local import LocalExecutor
+from outlast.executors.router import Router
+from outlast.launch_builder import read_umask
 from outlast.light import sqlite3
+from outlast.linux.files import get_cwd
 from outlast.output.redaction import Redactor
 from outlast.settings import Settings, load
 from outlast.shell import validation
 from outlast.storage.sessions import Sessions
-from outlast.types import Task
+from outlast.types import LOCAL, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, NoReturn, TypeVar
 
-    from outlast.executors.base import Executor
+    from outlast.executors.base import Executors
     from outlast.output.redaction import Mask
     from outlast.shell.options import OpenOptions, TaskId
+    from outlast.types import Place
 
     T = TypeVar("T")
     Method = TypeVar("Method", bound=Callable[..., Any])
@@ -56,35 +59,57 @@ class Context:
         # The session whose state commands begin with. An unnamed shell gets one of its own with its first `run`.
         self.named = session is not None or self.session != Settings().session
         self.state = self.session if self.named else ""
-        self._state_lock, self._state_fd, self._owner = threading.Lock(), -1, os.getpid()
+        self._state_lock, self._owner = threading.Lock(), os.getpid()
+        self._own_state: tuple[object, str, int] | None = None  # for what it was made, its name, a descriptor
         self.scope = None if operator else self.session  # whose tasks can be reached; None: all
         self.trace: Callable[[], Mapping[str, str]] | None = None  # variables that add a command to the caller's trace
 
     def open(self) -> None:
         """Open the state directory. Until then nothing is on disk, so a wrong policy leaves nothing behind."""
-        self.executor: Executor = LocalExecutor(self.home, self.settings)
+        self.executor: Executors = Router(self.home, self.settings)
         self.sessions = Sessions(self.executor.registry.home.sessions)
         self.redactor = Redactor(self.settings, self.sessions.peek)
 
     def close(self) -> None:
         self.executor.close()
+        self._remove_own_state()
+
+    def _remove_own_state(self) -> None:
+        if self._own_state is None:
+            return
+        _, name, fd = self._own_state
+        self._own_state, self.state = None, ""
         # A forked child must not remove the state of its parent.
-        if self.state and not self.named and self._owner == os.getpid():
+        if self._owner == os.getpid():
             try:
-                self.sessions.remove(self.state)
+                self.sessions.remove(name)
             except OSError:
                 pass  # the next shell that begins a state sweeps
-            self.state = ""
-        if self._state_fd >= 0:
-            os.close(self._state_fd)
-            self._state_fd = -1
+        os.close(fd)
 
     def begin_own_state(self) -> None:
         """Give an unnamed shell a session of its own."""
+        self.state = self.prepare_own_state()
+
+    def prepare_own_state(self) -> str:
+        """Create the session that this unnamed shell will have if it begins it as this process is now."""
+        made_for = os.getpid(), dict(os.environ), self.cwd or get_cwd(), read_umask()
         with self._state_lock:
-            if not self.state:
+            if self._own_state is not None and not self.state and self._own_state[0] != made_for:
+                self._remove_own_state()
+            if self._own_state is None:
                 self.sessions.sweep()
-                self.state, self._state_fd = self.sessions.create_private()
+                self._own_state = made_for, *self.sessions.create_private()
+            return self._own_state[1]
+
+    def state_of(self, executor: str, state: str = "") -> str:
+        """Return the name of this session's state on an executor: each machine has variables of its own."""
+        state = state or self.state
+        return state if executor == LOCAL or not state else f"{state}@{executor}"
+
+    def find_place(self, executor: str) -> Place | None:
+        """Return where a command begins on another machine; None for this one."""
+        return self.executor.place(executor)
 
     def mask_for(self, task: Task) -> Mask:
         """Return the mask for a task's output: it also covers what the commands of its session have set."""

@@ -98,6 +98,11 @@ class Control:
         self._executor.resize(self.context.find(task), *validation.terminal_size((columns, rows)))
 
     @translate_errors
+    def fetch(self, task: TaskId, paths: Sequence[str], into: str) -> None:
+        """Copy files and directories from a task's directory on another machine into one of this machine."""
+        self._executor.fetch(self.context.find(task), paths, into)
+
+    @translate_errors
     def clean(self, *, older_than_hours: float | None = None, all_finished: bool = False) -> int:
         """As `Shell.clean`."""
         if older_than_hours is not None and not (type(older_than_hours) in (int, float) and older_than_hours >= 0):

@@ -18,7 +18,7 @@ from outlast.policy.rules import Decision, Overrides
 from outlast.storage import session_rules, snapshot
 from outlast.storage.dump import find_changed_variables
 from outlast.storage.snapshot import ALIAS, FUNCTION, OPTION, SHOPT, TRAP, VARIABLE, flags_of, unquote_words, value_of
-from outlast.types import AGENT, NO_SHELL
+from outlast.types import AGENT, LOCAL, NO_SHELL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from outlast.settings import Settings
     from outlast.storage.sessions import Sessions
     from outlast.storage.snapshot import Snapshot, State
-    from outlast.types import Grant, Launch, Request
+    from outlast.types import Grant, Launch, Place, Request
 
     Ask = Callable[[Approval], object]
 
@@ -75,8 +75,12 @@ class Gate:
         """As `policy_for`, with what was said yes to for the session of a request; read once as well."""
         if request.session not in self._of_session:
             self._of_session[request.session] = session_rules.read(self._home, request.session)
-        rules, policy = self._of_session[request.session], self.policy_for(request.cwd)
+        rules, policy = self._of_session[request.session], self._policy_at(request)
         return layers.with_rules(policy, rules) if rules else policy
+
+    def _policy_at(self, request: Request) -> Policy:
+        # A directory of another machine has no project file here.
+        return self.policy_for(request.cwd if request.executor == LOCAL else "")
 
     # --- run -----------------------------------------------------------------------------
 
@@ -85,9 +89,9 @@ class Gate:
         approved: Approval | None = None
         policy_for_children = self._with_policy(request)
         for _ in range(_TRIES):
-            found = None if request.fresh else self._around.snapshot()
+            found = None if request.fresh else self._around.snapshot(request.executor)
             where = request.cwd or (found.directory if found else self._opened_in)
-            known = self._around.known(found, request.env, where)
+            known = self._around.known(found, request.env, where, request.executor)
             grant, approved = self._decided(policy_for_children, known, where, approved)
             launch = prepare(grant)
             if not launch.state or (found is not None and launch.snapshot == found.mark):
@@ -215,21 +219,27 @@ def _said_no(approval: Approval) -> str:
 class SessionOverrides:
     """What a line meets when it runs: the session's functions, aliases and variables, and what only this call has."""
 
-    def __init__(self, sessions: Callable[[], Sessions], state: Callable[[], str]) -> None:
-        self._sessions, self._state = sessions, state
+    def __init__(
+        self, sessions: Callable[[], Sessions], state: Callable[[str], str], place: Callable[[str], Place | None]
+    ) -> None:
+        """`state` and `place` are of an executor: which state a session has there, and what a login there has."""
+        self._sessions, self._state, self._place = sessions, state, place
         self._last: tuple[str, Overrides] | None = None  # by the mark of a snapshot, which never changes
 
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self, executor: str = LOCAL) -> Snapshot | None:
         """The state that the next command begins with; none if it begins with none, or anew."""
+        state = self._state(executor)
         try:
-            return self._sessions().read(self._state()) if self._state() else None
+            return self._sessions().read(state) if state else None
         except (FileNotFoundError, NotADirectoryError, snapshot.DamagedSnapshot):
             return None
 
-    def known(self, found: Snapshot | None, env: Mapping[str, str], where: str) -> Overrides:
+    def known(self, found: Snapshot | None, env: Mapping[str, str], where: str, executor: str = LOCAL) -> Overrides:
         """What is not as its name says, in this state and with these variables of a call, in a directory."""
-        usual = Overrides(functions=frozenset(_functions(os.environ)), values=dict(os.environ))
-        of_session = self._of_session(found) if found else usual
+        place = self._place(executor)
+        environ = os.environ if place is None else place.environ
+        usual = Overrides(functions=frozenset(_functions(environ)), values=dict(environ))
+        of_session = self._of_session(found, self._state(executor)) if found else usual
         given = {name: value for name, value in env.items() if not name.startswith(_FUNCTION[0])}
         return replaced(
             of_session,
@@ -240,10 +250,10 @@ class SessionOverrides:
             values={**of_session.values, **given},
         )
 
-    def _of_session(self, found: Snapshot) -> Overrides:
+    def _of_session(self, found: Snapshot, name: str) -> Overrides:
         if self._last is None or self._last[0] != found.mark:
             state = found.state()
-            changed = find_changed_variables(state, self._sessions().read_first_state(self._state()))
+            changed = find_changed_variables(state, self._sessions().read_first_state(name))
             self._last = found.mark, _known_of(state, frozenset(changed), _functions(found.environ))
         return self._last[1]
 

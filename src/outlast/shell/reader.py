@@ -165,6 +165,7 @@ class Reader:
             raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
         if most is not None and most < 1:
             raise BadInput(f"The number of tasks to list must be 1 or more, not {most}.")
+        self._executor.refresh()
         registry, scope = self._executor.registry, self.context.scope or options.get("session")
         if ended_after is not None:
             tasks = registry.recent(scope, ended_after, -1 if most is None else most)

@@ -61,6 +61,7 @@ class Shell:
         self.sessions, self.notice_board = SessionControl(context), Notices(context, self.reader)
         self.flows, self.driver = Flows(context, self.reader, self.starter, self.control), Driver(context)
         self._agents: Agents | None = None
+        self.starter.open()
 
     @classmethod
     @check_options
@@ -76,7 +77,8 @@ class Shell:
         `policy` is a name, a file or a `Policy` that holds besides the user's and the project's; `ask` is called with
         an `Approval` for what they do not allow outright. In mode "yolo" nothing is asked, and what is denied stays so.
         With a `sandbox` every command runs in one. `defaults` are settings that hold unless the user has set them.
-        Commands run in `cwd` instead of the caller's directory, and a new session begins there.
+        Commands run in `cwd` instead of the caller's directory, and a new session begins there. A program that runs one
+        command says `prepare=False`: then no shell is started before its command is known.
         """
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")
@@ -119,7 +121,7 @@ class Shell:
     # --- run ---------------------------------------------------------------------------------
 
     @check_options
-    def start(self, command: str, **options: Unpack[StartOptions]) -> Waited:
+    def start(self, command: str = "", **options: Unpack[StartOptions]) -> Waited:
         """Run a command in the background; returns when the task is durable.
 
         It begins with the session's state and does not change it. A `fresh` command (of `run`, too) neither sees the
@@ -135,6 +137,9 @@ class Shell:
         `ready`, or when that time has passed; `met` says whether what it waited for came true, `matched` which line
         showed it.
 
+        With `like` it is an earlier task again: command, directory, variables, input, limits, sandbox, terminal, name
+        and description, judged anew; what is given now counts first. Secrets and an input that was text are not kept.
+
         In a `sandbox` it writes to its directory only and reaches no network. `limits=Limits(...)` says how much it
         may use. Subscribers get a notice when a line matches a pattern in `notify`; with `notify=Notify(...)` also
         when it prints nothing for a while.
@@ -142,7 +147,7 @@ class Shell:
         return self.driver.drive(self.flows.start(command, **options))
 
     @check_options
-    def run(self, command: str, **options: Unpack[RunOptions]) -> Result:
+    def run(self, command: str = "", **options: Unpack[RunOptions]) -> Result:
         """Run a command and wait for its end, by default for at most 120 s: then it is ended, if it has no `limit`.
 
         Most options are as for `start`, `show` as for `read`; `on_output` is called with each slice as it comes. If

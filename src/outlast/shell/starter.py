@@ -1,8 +1,9 @@
-"""From what a caller asks for to a task: request, grant, launch, start."""
+"""From what a caller asks for to a task: request, grant, launch, start; and the shells of the commands after it."""
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 
 from outlast.errors import (
@@ -19,13 +20,12 @@ from outlast.launch_builder import LaunchBuilder, SessionScope
 from outlast.light import replaced
 from outlast.linux.files import get_cwd
 from outlast.policy import MODES, YOLO, Policy, decide, may_apply
-from outlast.shell.preparer import Preparer
 from outlast.shell.validation import build_request
-from outlast.types import BRIDGE
+from outlast.types import BRIDGE, LOCAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any, Unpack
 
     from outlast.policy import Mode
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 _TRIES = 100  # a session may change so often while one command of it is prepared
 _PAUSE_S = 0.005  # commands with shorter pauses come in quick succession
-_SUCCESSION_S = 1.0  # so long after the last short pause another one is expected
-_STARTS_BEFORE_PREPARING = 2  # a host that runs one command does not pay for the shell of a second one
+_OPENED_PAUSE_S = 0.05  # a host that runs a command at once, or none, does not pay for a shell in advance
+_NEVER = float("inf")
 
 
 class Starter:
@@ -54,10 +54,13 @@ class Starter:
         if self._policy not in (None, YOLO, YOLO.name):
             self.gate()  # a policy that does not exist is an error at once
         self._builder = LaunchBuilder(context.settings, context.home, context.cwd)
-        self._starts = 0
-        self._last_at = self._in_succession_until = 0.0  # when the latest command ended, or began in the background
         self._last: tuple[Grant, Launch] | None = None  # the latest command
-        self._preparer = Preparer(self._prepare)
+        self._prepares, self._preparer = options.get("prepare", True), Preparer(self._prepare)
+
+    def open(self) -> None:
+        """Prepare the shell of the first command, if that does not come at once."""
+        if self._prepares:
+            self._preparer.request(_OPENED_PAUSE_S)
 
     def gate(self, cwd: str = "") -> Gate | None:
         """Return what judges a command in this directory; None if everything is allowed."""
@@ -75,7 +78,7 @@ class Starter:
             return None
         from outlast.shell.gate import Gate, SessionOverrides  # loads the whole policy engine
 
-        around = SessionOverrides(lambda: context.sessions, lambda: context.state)
+        around = SessionOverrides(lambda: context.sessions, context.state_of, context.find_place)
         return Gate(context.home, context.settings, self._policy, self._mode, self._ask, around, context.cwd)
 
     def is_confined(self, cwd: str = "") -> bool:
@@ -96,6 +99,19 @@ class Starter:
         if options.get("sandbox") is not None or context.sandbox or context.settings.sandbox:
             return False
         return self.is_confined(os.fspath(options.get("cwd") or ""))
+
+    def repeat(self, command: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return a command and its options; with `like` those of the earlier task, as far as none are given."""
+        like = options.get("like")
+        if like is None:
+            return command, {**options}
+        from outlast.shell.again import merge  # most commands are new
+
+        context, task_id = self.context, self.context.find(like)
+        command, found = merge(task_id, context.executor.registry.launch_of(task_id), command, options)
+        if options.get("sandbox") is None and (context.sandbox or context.settings.sandbox or self.is_confined()):
+            found.pop("sandbox", None)  # the one that is demanded now, not the one of then
+        return command, found
 
     def launch(
         self,
@@ -118,7 +134,8 @@ class Starter:
         if options.get("after"):
             options["after"] = self._find_all(options["after"])
         confined = self._sandbox(sandbox, cwd)
-        if confined is None and sandbox is False and self.is_confined(cwd):
+        is_local = options.get("executor") in (None, LOCAL)
+        if confined is None and sandbox is False and self.is_confined(cwd) and is_local:
             options |= {"fresh": True, "cwd": cwd or self._session_directory()}
         how: dict[str, Any] = {"background": background, "agent": agent, "sandbox": confined}
         request = build_request(command, session=context.session, **how, **options)
@@ -150,15 +167,17 @@ class Starter:
         """As `launch`, of a request that was checked."""
         context = self.context
         self._preparer.cancel()
-        began = time.monotonic()
         for _ in range(_TRIES):
             grant, launch = self._grant(request, keeps)
             try:
                 started = context.executor.start(launch, hold)
             except SessionMoved:
                 continue  # the command was judged and prepared in a state that is gone
-            self._starts, self._last = self._starts + 1, (grant, launch)
-            self._prepare_next(began, background=request.background)
+            is_first, self._last = self._last is None, (grant, launch)
+            if request.background:
+                self.prepare_next()
+            elif self._prepares and not (is_first or context.executor.has_prepared()):
+                self._preparer.request(0.0)  # commands follow each other without a pause in which to prepare
             if request.env:
                 context.redactor.learn(request.env)
             return started
@@ -173,15 +192,18 @@ class Starter:
             return grant, self._build_launch(grant, keeps)
         return gate.granted(request, lambda grant: self._build_launch(grant, keeps))
 
-    def _build_launch(self, grant: Grant, keeps: bool) -> Launch:
-        """Return what exactly runs for a grant now, in the session's state."""
+    def _build_launch(self, grant: Grant, keeps: bool, state: str = "") -> Launch:
+        """Return what exactly runs for a grant now, in the session's state or in this one."""
         context, fresh = self.context, grant.request.fresh
         try:
-            if keeps and not fresh and not context.state:
+            if keeps and not fresh and not (state or context.state):
                 context.begin_own_state()
-            scope = SessionScope(context.sessions, context.state, keeps) if context.state and not fresh else None
+            executor = grant.request.executor
+            state = context.state_of(executor, state)
+            scope = SessionScope(context.sessions, state, keeps) if state and not fresh else None
             environ = {**os.environ, **(context.trace() if context.trace else {})}
-            launch = self._builder.build(grant, environ, scope, context.redactor.learn_environ(environ))
+            secret_names = context.redactor.learn_environ(environ)
+            launch = self._builder.build(grant, environ, scope, secret_names, context.executor.place(executor))
             if launch.state:
                 # If the session has another snapshot by now, the start fails with `SessionMoved`.
                 context.redactor.learn_state(launch.state, launch.snapshot)
@@ -196,35 +218,87 @@ class Starter:
         except (UnknownTask, AmbiguousTask) as error:
             raise BadInput(f"It cannot wait for that: {error.message_with('')}", error.hint) from None
 
-    def _prepare_next(self, began: float, background: bool) -> None:
-        """Prepare the shell of the next command: while this one runs only if the next one may follow without a pause.
-
-        Otherwise the thread that prepares would compete with this command, and nothing would be gained.
-        """
-        if began - self._last_at < _PAUSE_S:
-            self._in_succession_until = began + _SUCCESSION_S
-        if background:
-            self._last_at = time.monotonic()
-        if self._starts >= _STARTS_BEFORE_PREPARING:
-            self._preparer.request(0.0 if began < self._in_succession_until else _PAUSE_S)
-
-    def prepare_again(self) -> None:
-        """Prepare another shell a moment after the end of a command, if it changed what the next one begins with."""
-        self._last_at = time.monotonic()
-        if self._starts >= _STARTS_BEFORE_PREPARING:
+    def prepare_next(self) -> None:
+        """Prepare shells in the first pause: a thread that prepares would compete with a command that runs."""
+        if self._prepares:
             self._preparer.request(_PAUSE_S)
 
     def close(self) -> None:
         self._preparer.close()
 
-    def _prepare(self) -> None:
-        """Prepare a shell for a command like the last one."""
-        if self._last is None:
-            return
-        grant, launch = self._last
+    def _prepare(self) -> bool:
+        """Prepare one shell for a command like the last one; return whether to prepare another one."""
         try:
+            if self._last is None:
+                self.context.executor.prepare(self._guess_launch())
+                return False
+            grant, launch = self._last
             if launch.state and self.context.sessions.read(launch.state, patience=0).mark != launch.snapshot:
                 launch = self._build_launch(grant, launch.keeps)
-            self.context.executor.prepare(launch)
+            return self.context.executor.prepare(launch)
         except (OSError, ValueError, OutlastError):
-            pass  # then the next command starts its own shell
+            return False  # then the next command starts its own shell
+
+    def _guess_launch(self) -> Launch:
+        """Return what the first command will probably be like. OSError if its session has no state yet."""
+        context = self.context
+        if "BASH_ENV" in os.environ:
+            raise FileNotFoundError  # a file that runs in a session's first shell must not run without a command
+        state = context.state if context.named else context.prepare_own_state()
+        if context.named:
+            context.sessions.read(state, patience=0)
+        request = build_request("true", session=context.session, background=False, sandbox=self._sandbox(None, ""))
+        return self._build_launch(decide(request, YOLO), keeps=True, state=state)
+
+
+class Preparer:
+    """Calls `prepare` in a thread of its own, some time after it was asked to, and again while that returns True.
+
+    The latest request counts.
+    """
+
+    def __init__(self, prepare: Callable[[], bool]) -> None:
+        self._prepare = prepare
+        self._changed = threading.Condition()
+        self._due, self._closed = _NEVER, False
+        self._wakes_at = 0.0  # when the thread looks again by itself; 0: it does not wait
+        self._thread: threading.Thread | None = None
+
+    def request(self, delay: float) -> None:
+        """Prepare after `delay` seconds."""
+        with self._changed:
+            self._due = time.monotonic() + delay
+            if self._thread is None or not self._thread.is_alive():  # a fork of the host has no such thread
+                self._thread = threading.Thread(target=self._work, name="outlast-preparer", daemon=True)
+                self._thread.start()
+            elif self._due < self._wakes_at:
+                self._changed.notify()
+
+    def cancel(self) -> None:
+        """Forget the request: a command that starts now must not compete with it."""
+        self._due = _NEVER
+
+    def close(self) -> None:
+        """End the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join()
+
+    def _work(self) -> None:
+        while (due := self._wait()) is not None:
+            if self._prepare():
+                continue
+            with self._changed:
+                if self._due == due:
+                    self._due = _NEVER
+
+    def _wait(self) -> float | None:
+        """Wait until a request is due; returns None when it is closed."""
+        with self._changed:
+            while not self._closed and (left := self._due - time.monotonic()) > 0:
+                self._wakes_at = self._due
+                self._changed.wait(None if left == _NEVER else left)
+            self._wakes_at = 0.0
+            return None if self._closed else self._due

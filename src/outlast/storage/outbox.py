@@ -170,7 +170,7 @@ class Outbox:
         return self.at_once(put)
 
     def add(self, one: Happened) -> None:
-        """Put in an event that has no task: nobody else does. One statement, because somebody waits."""
+        """Insert an event that has no task. One statement, because a caller waits for it."""
         query = "INSERT INTO events (task, type, session, at, facts) VALUES (NULL, ?, ?, ?, ?)"
         self.found(query, one.type, one.session, one.at, json.dumps(dict(one.facts)))
 
@@ -204,7 +204,7 @@ class Outbox:
         return _stored(rows[0]) if rows else None
 
     def newest(self, session: str, most: int) -> list[Stored]:
-        """The latest notices, oldest first, whoever was told of them."""
+        """Return the latest notices, oldest first, delivered or not."""
         query = f"SELECT {_COLUMNS} FROM notices WHERE {_REACHED} ORDER BY number DESC LIMIT ?"
         return [_stored(row) for row in reversed(self.found(query, session, session, most))]
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from outlast.types import Outcome, Status
 
 NAME = "record"
+MIRROR = "mirror"  # of a task that runs elsewhere: see `mirror.py`
 SIZE = 4096
 SLOTS = {
     "guards": (0, 1024),  # supervisor, keeper and command: their identities, since when
@@ -84,16 +85,27 @@ def reserve(directory: str) -> None:
 
 def write(slot: str, value: Mapping[str, object], directory: str) -> None:
     """Put `value` into its slot. This cannot fail for want of space."""
+    line = _encode(slot, value)
+    fd = open_regular(f"{directory}/{NAME}", os.O_WRONLY)
+    try:
+        os.pwrite(fd, line, SLOTS[slot][0])
+    finally:
+        os.close(fd)
+
+
+def replace_slot(page: bytes, slot: str, value: Mapping[str, object]) -> bytes:
+    """Return a page with another value in a slot."""
     start, size = SLOTS[slot]
+    return page[:start] + _encode(slot, value) + page[start + size :]
+
+
+def _encode(slot: str, value: Mapping[str, object]) -> bytes:
+    _, size = SLOTS[slot]
     text = json.dumps(value).encode()
     line = b"%08x %s" % (crc32(text), text)
     if len(line) >= size:
         raise ValueError(f"{slot} takes {size - 10} bytes, not {len(text)}")
-    fd = open_regular(f"{directory}/{NAME}", os.O_WRONLY)
-    try:
-        os.pwrite(fd, line.ljust(size - 1) + b"\n", start)
-    finally:
-        os.close(fd)
+    return line.ljust(size - 1) + b"\n"
 
 
 def read(directory: str, slots: Iterable[str] = SLOTS) -> dict[str, Any]:
@@ -154,7 +166,14 @@ def status_of(directory: str) -> tuple[Status, Guards | None, bool]:
 
 def _status_without_guards(directory: str, found: dict[str, Any]) -> Status:
     """A task without guards waits in the queue, or left it without having run."""
-    since = os.stat(f"{directory}/{QUEUED}").st_mtime
+    try:
+        since = os.stat(f"{directory}/{QUEUED}").st_mtime
+    except FileNotFoundError:
+        mirror = read_mirror(directory)  # its start is not confirmed yet
+        since = float(mirror["created"])
+        if "outcome" in found:
+            return _parse_ended(directory, since, found)
+        return Pending(since) if mirror["alive"] else Lost(since)
     if "outcome" in found:
         return _parse_ended(directory, since, found)
     path = f"{directory}/{LOCK}"
@@ -175,10 +194,19 @@ def has_outcome(directory: str) -> bool:
 
 def has_guard(directory: str) -> bool:
     """Return whether a guard holds the task's lock."""
-    fd = open_locked(f"{directory}/{LOCK}", LOCK_SH)  # shared: two probes must not take each other for a guard
+    try:
+        fd = open_locked(f"{directory}/{LOCK}", LOCK_SH)  # shared: two probes must not take each other for a guard
+    except FileNotFoundError:
+        return bool(read_mirror(directory)["alive"])  # its guards are elsewhere
     if fd is not None:
         unlock_and_close(fd)
     return fd is None
+
+
+def read_mirror(directory: str) -> dict[str, Any]:
+    """Return what is known here of a task that runs elsewhere; FileNotFoundError if it is a task of this machine."""
+    found: dict[str, Any] = json.loads(read_file(f"{directory}/{MIRROR}"))
+    return found
 
 
 def guards_of(directory: str) -> Guards:
@@ -216,16 +244,16 @@ def is_in_task(pid: int) -> bool:
 def write_ending(by: str, rule: str, at: float, directory: str) -> None:
     """Record who asks for the end, before the task is ended; the first one stays."""
     if "ending" not in read(directory):
-        write("ending", {"by": by, "rule": _shorten(rule, 360), "at": at}, directory)
+        write("ending", {"by": by, "rule": shorten(rule, 360), "at": at}, directory)
 
 
 def write_never_started(why: str, at: float, directory: str) -> None:
     """Record that a pending task ended without having run."""
-    write("code", {"spawn": _shorten(why, 100)}, directory)
+    write("code", {"spawn": shorten(why, 100)}, directory)
     write("outcome", {"ended": at, "elapsed": 0.0, "pipes": None}, directory)
 
 
-def _shorten(text: str, most: int) -> str:
+def shorten(text: str, most: int) -> str:
     """Cut `text` to what takes `most` bytes in a record, where one character can take twelve."""
     while len(json.dumps(text)) > most:
         text = text[: min(len(text) - 1, most)]

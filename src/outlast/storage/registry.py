@@ -58,6 +58,7 @@ class Registry:
         self._opening = threading.Lock()
         self._launches: dict[str, Launch] = {}
         self._closed: dict[str, Task] = {}  # closed tasks do not change any more
+        self._unstored: list[str] = []  # closed tasks whose final state is to be stored in the index
 
     @property
     def index(self) -> Index:
@@ -205,20 +206,23 @@ class Registry:
         closed = self._closed.get(task_id)
         if closed is not None and os.path.isdir(self.home.task(task_id)):
             return closed
-        return self._read(task_id, Table)
+        return self._read(task_id, Table, store=False)  # the caller waits for its result
 
     def get_cached(self, task_id: str, session: str | None) -> Task | None:
         """Return a closed task from the cache, if the session may reach it. It may have been removed."""
         task = self._closed.get(task_id)
         return task if task is not None and (session is None or session == task.session) else None
 
-    def _read(self, task_id: str, table: Callable[[], Table]) -> Task:
-        """Read a task from its files; store its final state in the index if it is closed."""
+    def _read(self, task_id: str, table: Callable[[], Table], store: bool = True) -> Task:
+        """Read a task from its files; store its final state in the index if it is closed, at once or with `prune`."""
         directory = self.home.task(task_id)
         try:
             task, _ = task_directory.view_task(directory, self.launch_of(task_id), table)
             if task.closed and not task.children:
-                self._store_final_state(task, directory)
+                if store:
+                    self._store_final_state(task, directory)
+                else:
+                    self._unstored.append(task_id)
                 _remember(self._closed, task_id, task, CLOSED_AT_MOST)
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise explain_error(directory, error) from None
@@ -355,6 +359,8 @@ class Registry:
     def prune(self, older_than_s: float, most: int = removal.AT_ONCE, session: str | None = None) -> int:
         """Remove up to `most` tasks (-1: all) that ended longer ago than that; return how many."""
         removal.sweep_staging(self.home.staging)
+        for task_id in [self._unstored.pop() for _ in self._unstored[:]]:
+            self._load_one(task_id, None, Table)
         before = time.time() - older_than_s
         self._refresh_unfinished(before, most)
         return sum(self.remove(task_id) for task_id in self.index.ended_before(before, most, session))

@@ -248,7 +248,10 @@ class Sessions:
 
     def _is_stale(self, name: str) -> bool:
         if name.startswith(_PRIVATE):
-            fd = _open_directory(self._path(name))
+            owner = name.partition("@")[0]  # its state on another machine goes with it
+            if owner != name and not os.path.exists(self._path(owner)):
+                return True
+            fd = _open_directory(self._path(owner))
             try:
                 return try_lock(fd)
             finally:

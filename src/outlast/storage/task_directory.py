@@ -19,13 +19,34 @@ from fcntl import LOCK_SH
 from outlast.categories import category
 from outlast.errors import NewerTask
 from outlast.light import fields, from_json, json, replaced
-from outlast.linux.files import create_file, open_locked, open_regular, read_file, remove_file, unlock_and_close
+from outlast.linux.files import (
+    create_file,
+    open_locked,
+    open_regular,
+    read_file,
+    remove_file,
+    unlock_and_close,
+    write_and_close,
+)
 from outlast.linux.process import is_alive
 from outlast.linux.process_tree import look
 from outlast.storage.layout import FORMAT, LAUNCH, SIZE
 from outlast.storage.output import FILES
-from outlast.storage.record import UNREADABLE, explain_error, is_foreign_guard, status_of
-from outlast.types import BUBBLEWRAP, Ended, Exited, Launch, Lost, Pending, Running, Sandbox, Signalled, Stdin, Task
+from outlast.storage.record import UNREADABLE, explain_error, is_foreign_guard, read_mirror, status_of
+from outlast.types import (
+    BUBBLEWRAP,
+    LOCAL,
+    Ended,
+    Exited,
+    Launch,
+    Lost,
+    Pending,
+    Running,
+    Sandbox,
+    Signalled,
+    Stdin,
+    Task,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,8 +68,10 @@ _BLANK: dict[str, Any] = {
     **dict.fromkeys(("reason", "exit_code", "signal", "pipe_status", "ended_by", "error", "ended_at", "cpu_ms")),
     "elapsed_ms": 0,
 }
-_FROM_LAUNCH = ("kind", "command", "description", "name", "session", "cwd", "shell", "limit", "split", "parent")
-_LOST = "its supervisor and its keeper both ended before it did, so nobody knows how it ended"
+_FROM_LAUNCH = (
+    *("kind", "command", "description", "name", "session", "cwd", "shell", "limit", "split", "parent", "executor"),
+)
+_LOST = "its supervisor and its keeper both ended before it did, so it is unknown how it ended"
 
 
 # --- the launch --------------------------------------------------------------------------
@@ -60,10 +83,19 @@ def write_launch(directory: str, launch: Launch, created: float) -> None:
     values["sandbox"] = fields(launch.sandbox) if launch.sandbox else None
     stdin = {"file": launch.stdin.file, "open": launch.stdin.open, "text": launch.stdin.text is not None}
     text = json.dumps({"format": FORMAT, "created": created, "stdin": stdin, **values})
-    create_file(f"{directory}/{LAUNCH}", text.encode())
+    _write_staged(directory, LAUNCH, text.encode())
+    _write_staged(directory, _COMMAND, os.fsencode(launch.command))
+
+
+def create_empty(directory: str) -> None:
+    """Create what `write_launch` writes, for a prepared shell: creating a file takes longer than writing to it."""
+    for name in (LAUNCH, _COMMAND):
+        _write_staged(directory, name, b"")
+
+
+def _write_staged(directory: str, name: str, data: bytes) -> None:
     # Not a new file if there is one: a sandbox with a prepared shell shows that very file.
-    with open(open_regular(f"{directory}/{_COMMAND}", os.O_WRONLY | os.O_CREAT), "wb") as file:
-        file.write(os.fsencode(launch.command))
+    write_and_close(open_regular(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT), data)
 
 
 def read_launch(directory: str) -> tuple[Launch, float]:
@@ -219,6 +251,8 @@ def view_task(directory: str, launch: Launch, table: Callable[[], Table] | None)
     """
     status, guards, closed = status_of(directory)
     children: tuple[int, ...] = ()
+    if launch.executor != LOCAL:
+        return _view_mirror(directory, launch, status, guards, closed), status
     if table is not None and guards and _may_have_left_processes(status, closed):
         children = _children(launch, guards, status, table)
     waits_for: tuple[str, ...] = ()
@@ -226,6 +260,21 @@ def view_task(directory: str, launch: Launch, table: Callable[[], Table] | None)
         waits_for = tuple(one for one in launch.after if _is_unfinished(f"{os.path.dirname(directory)}/{one}"))
     values = {"children": children, "closed": closed, "waits_for": waits_for, **_describe_status(status, guards)}
     return _create_task(directory, launch, guards.command.pid if guards else None, status.since, values), status
+
+
+def _view_mirror(directory: str, launch: Launch, status: Status, guards: Guards | None, closed: bool) -> Task:
+    """Return what is known here of a task that runs elsewhere, and since when nothing new was heard of it."""
+    known, values = read_mirror(directory), _describe_status(status, guards)
+    if not values["ended_at"]:
+        if isinstance(status, Running):
+            values["elapsed_ms"] = round(max(0.0, time.time() - status.since) * 1000)
+        if problem := known.get("problem"):
+            values["error"] = f"as of {time.strftime('%H:%M:%S', time.localtime(known['seen']))}: {problem}"
+    if isinstance(status, Lost):
+        gone = f"its guards on {launch.executor} died before it, or its files there are gone"
+        values["error"] = known.get("problem") or gone
+    values |= {"children": tuple(known.get("children", ())), "closed": closed, "waits_for": ()}
+    return _create_task(directory, launch, guards.command.pid if guards else None, status.since, values)
 
 
 def view_started(directory: str, launch: Launch, pid: int | None, started: float, status: str = "running") -> Task:
@@ -239,7 +288,6 @@ def _create_task(directory: str, launch: Launch, pid: int | None, started: float
     return Task(
         task_id=os.path.basename(directory),
         category=launch.kind if launch.agent else category(launch.command),
-        executor="local",
         pid=pid,
         pgid=pid,
         started_at=started,
@@ -248,6 +296,7 @@ def _create_task(directory: str, launch: Launch, pid: int | None, started: float
         output_file=f"{directory}/{FILES['stdout']}",
         background=launch.background or is_moved(directory),
         held_back=launch.held_back,
+        like=launch.like or None,
         tty=_describe_terminal(directory, launch),
         **{name: getattr(launch, name) for name in _FROM_LAUNCH},
         **{**values, **about_agent},

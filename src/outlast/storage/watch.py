@@ -76,6 +76,7 @@ class Watch:
         """With `ends_only` it is not woken by what the command prints."""
         self._directory, self._ends_only = directory, ends_only
         self._connection = os.dup(connection) if connection >= 0 else -1
+        self._heard = False  # whether the connection said or showed something
         self._processes: tuple[int, ...] = ()
         self.look_again_s: float | None = None  # while the task is pending
         self._bell = Listener(directory)
@@ -93,8 +94,9 @@ class Watch:
     def arm(self) -> bool:
         """Notice every change from now on. Look at the task after this, unless it returns False: it has not ended."""
         self._disarm()
-        if self._ends_only and self._connection >= 0 and not is_ready(self._connection):
-            return False
+        if self._ends_only and self._connection >= 0 and not self._heard:
+            self._heard = is_ready(self._connection)
+            return self._heard  # mostly the end: look before arming more; the connection stays ready
         try:
             # If the command ended already, wait until its end is recorded: the bell rings then.
             if not (self._ends_only and self._watch_processes("command", "supervisor", "keeper")):

@@ -32,9 +32,8 @@ _TEMPORARY = "tmp"  # of a command under Landlock, in its task's directory
 
 
 def make_room(staged: str) -> None:
-    """Create the files of a command that is not known yet: a sandbox shows files, and is made before there is one."""
-    for name in ("command", PIPES):
-        os.close(open_regular(os.path.join(staged, name), os.O_WRONLY | os.O_CREAT))
+    """Create the file of a pipeline that is not known yet: a sandbox shows files, and is made before there is one."""
+    os.close(open_regular(os.path.join(staged, PIPES), os.O_WRONLY | os.O_CREAT))
 
 
 def furnish(staged: str, published: str, around: Launch) -> Launch:

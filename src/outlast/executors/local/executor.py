@@ -8,9 +8,10 @@ import threading
 import time
 from functools import partial
 
-from outlast.errors import BadInput, Hint, OutlastError, StartFailed, named
+from outlast.errors import BadInput, Hint, OutlastError, StartFailed
 from outlast.executors.local.description import begin_items, describe, explain_refusal
 from outlast.executors.local.queued import publish_pending, start_pending
+from outlast.executors.naming import start_named
 from outlast.guard.client import LAUNCH_MOST_HELD, Refused, check_descriptors_left, start_guard
 from outlast.light import sqlite3
 from outlast.linux.files import open_regular
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 _ID_TRIES = 5
 _PRUNE_EVERY_S = 0.1  # with what one prune removes, more often than tasks can be started
+# Shells that wait for commands: for the next one, and for one that follows it at once or runs beside it.
+_PREPARED_AT_LEAST, _PREPARED_AT_MOST = 2, 4
 _BACKGROUND_CONNECTIONS = 32  # kept open; waiting for a task without a connection takes a little longer
 # What a shell needs before it knows its command: a prepared shell fits a launch if these are equal.
 _SHELL_FIELDS = (
@@ -89,10 +92,11 @@ class LocalExecutor:
         self._sessions = Sessions(self.registry.home.sessions)
         self._queue = Queue(self.registry.home.path)
         self._prune_at, self._closed = 0.0, False
-        # The prepared shell, if there is one: a bash that has restored its session's state and waits for a command. It
-        # changes nothing but the time that the next command takes. If this process ends, the guard sees the
-        # connection close, kills the shell and removes its directory.
-        self._prepared: StagedTask | None = None
+        # Prepared shells: each is a bash that has restored its session's state and waits for a command. They change
+        # nothing but the time that the next commands take. If this process ends, their guards see the connections
+        # close, kill the shells and remove their directories.
+        self._prepared: list[StagedTask] = []
+        self._prepared_wanted = _PREPARED_AT_LEAST  # one more whenever a command found none
         self._preparing = threading.Lock()  # protects `_prepared`: a thread prepares while another one starts a task
         # To the guards of tasks that this process started. A guard whose foreground caller closes the connection
         # concludes that nothing waits for the command any more. Of background tasks only the latest are kept.
@@ -116,31 +120,9 @@ class LocalExecutor:
 
     def start(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
         try:
-            if not launch.name:
-                return self._start(launch, hold), True
-            with self._queue.lock_name(launch.session, launch.name) as name:
-                found = self._find_named(launch, name.task_id)
-                if found is None:
-                    return self._start(launch, hold, name), True
-                if hold is not None:
-                    hold.take(self.registry.home.task(found.task_id))
-                return found, False
+            return start_named(self._queue, self.registry, launch, hold, partial(self._start, launch, hold))
         except OSError as error:
             raise StartFailed(f"The task cannot be prepared in {self.registry.home.path}: {error.strerror}.") from None
-
-    def _find_named(self, launch: Launch, task_id: str) -> Task | None:
-        try:
-            task = self.registry.get(task_id) if task_id else None
-        except OutlastError:
-            return None
-        if task is None or task.finished:
-            return None
-        if (task.command, task.cwd) != (launch.command, launch.cwd):
-            raise BadInput(
-                f"The name {named(launch.name)} belongs to {task_id}, which is {task.status} and is another command "
-                "(or in another directory); end it, or use another name."
-            )
-        return task
 
     def _start(self, launch: Launch, hold: Hold | None, name: NameLock | None = None) -> Task:
         create = partial(self._create, launch, hold, name)
@@ -262,30 +244,39 @@ class LocalExecutor:
 
     def _take_prepared(self, launch: Launch) -> StagedTask | None:
         with self._preparing:  # a shell that is just being prepared is ready sooner than another one
-            shell = self._prepared
-            if shell is None or not shell.is_prepared_for(launch):
-                return None  # the next command may be like the last one again
-            self._prepared = None
-        if shell.is_waiting():
-            return shell
-        shell.close()
+            if not self._prepared:
+                self._prepared_wanted = min(self._prepared_wanted + 1, _PREPARED_AT_MOST)
+            for shell in self._prepared[:]:
+                if shell.is_prepared_for(launch):  # the next command may be like those that the others are for
+                    self._prepared.remove(shell)
+                    if shell.is_waiting():
+                        return shell
+                    shell.close()
         return None
 
-    def prepare(self, launch: Launch) -> None:
+    def has_prepared(self) -> bool:
+        return bool(self._prepared)
+
+    def prepare(self, launch: Launch) -> bool:
         if os.path.basename(launch.shell) != "bash" or launch.groups or launch.stdin.text is not None or launch.tty:
-            return  # it needs the command, or something that a guard cannot do twice
+            return False  # it needs the command, or something that a guard cannot do twice
         with self._preparing:
-            prepared = self._prepared
-            if self._closed or (prepared and prepared.is_prepared_for(launch) and prepared.is_waiting()):
-                return
-            self._discard_prepared()
-            self._prepared = shell = self._prepare(launch)
+            for shell in self._prepared[:]:
+                if not (shell.is_prepared_for(launch) and shell.is_waiting()):
+                    self._prepared.remove(shell)
+                    shell.close()
+            if self._closed or len(self._prepared) >= self._prepared_wanted:
+                return False
+            shell = self._prepare(launch)
+            self._prepared.append(shell)
         if shell.connection is not None:
             shell.connection.reap_starter()  # a command that takes the shell meanwhile need not wait for this
+        return True
 
     def _prepare(self, launch: Launch) -> StagedTask:
         shell = StagedTask(self.registry.stage(launch), launch)
         try:
+            task_directory.create_empty(shell.staged)
             shell.slots = self._queue.open_slots(min(launch.max_running, LAUNCH_MOST_HELD))
             with describe(shell.staged, shell.published, launch, prepare=True) as description:
                 for slot in shell.slots:
@@ -298,9 +289,8 @@ class LocalExecutor:
         return shell
 
     def _discard_prepared(self) -> None:
-        if self._prepared is not None:
-            self._prepared.close()
-            self._prepared = None
+        while self._prepared:
+            self._prepared.pop().close()
 
     # --- from the queue --------------------------------------------------------------------
 
@@ -385,6 +375,9 @@ class LocalExecutor:
         from outlast.executors.local.ending import interrupt
 
         return interrupt(self, task_id)
+
+    def fetch(self, task_id: str, paths: Sequence[str], into: str) -> None:
+        raise BadInput(f"{task_id} runs on this machine: its files are here.")
 
     def kill(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
         from outlast.executors.local.ending import end_tasks

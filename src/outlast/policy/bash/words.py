@@ -15,6 +15,12 @@ def names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def table(text: str) -> dict[str, frozenset[str]]:
+    """For each name what stands behind its colon: `name name: value value; name: value`, or in lines."""
+    entries = [one.partition(":") for one in re.split("[;\n]", text.strip())]
+    return {name: names(values) for some, _, values in entries for name in some.split()}
+
+
 NUMERIC = names("-eq -ne -lt -le -gt -ge")  # between two numbers, in tests and conditions
 NUMBER = re.compile(r"[-+]?[0-9]+")
 # A variable and what it may be besides its value (`${X:-/}`); "" if only that is known (`$(echo /)`); None: anything.

@@ -43,13 +43,16 @@ _STOPS = "it stops the machine"
 _ENDS_ALL = "it ends every process that it can reach"
 _RAW = ("/proc/sysrq-trigger", "/proc/kcore")
 _RUN_BY_FIND = DESTROYERS | names("sh bash")
+_GIT_LOSES = names("clean rm reset checkout restore switch stash read-tree checkout-index worktree")
 _FIND_NAMES = names("-name -iname -path -ipath -wholename -regex -iregex -empty -samefile -inum")
 _FIND_TESTS = tuple(names("-mtime -mmin -atime -amin -ctime -cmin -newer -size -user -group -perm"))
+_ALL_UNKNOWN = re.compile(rf"{UNKNOWN}+(?:/[*.?/]*|/(?:{'|'.join(SYSTEM)})/?)?")  # all of a directory that is not known
 _GLOB = re.compile(r"[*?\[{]")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 _MOST_PATHS = 64  # that braces are taken apart into
 _ONLY_GLOB = re.compile(r"[*?.]*[*?][*?.]*|\.?\[[^\]]*\][*?.]*")
-_HOME = re.compile(r"(~[A-Za-z0-9_.-]*|\$HOME|\$\{HOME\})")
+_OWN_HOME = re.compile(r"\A(?:~|\$HOME|\$\{HOME\})(?=/)")
+_HOME = re.compile(r"(~(?:\$\{?\w+\}?|[A-Za-z0-9_.-]*)|\$HOME|\$\{HOME\})")
 
 
 class Place:
@@ -60,9 +63,11 @@ class Place:
 
     def absolute(self, path: str) -> str:
         """A path as seen from the root; as it is if that cannot be known."""
-        if not self.where or not path or path.startswith(("/", "~", "$HOME", "${HOME}", UNKNOWN)):
-            return path
-        return f"{self.where}/{path}"
+        if path.startswith("~+"):
+            path = "." + path[2:]
+        if self.where and path and not path.startswith(("/", "~", "$HOME", "${HOME}", UNKNOWN)):
+            path = f"{self.where}/{path}"
+        return _OWN_HOME.sub(next(iter(self.homes), "~"), path) if ".." in path else path
 
     def is_vital(self, path: str, every_top: bool = True) -> bool:
         """Whether a path is the root, a directory right below it, a home, or all that one of these holds."""
@@ -122,6 +127,8 @@ def _is_vital(path: str, homes: frozenset[str], every_top: bool) -> bool:
     if last and _GLOB.search(last):
         if not above:
             return True  # `/*`, `/e*`: several right below the root
+        if above in ("/home", "/Users"):
+            return True
         if not _ONLY_GLOB.fullmatch(last) or above == "/tmp":
             return False
         path = above
@@ -149,10 +156,10 @@ def _is_protected(path: str, recursive: bool) -> bool:
 # --- hazards -----------------------------------------------------------------------------
 
 
-def _unclear(words: Words) -> str | None:
-    """`$X/*` is `/*` if there is no X."""
-    found = next((word for word in words if word and UNKNOWN in word), None)
-    return Doubtful("if its variable is empty, it is the root directory") if found else None
+def _unclear(words: Words, place: Place) -> str | None:
+    """`$X/*` is `/*` if there is no X, and `$(dirname $X)` may be any directory."""
+    found = any(word and (UNKNOWN in word or _ALL_UNKNOWN.fullmatch(place.absolute(word))) for word in words)
+    return Doubtful("it may be the root directory, which is known only when it runs") if found else None
 
 
 def _rm(words: Words, place: Place) -> str | None:
@@ -164,7 +171,7 @@ def _rm(words: Words, place: Place) -> str | None:
             return f"it removes {path} with all that is in it"
         if place.is_protected(path, recursive):
             return f"it removes {path}, which the system needs"
-    return _unclear(words) if recursive else None
+    return _unclear(words, place) if recursive else None
 
 
 def _over_everything(words: Words, place: Place) -> str | None:
@@ -172,12 +179,12 @@ def _over_everything(words: Words, place: Place) -> str | None:
     recursive = has_option(words, "R", "recursive")
     for path in operands_of(words)[1:] or operands_of(words):
         whole = _normal(place.absolute(path))
-        own = whole in place.homes or _HOME.match(path)
+        own = whole in place.homes or (_HOME.match(path) and ".." not in path)
         if recursive and not own and place.is_vital(path, every_top=False):
             return f"it changes who may use {path} and all that is in it"
-        if whole == "/" or place.is_protected(path, recursive):
+        if whole in ("/", "/etc", "/var", "/home") or place.is_protected(path, recursive):
             return f"it changes who may use {path}, which the system needs"
-    return _unclear(words) if recursive else None
+    return _unclear(words, place) if recursive else None
 
 
 def _mv(words: Words, place: Place) -> str | None:
@@ -189,7 +196,7 @@ def _mv(words: Words, place: Place) -> str | None:
             return f"it moves {path} away"
     if _normal(target) == "/dev/null":
         return "it replaces /dev/null"
-    return _onto([target], place)
+    return _onto([target], place) or _unclear(sources, place)
 
 
 def _find(words: Words, place: Place) -> str | None:
@@ -198,6 +205,10 @@ def _find(words: Words, place: Place) -> str | None:
         rest = rest[2:] if rest[0] == "-D" else rest[1:]
     starts = [*takewhile(lambda word: word is not None and not word.startswith(("-", "(", "!", ")")), rest)]
     tests, starts = rest[len(starts) :], starts or ["."]
+    if "-prune" not in tests:
+        paths = [(at, one) for at, (word, one) in enumerate(pairwise(tests)) if word in ("-path", "-wholename") and one]
+        named = [one for at, one in paths if not (at and tests[at - 1] in ("!", "-not")) and place.is_vital(one)]
+        starts = [*named, *starts]
     runs = [run for word, run in pairwise(tests) if word in ("-exec", "-execdir", "-ok", "-okdir")]
     destroys = any(one and one.rpartition("/")[2] in _RUN_BY_FIND for one in runs)
     if not destroys and {"-delete", "rm", "/bin/rm", "shred"}.isdisjoint(tests):
@@ -208,11 +219,11 @@ def _find(words: Words, place: Place) -> str | None:
         if path and any(name and place.is_protected(f"{path}/{name}") for name in tests):
             return f"it removes a file below {path}, which the system needs"
         if path and (place.is_vital(path, every_top=False) or place.is_protected(path, recursive=True)):
-            chosen = _is_chosen(tests)
+            chosen = _is_chosen(tests) if not _GLOB.search(path) else ""
             if not chosen:
                 return f"it removes everything below {path}"
             return None if chosen == "name" else Doubtful(f"it removes a good part of what is below {path}")
-    return _unclear(starts)
+    return _unclear(starts, place)
 
 
 def _is_chosen(tests: Words) -> str:
@@ -229,6 +240,39 @@ def _is_chosen(tests: Words) -> str:
         elif word and word.startswith(_FIND_TESTS):
             chosen = chosen or "else"
     return chosen
+
+
+def _git(words: Words, place: Place) -> str | None:
+    """What makes a work tree as it was: all that was not kept in it is lost."""
+    rest, tree = list(words), ""
+    while rest and rest[0] and rest[0].startswith("-"):
+        option, _, value = (rest.pop(0) or "").partition("=")
+        if option in ("-C", "-c", "--work-tree", "--git-dir") and not value and rest:
+            value = rest.pop(0) or ""
+        key, _, setting = value.partition("=")
+        if option == "-C":
+            place = Place(place.homes, place.absolute(value), place.elsewhere)
+        elif option == "--work-tree" or (option == "-c" and key.lower() == "core.worktree"):
+            tree = setting if option == "-c" else value
+        elif option == "--git-dir" and value.endswith("/.git"):
+            tree = tree or value[:-4]
+    verb, paths = (
+        next(iter(rest), ""),
+        [one for one in operands_of(rest[1:]) if "/" in one or "~" in one or UNKNOWN in one],
+    )
+    if verb == "config" and "core.worktree" in rest:
+        return _unclear(paths, place) or _git_in(paths, place, "")
+    if verb not in _GIT_LOSES or (verb == "clean" and has_option(rest, "n", "dry-run")):
+        return None
+    return _git_in([tree or ".", *paths], place, verb or "") or (_unclear([tree or ".", *paths], place))
+
+
+def _git_in(paths: list[str], place: Place, verb: str) -> str | None:
+    for path in paths:
+        if place.is_vital(path, every_top=False) or place.is_protected(path, recursive=True):
+            why = f"it makes git remove or replace files in {path}"
+            return why if verb in ("clean", "rm") else Doubtful(why)
+    return None
 
 
 def _dd(words: Words, place: Place) -> str | None:
@@ -267,6 +311,8 @@ def _rsync(words: Words, place: Place) -> str | None:
         place.is_vital(target, every_top=False) or place.is_protected(target, recursive=True)
     ):
         return f"it removes from {target} what the other side does not have"
+    if "--remove-source-files" in words and (why := _removes(operands_of(words)[:-1], place)):
+        return why
     return _last_onto(words, place)
 
 
@@ -278,14 +324,29 @@ def _edits(words: Words, place: Place) -> str | None:
 
 
 def _tar(words: Words, place: Place) -> str | None:
-    if "--remove-files" not in words:
-        return None
-    inside = next((one for before, one in pairwise(words) if before in ("-C", "--directory") and one), "")
-    return _rm(["-r", *(f"{inside}/{one}" if inside else one for one in operands_of(words))], place)
+    inside = next((one for before, one in pairwise(words) if before in ("-C", "--directory", "-d") and one), "")
+    if "--remove-files" in words:
+        return _removes([f"{inside}/{one}" if inside else one for one in operands_of(words)], place)
+    if inside and _normal(place.absolute(inside)) in ("/", "/etc", "/usr", "/var", "/boot", "/bin", "/lib"):
+        return Doubtful(f"it may replace anything in {inside}")
+    return None
+
+
+def _removes(words: Words, place: Place) -> str | None:
+    """Those that remove what they name, and all that is in it."""
+    return _rm(["-r", *words], place)
+
+
+def _moves_into(words: Words, place: Place) -> str | None:
+    """Archivers and copiers that remove what they have taken."""
+    archiving = has_option([one for one in words if one and one[:2] != "--"], "m", "move") or "-sdel" in words
+    return _removes(operands_of(words), place) if archiving else _tar(words, place)
 
 
 def _kills_by_name(words: Words, place: Place) -> str | None:
-    return _ENDS_ALL if any(re.fullmatch(r"[.^$*+?]*", one) for one in operands_of(words)) else None
+    operands = operands_of(words)
+    of_user = has_option(words, "uUG", "euid") and len(operands) < 2
+    return _ENDS_ALL if of_user or any(re.fullmatch(r"[.^$*+?]*", one) for one in operands) else None
 
 
 def _umount(words: Words, place: Place) -> str | None:
@@ -294,7 +355,8 @@ def _umount(words: Words, place: Place) -> str | None:
 
 def _mount(words: Words, place: Place) -> str | None:
     again = any(word and "remount" in word for word in words)
-    return Doubtful("it changes how the root is mounted") if again and "/" in words else None
+    over = any(place.is_vital(one, every_top=False) for one in operands_of(words)[-1:]) and len(operands_of(words)) > 1
+    return Doubtful("it changes what the system sees in its places") if over or (again and "/" in words) else None
 
 
 def _partitions(words: Words, place: Place) -> str | None:
@@ -343,6 +405,14 @@ def _kill(words: Words, place: Place) -> str | None:
     return "it ends the first process, and all others with it" if "1" in rest else None
 
 
+def _packages(words: Words, place: Place) -> str | None:
+    removes = any(
+        word and re.match(r"remove|purge|erase|autoremove|--purge|--remove|-[er]\b|-R", word) for word in words
+    )
+    return "it removes what every program needs" if removes and not _ESSENTIAL.isdisjoint(words) else None
+
+
+_ESSENTIAL = names("bash coreutils libc6 glibc libc-bin dpkg apt rpm systemd util-linux base-files filesystem login")
 _STOPPING = "poweroff reboot halt kexec soft-reboot rescue emergency suspend hibernate"
 _DISCARDING = (
     "blkdiscard mke2fs mkswap pvremove vgremove lvremove pvcreate vgreduce lvreduce zerofree fsfreeze "
@@ -351,8 +421,12 @@ _DISCARDING = (
 _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
     name: look
     for programs, look in {
-        "rm unlink rmdir trash srm wipe": _rm,
+        "rm unlink rmdir srm wipe": _rm,
+        "trash trash-put rimraf del-cli gio": _removes,
+        "zip 7z 7za 7zr unzip": _moves_into,
+        "apt apt-get aptitude dpkg rpm yum dnf pacman": _packages,
         "find": _find,
+        "git": _git,
         "mv": _mv,
         "chmod chown chgrp chattr setfacl": _over_everything,
         "dd dcfldd dc3dd": _dd,
@@ -363,8 +437,8 @@ _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
         "pkill killall": _kills_by_name,
         "umount": _umount,
         "mount": _mount,
-        "userdel deluser": _with("root", "it removes the account root", first=None),
-        "rclone": lambda words, place: _rm(["-r", *operands_of(words)[1:]], place) if "purge" in words else None,
+        "userdel deluser usermod passwd": _with("root", "it removes or closes the account root", first=None),
+        "rclone": lambda words, place: _removes(operands_of(words)[1:], place) if "purge" in words else None,
         "cp install ln": _last_onto,
         "rsync": _rsync,
         "fdisk sfdisk cfdisk gdisk sgdisk cgdisk parted": _partitions,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 DESTROYERS = names(
     "rm shred unlink mv chmod chown chgrp chattr setfacl truncate dd srm rmdir wipe trash tee sponge scrub cp ln "
-    "install"
+    "install kill"
 )
 
 
@@ -48,6 +48,8 @@ def as_one_command(listing: Words, words: Words) -> list[tuple[str | None, ...]]
     name, *rest = listing
     if (name or "").rpartition("/")[2] in ("find", "gfind"):
         return [(*listing, "-exec", *words, "{}", ";")]
+    if name == "pgrep":
+        return [("pkill", *rest)]
     operands = operands_of(rest) or ["*"]
     tree = ("find", *operands, "-exec", *words, "{}", ";")
     return [(*words, *operands), *([tree] if operands and not (name or "").endswith(("echo", "printf")) else [])]

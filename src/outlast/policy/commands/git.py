@@ -68,6 +68,8 @@ def inner_commands(words: list[Word]) -> NestedCommands | None:
     elif name == "submodule":
         inners = _foreach(rest)
     possible_code = _settings(words[1:at])
+    if name == "config" and rest:
+        possible_code.append(joined([_like(rest[-1], rest[-1].text.lstrip("!"))], "sh"))
     for word in rest:
         if word.text.startswith("ext::"):  # an address that is a command, like `ext::sh -c date`
             possible_code.append(joined([_like(word, word.text[5:].replace("%20", " ").replace("% ", " "))], "sh"))

@@ -66,6 +66,11 @@ def runs_later(path: str | None, sources: Sequence[str | None] = ()) -> str:
     return ""
 
 
+def runs_by_itself(path: str) -> bool:
+    """Whether a shell, git or cron runs a file without being told to."""
+    return _NEVER.fullmatch(path) is not None
+
+
 def names_file(path: str | None) -> bool:
     """Whether a path looks like a file rather than a directory that takes one."""
     return path is not None and "." in path.rpartition("/")[2].strip(".")

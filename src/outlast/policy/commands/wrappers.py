@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from outlast.light import replaced as with_fields
 from outlast.policy.bash.variables import is_safe
-from outlast.policy.bash.words import Word, names
+from outlast.policy.bash.words import Word, names, table
 from outlast.policy.commands import git
 from outlast.policy.commands.getopt import Grammar, Parsed, parse
 from outlast.policy.commands.nested import (
@@ -102,17 +102,11 @@ _DIRECT = names("""
 # They run what follows one of these words, or simply what follows. Where it begins is not read with certainty.
 _TRIGGERS = """
     outlast uv poetry pipenv pdm hatch rye conda mamba micromamba op doppler pipx: run; lxc bundle direnv: exec
-    docker podman nerdctl: run exec create; docker-compose: run exec; kubectl: exec run debug; oc: exec run rsh
+    docker nerdctl: run exec create; podman: run exec create unshare; docker-compose: run exec; kubectl: exec run debug; oc: exec run rsh
     mix: cmd run; pnpm: exec dlx; yarn: exec dlx node; bun: x; ip: netns exec; vagrant: ssh; nix: run shell develop
-    cmake: -E; perf: record stat trace; rr: record; machinectl: shell; jobs: -x
+    cmake: -E; perf: record stat trace; rr: record; machinectl: shell; systemd-nspawn: -D -i -M; jobs: -x
 """
-UNPARSED_WRAPPERS: dict[str, frozenset[str]] = dict.fromkeys(_DIRECT, frozenset[str]()) | {
-    name: names(some.partition(":")[2])
-    for some in re.split("[;\n]", _TRIGGERS.strip())
-    for name in some.partition(":")[0].split()
-}
-
-
+UNPARSED_WRAPPERS: dict[str, frozenset[str]] = dict.fromkeys(_DIRECT, frozenset[str]()) | table(_TRIGGERS)
 _DIRECTORY = {  # options that choose another one
     "env": ("C", "chdir"),
     "sudo": ("D", "chdir", "R", "chroot"),

@@ -1,0 +1,35 @@
+"""`outlast top`: the full-screen view."""
+
+from __future__ import annotations
+
+import sys
+
+from outlast.cli.arguments import Asked, Parser
+from outlast.cli.common import open_shell
+from outlast.errors import BadInput, Unsupported
+
+
+def top_parser() -> Parser:
+    made = Parser(
+        "top",
+        "All tasks on one full-screen page: the list, what the selected task prints, its screen; kill, send\n"
+        "input, attach, run again. Press ? for the keys.",
+        "  outlast top                    every session's tasks\n  outlast top --session work     one session's",
+    )
+    return made.takes_session()
+
+
+def top(asked: Asked) -> int:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise BadInput("`outlast top` needs a terminal; `outlast tasks` prints a table anywhere.")
+    try:
+        from outlast.tui.app import Top
+    except ModuleNotFoundError as error:
+        raise Unsupported(
+            f"The full-screen view needs the package 'textual' ({error.name} is missing); install outlast[top]."
+        ) from None
+    from outlast.shell.async_shell import AsyncShell
+
+    with open_shell(asked.session) as shell:
+        Top(AsyncShell(shell)).run()
+    return 0

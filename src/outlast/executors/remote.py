@@ -1,0 +1,375 @@
+"""What executors on other machines share: a task's mirror here, and everything that is done with mirrors alone.
+
+A start publishes the mirror first and then asks the other side, which starts a task once for each id however often it
+is asked. If the answer is missing, the task is pending and says that its start is not confirmed; the next look settles
+it. A subclass has the few methods that end with `raise NotImplementedError`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+import time
+
+from outlast.errors import (
+    WITH_TERMINAL,
+    AlreadyEnded,
+    BadInput,
+    InputRefused,
+    OutlastError,
+    StartFailed,
+    Unsupported,
+    named,
+)
+from outlast.executors.local import shell_argv
+from outlast.executors.local.executor import create_pipes_file
+from outlast.executors.local.stdin import end_terminal_input
+from outlast.executors.naming import start_named
+from outlast.guard.client import Refused, limit_items
+from outlast.launch_builder import TASK_ID
+from outlast.light import extended
+from outlast.linux.files import open_regular, unlock_and_close
+from outlast.storage import mirror, record, task_directory
+from outlast.storage.index import NOTICE_DUE
+from outlast.storage.layout import SIZE, random_token
+from outlast.storage.queue import Queue
+from outlast.storage.sessions import Sessions
+from outlast.storage.task_directory import view_started
+from outlast.storage.watch import Watch, wake_waiters
+from outlast.types import AGENT, BRIDGE, NO_SHELL, Ended, Exited, Pending, Receipt, Running
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from outlast.executors.base import Phase
+    from outlast.guard.client import Item
+    from outlast.linux.activity import Activity
+    from outlast.settings import Settings
+    from outlast.storage.output import Source
+    from outlast.storage.queue import NameLock
+    from outlast.storage.registry import Registry
+    from outlast.storage.task_directory import Hold
+    from outlast.types import Launch, Place, Task
+
+_ID_TRIES = 5
+# The numbers of the descriptors from which a shell there restores its session: see far.c.
+_BEFORE_FD, _START_FD = 100, 101
+
+
+class Unreachable(OutlastError, code="unreachable"):
+    """The other side did not answer: what it did is not known."""
+
+
+class RemoteExecutor:
+    """One entry of `[executors.*]`: see `Executor`. All of them share the registry of this machine."""
+
+    needs: Sequence[str] = ()  # what a task can ask for there
+
+    def __init__(self, name: str, table: Mapping[str, Any], registry: Registry, settings: Settings) -> None:
+        self.name, self.table, self.registry, self.settings = name, table, registry, settings
+        self._sessions = Sessions(registry.home.sessions)
+        self._queue = Queue(registry.home.path)
+
+    # --- for a subclass ----------------------------------------------------------------------
+
+    def place(self) -> Place:
+        """Return where a command begins there: the variables, the home directory, the shell."""
+        raise NotImplementedError
+
+    def examine(self) -> str:
+        """Return in a few words what this executor offers; raises `OutlastError` that says what is missing."""
+        raise NotImplementedError
+
+    def submit(self, task_id: str, launch: Launch) -> tuple[int, float]:
+        """Start the task there unless it was started before; returns its pid (0: not known) and when it began.
+
+        Raises `Refused` if there is no task and will be none, `Unreachable` if that is not known.
+        """
+        raise NotImplementedError
+
+    def update(self, task_ids: Sequence[str], patience: float | None = None) -> None:
+        """Bring mirrors up to date. Notes in each (`mirror.note_problem`) why that was not possible; does not raise."""
+        raise NotImplementedError
+
+    def follow(self, task_id: str) -> None:
+        """Keep the mirror up to date from now on, in a thread; the waiter wakes when it changes. `unfollow` ends it."""
+        raise NotImplementedError
+
+    def unfollow(self, task_id: str) -> None:
+        raise NotImplementedError
+
+    def end(self, task_ids: Sequence[str], grace: float, ending: Mapping[str, object]) -> list[tuple[Any, Any]]:
+        """End these trees there; returns of each the pids that ended and those that survived. Raises `Unreachable`.
+
+        `ending` is what the record says about it. A task whose start is not confirmed must never begin afterwards.
+        """
+        raise NotImplementedError
+
+    def signal(self, task_id: str, number: int) -> bool:
+        """Send a signal to the command's process group."""
+        raise NotImplementedError
+
+    def send(self, task_id: str, data: bytes, eof: bool) -> None:
+        """Write to the task's input. Raises `InputRefused`."""
+        raise NotImplementedError
+
+    def copy_there(self, paths: Sequence[str], directory: str) -> None:
+        """Copy files and directories of this machine into one there. Raises `OutlastError`."""
+        raise NotImplementedError
+
+    def copy_here(self, paths: Sequence[str], directory: str, into: str) -> None:
+        """Copy what is in a directory there into one of this machine. Raises `OutlastError`."""
+        raise NotImplementedError
+
+    def set_size(self, task_id: str, size: bytes) -> None:
+        """Write the file `size` of the task there, and wake its guard."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    # --- start -------------------------------------------------------------------------------
+
+    def start(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
+        self._check(launch)
+        if launch.send:
+            self.copy_there(launch.send, launch.cwd)
+        try:
+            return start_named(self._queue, self.registry, launch, hold, lambda name: self._start(launch, hold, name))
+        except OSError as error:
+            raise StartFailed(f"The task cannot be prepared in {self.registry.home.path}: {error.strerror}.") from None
+
+    def _check(self, launch: Launch) -> None:
+        """Refuse what cannot be had there, before anything is sent."""
+        if launch.shell in (AGENT, BRIDGE):
+            raise Unsupported(f"An agent runs on this machine only, not on {self.name}; leave out the executor.")
+        for need in launch.needs:
+            if need not in self.needs:
+                some = f"it can be for {', '.join(sorted(self.needs))}" if self.needs else "leave that out"
+                raise BadInput(f"{self.name} cannot be asked for {named(need)}; {some}.")
+        if launch.after:
+            raise Unsupported(f"A task on {self.name} cannot wait for others; wait for them first (outlast wait).")
+
+    def _start(self, launch: Launch, hold: Hold | None, name: NameLock | None) -> Task:
+        for _ in range(_ID_TRIES):
+            staged, published = self.registry.stage(launch)
+            task_id = os.path.basename(published)
+            try:
+                reserved = self.registry.reserve(staged, published, launch, self.settings.state_limit_bytes)
+                if reserved is None:
+                    self.registry.discard(staged, published)
+                    continue
+                self._register(staged, task_id, reserved, hold, name)
+                lock = mirror.lock_start(staged)
+                os.rename(staged, published)  # from here on the task is durable, though its start is not confirmed
+            except BaseException:
+                self.registry.discard(staged, published)
+                raise
+            try:
+                return self._submit(published, task_id, reserved)
+            finally:
+                if lock is not None:
+                    unlock_and_close(lock)
+        raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
+
+    def _register(self, staged: str, task_id: str, launch: Launch, hold: Hold | None, name: NameLock | None) -> None:
+        if launch.keeps:
+            self._sessions.register(launch.state, staged)
+        if launch.parent:
+            task_directory.add_offspring(self.registry.home.task(launch.parent), task_id)
+        if hold is not None:
+            hold.take(staged)
+        if name is not None:
+            name.assign(task_id)
+        create_pipes_file(launch.command, staged)
+        mirror.create(staged)
+
+    def _submit(self, directory: str, task_id: str, launch: Launch) -> Task:
+        try:
+            pid, started = self.submit(task_id, launch)
+        except Refused as refused:
+            # Not `remove`: the caller may hold it. There never was a task.
+            staged = f"{self.registry.home.staging}/{task_id}.{random_token()}"
+            os.rename(directory, staged)
+            self.registry.discard(staged, directory)
+            raise StartFailed(f"The command could not be started on {self.name}: {refused.reason}.") from None
+        except Unreachable as error:
+            mirror.note_problem(directory, f"its start is not confirmed: {error.message}")
+            return self.registry.get(task_id)
+        return view_started(directory, launch, pid, started) if pid else self.registry.get(task_id)
+
+    # --- look --------------------------------------------------------------------------------
+
+    def prepare(self, launch: Launch) -> bool:
+        return False  # the connection stays open anyway
+
+    def has_prepared(self) -> bool:
+        return False
+
+    def advance(self) -> None:
+        """There is no queue for other machines."""
+
+    def refresh(self) -> None:
+        unfinished = [one for one in self.unfinished() if self.registry.launch_of(one).executor == self.name]
+        if unfinished:
+            self.update(unfinished)
+
+    def unfinished(self) -> list[str]:
+        return list(self.registry.index.unfinished(time.time() + 1, -1))
+
+    def status(self, task_id: str) -> Task:
+        self._look(task_id)
+        return self.registry.get(task_id)
+
+    def _look(self, task_id: str) -> None:
+        """Bring one mirror up to date if it can still change."""
+        try:
+            if record.has_guard(self.registry.home.task(task_id)):
+                self.update([task_id])
+        except (OSError, KeyError, TypeError, ValueError):
+            pass  # the look at its files says what is wrong
+
+    def has_reached(self, task_id: str, phase: Phase) -> bool:
+        directory = self.registry.home.task(task_id)
+        try:
+            found, _, closed = record.status_of(directory)
+        except (OSError, KeyError, TypeError, ValueError) as error:
+            raise record.explain_error(directory, error) from None
+        if isinstance(found, (Pending, Running)):
+            return phase == "begun" and isinstance(found, Running)
+        succeeded = isinstance(found, Ended) and found.outcome == Exited(0)
+        return closed or phase in ("begun", "ended") or (phase == "over" and not succeeded)
+
+    def source(self, task_id: str, stream: str) -> Source:
+        return self.registry.source(task_id, stream)
+
+    def watch(self, task_id: str, ends_only: bool = False) -> Watch:
+        return FollowingWatch(self, task_id)
+
+    def activity(self, task_id: str) -> Activity:
+        from outlast.linux.activity import Activity
+
+        return Activity()  # the pids of another machine say nothing here
+
+    def explain(self, task_id: str, error: OSError) -> OutlastError:
+        return record.explain_error(self.registry.home.task(task_id), error)
+
+    # --- act ---------------------------------------------------------------------------------
+
+    def write(self, task_id: str, data: bytes, eof: bool) -> None:
+        if not self.registry.launch_of(task_id).stdin.open:
+            raise InputRefused(f"{task_id} takes no input; start it with its input open.")
+        self._look(task_id)
+        if self.has_reached(task_id, "ended"):
+            raise AlreadyEnded(f"{task_id} has ended and reads no more input.")
+        if eof and self.registry.launch_of(task_id).tty is not None:
+            data, eof = end_terminal_input(data), False
+        self.send(task_id, data, eof)
+
+    def resize(self, task_id: str, columns: int, rows: int) -> None:
+        if self.registry.launch_of(task_id).tty is None:
+            raise InputRefused(f"{task_id} has no terminal, so it has no size.", WITH_TERMINAL)
+        self._look(task_id)
+        if self.has_reached(task_id, "ended"):
+            raise AlreadyEnded(f"{task_id} has ended; its screen stays as it is.")
+        size = b"%04dx%04d\n" % (columns, rows)
+        self.set_size(task_id, size)
+        mirror.replace_file(self.registry.home.task(task_id), SIZE, size)
+
+    def release(self, task_id: str) -> None:
+        try:
+            if not self.has_reached(task_id, "ended"):
+                path = os.path.join(self.registry.home.task(task_id), task_directory.MOVED)
+                os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
+                self.registry.index.set_notice_due([task_id], NOTICE_DUE)
+                wake_waiters(f"{self.registry.home.path}/outbox")
+        except OSError:
+            pass  # a full disk, or the task was removed: the caller has a more important error to report
+
+    def fetch(self, task_id: str, paths: Sequence[str], into: str) -> None:
+        self.copy_here(paths, self.registry.launch_of(task_id).cwd, into)
+
+    def interrupt(self, task_id: str) -> bool:
+        from outlast.light import signal
+
+        return self.signal(task_id, signal.SIGINT)
+
+    def kill(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
+        ended = self.end(task_ids, grace, {"by": by, "rule": record.shorten(rule, 360), "at": time.time()})
+        receipts = []
+        for task_id, (pids, survivors) in zip(task_ids, ended, strict=True):
+            receipts.append(extended(Receipt, self.status(task_id), ended=tuple(pids), survivors=tuple(survivors)))
+        return receipts
+
+
+def read_session_script() -> tuple[str, bytes]:
+    """Return what a shell restores its session with, and the name that it gets there: another version has another."""
+    with open(shell_argv.SESSION_SCRIPT, "rb") as file:
+        script = file.read()
+    return f"session-{hashlib.sha256(script).hexdigest()[:16]}.bash", script
+
+
+def describe(launch: Launch, published: str, session_script: str) -> list[Item]:
+    """Describe a launch for a guard elsewhere, but for the directory that it begins in: see docs/guard.md."""
+    task_id = os.path.basename(published)
+    items: list[Item] = [("publish", published), *_describe_program(launch, published, session_script)]
+    env = {**launch.env, TASK_ID: task_id, "PWD": launch.cwd}
+    items += [("env", f"{name}={value}") for name, value in env.items()]
+    items += [("mark", f"{TASK_ID}={task_id}"), ("cwd", launch.cwd), ("umask", f"{launch.umask:o}")]
+    items.append(("split", int(launch.split)))
+    if launch.stdin.text is not None:
+        items += [("stdin", "text"), ("stdin-text", launch.stdin.text)]
+    elif launch.stdin.open:
+        items.append(("stdin", "open"))
+    if launch.tty is not None:
+        items.append(("tty", "{}x{}".format(*launch.tty)))
+    for name, (soft, hard) in launch.rlimits.items():
+        items.append(("rlimit", f"{getattr(resource, name)} {soft} {hard}"))
+    return [*items, *limit_items(launch)]
+
+
+def _describe_program(launch: Launch, published: str, session_script: str) -> Iterator[Item]:
+    if os.path.basename(launch.shell) == "bash":
+        built = shell_argv.build_bash(published, launch.state)
+        words = [session_script if word == shell_argv.SESSION_SCRIPT else word for word in built]
+        yield from (("program", launch.shell), ("program-waits", 1))
+        for number, source in ((0, "stdin"), (1, "stdout"), (2, "stderr"), (shell_argv.GO_FD, "go")):
+            yield "fd", f"{number} {source}"
+        if launch.state:
+            yield "fd", f"{shell_argv.BEFORE_FD} inherit {_BEFORE_FD}"
+            yield "fd", f"{shell_argv.START_FD} inherit {_START_FD}"
+    elif launch.shell == NO_SHELL:
+        from shlex import split
+
+        words = ["sh", "-c", 'exec "$@"', "sh", *split(launch.command)]
+        yield "program", "/bin/sh"
+    else:
+        words = shell_argv.build_other_shell(launch.shell, published)
+        yield "program", launch.shell
+    yield from (("arg", word) for word in words)
+
+
+class FollowingWatch(Watch):
+    """What to wait on until a task elsewhere changes: its bell here, while a thread keeps the mirror up to date."""
+
+    def __init__(self, executor: RemoteExecutor, task_id: str) -> None:
+        super().__init__(executor.registry.home.task(task_id))
+        self._executor, self._task_id = executor, task_id
+        executor.follow(task_id)
+
+    def arm(self) -> bool:
+        self._disarm()
+        try:
+            self._bell.rearm()
+        except OSError as error:
+            raise record.explain_error(self._directory, error) from None
+        return True
+
+    def close(self) -> None:
+        super().close()
+        if self._task_id:
+            self._executor.unfollow(self._task_id)
+            self._task_id = ""

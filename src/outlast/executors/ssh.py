@@ -1,0 +1,446 @@
+"""`SshExecutor`: tasks on another machine, by the system's `ssh`. A guard there needs no connection to us.
+
+One thread of this process keeps a connection while it is needed; `ssh_link.Link` reads it and the mirrors here are
+written from what it brings. Whatever breaks the connection, the next one goes on from the sizes of the mirror's files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+
+from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, OutOfReach
+from outlast.executors import ssh_copy
+from outlast.executors.remote import RemoteExecutor, Unreachable, describe, read_session_script
+from outlast.executors.ssh_link import Link, build_ssh, find_guards
+from outlast.guard.client import HEADER, Refused, encode_launch
+from outlast.light import json
+from outlast.linux.files import read_file, unlock_and_close
+from outlast.storage import mirror, record, sessions
+from outlast.storage.layout import SIZES
+from outlast.storage.output import FILES, ORDER, SEGMENTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from outlast.settings import Settings
+    from outlast.storage.registry import Registry
+    from outlast.types import Launch, Place
+
+KEYS = {"host": str, "options": list, "guard": str, "retention_hours": int}
+_RETENTION_HOURS = 168  # how long the other machine keeps a task that ended: a laptop may sleep that long
+_CONFIRM_S = 2.0
+_START_S = 30.0  # until a start that gets no answer is reported as not confirmed
+_LOOK_S = 5.0  # how long a look at a task waits for its machine before it shows what is known
+_KILL_S = 15.0  # beyond the grace
+_INPUT_S = 30.0
+_INPUT_BYTES = 1 << 20  # at once
+_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0  # between two attempts to connect
+_UNKNOWN = "there is no such task"  # as far.c says it
+_OUTPUTS = (*FILES.values(), ORDER, SIZES)
+_WHOLE = (record.PIPES, sessions.START, sessions.STATE)
+
+
+class SshExecutor(RemoteExecutor):
+    """One machine that ssh reaches."""
+
+    def __init__(self, name: str, table: Mapping[str, Any], registry: Registry, settings: Settings) -> None:
+        super().__init__(name, table, registry, settings)
+        if not table.get("host") or table["host"][0] == "-":
+            raise BadInput(f"[executors.{name}] in config.toml needs a host: a name that ssh knows.")
+        home = registry.home.path
+        self._ssh = build_ssh(table["host"], [str(one) for one in table.get("options", ())], home)
+        self._home_id = hashlib.sha256(f"{_read_machine_id()}:{os.getuid()}:{home}".encode()).hexdigest()[:16]
+        self._changed = threading.Condition()  # protects what follows
+        self._link: Link | None = None
+        self._error: OutlastError | None = None
+        self._attempts = self._wanted = 0
+        self._is_connecting = self._is_closed = False
+        self._followed: dict[str, int] = {}
+        self._looked: dict[str, bool] = {}  # tasks that a look asked about, and whether the answer came
+        self._answers: dict[tuple[str, str], tuple[list[str], bytes] | None] = {}
+        self._giving_up: dict[str, int] = {}  # the locks of starts that are being settled
+
+    # --- the connection ----------------------------------------------------------------------
+
+    def _need(self, patience: float, tries: int = 1 << 30) -> Link:
+        """Return the connection, made now if need be. Raises `Unreachable`."""
+        deadline = time.monotonic() + patience
+        with self._changed:
+            self._wanted += 1
+            try:
+                last = self._attempts + tries
+                while self._link is None or self._link.is_over:
+                    left = deadline - time.monotonic()
+                    if self._is_closed or left <= 0 or self._attempts >= last:
+                        raise self._error or Unreachable(f"{self.name} does not answer")
+                    self._begin_connecting()
+                    self._changed.notify_all()
+                    self._changed.wait(left)
+                return self._link
+            finally:
+                self._wanted -= 1
+
+    def _begin_connecting(self) -> None:
+        if not self._is_connecting:
+            self._is_connecting = True
+            threading.Thread(target=self._keep_connected, daemon=True, name=f"connect-{self.name}").start()
+
+    def _keep_connected(self) -> None:
+        """Connect, and again after each loss, while anything waits for it or is followed."""
+        pause = 0.0
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_idle() or not self._is_connected(), None)
+                if self._is_idle():
+                    self._is_connecting = False
+                    return
+                if pause:
+                    self._changed.wait_for(lambda: self._is_closed, pause)
+            try:
+                link = self._connect()
+            except OutlastError as error:
+                self._note_failure(error)
+                pause = min(_LONGEST_PAUSE_S, pause * 2 or _PAUSE_S)
+                continue
+            pause = 0.0
+            with self._changed:
+                self._link, self._error = link, None
+                followed = list(self._followed)
+                self._changed.notify_all()
+            for task_id in followed:
+                self._watch(link, task_id)
+
+    def _is_connected(self) -> bool:
+        return self._link is not None and not self._link.is_over
+
+    def _is_idle(self) -> bool:
+        return self._is_closed or (not self._followed and not self._wanted)
+
+    def _connect(self) -> Link:
+        seconds = self.table.get("retention_hours", _RETENTION_HOURS) * 3600
+        guards, far = find_guards(self.table.get("guard", "")), f"{self._home_id} {seconds}"
+        link = Link(self.name, self._ssh, far, guards, self._handle)
+        link.wait_hello()
+        if not link.needs:
+            return link
+        link.install()
+        link.close()
+        link = Link(self.name, self._ssh, far, guards, self._handle)
+        link.wait_hello()
+        if link.needs:
+            link.close()
+            raise Unreachable(f"The guard cannot be run on {self.name}; is its ~/.cache mounted noexec?")
+        return link
+
+    def _note_failure(self, error: OutlastError) -> None:
+        with self._changed:
+            self._error, self._attempts = error, self._attempts + 1
+            followed = list(self._followed)
+            self._changed.notify_all()
+        for task_id in followed:
+            self._note_problem(task_id, error.message.rstrip("."))
+
+    def _note_problem(self, task_id: str, problem: str) -> None:
+        try:
+            mirror.note_problem(self.registry.home.task(task_id), problem)
+        except (OSError, ValueError):
+            pass  # removed
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed, link, self._link = True, self._link, None
+            self._changed.notify_all()
+        if link is not None:
+            link.close()
+        for lock in self._giving_up.values():
+            unlock_and_close(lock)
+        self._giving_up.clear()
+
+    # --- what comes ------------------------------------------------------------------------------
+
+    def _handle(self, word: str, words: list[str], payload: bytes) -> None:
+        """Take one frame, in the thread that reads the connection."""
+        task_id = words[0] if words else ""
+        directory = self.registry.home.task(task_id)
+        if word == "over":
+            with self._changed:
+                self._changed.notify_all()
+        elif word in ("data", "file", "state", "none", "never"):
+            try:
+                self._take(word, words, payload, directory)
+            except FileNotFoundError:
+                self._forget(task_id)  # it was removed here
+        else:
+            with self._changed:
+                self._answers[word if word != "refused" else "started", task_id] = ([word, *words[1:]], payload)
+                self._changed.notify_all()
+
+    def _take(self, word: str, words: list[str], payload: bytes, directory: str) -> None:
+        task_id = words[0]
+        if word == "data" and _is_output(words[1]):
+            mirror.write_output(directory, words[1], int(words[2]), payload)
+            mirror.ring(directory)
+        elif word == "file" and words[1] in _WHOLE:
+            mirror.replace_file(directory, words[1], payload)
+        elif word == "state":
+            children = [int(pid) for pid in words[2].split(",") if pid.isdecimal()]
+            _drop_segments(directory)
+            mirror.apply(directory, payload, words[1] == "1", children)
+            self._note_looked(task_id)
+        elif word == "none":
+            self._settle(task_id, directory)
+        elif word == "never":
+            self._end_settling(task_id, directory, payload.decode(errors="replace"))
+
+    def _settle(self, task_id: str, directory: str) -> None:
+        """The other side does not know a task. If its start was never confirmed, make sure that it never begins."""
+        if mirror.is_confirmed(directory):
+            mirror.note_gone(directory)
+            self._note_looked(task_id)
+            return
+        lock = mirror.lock_start(directory)
+        link = self._link
+        if lock is None or link is None:
+            self._note_looked(task_id)  # the process that starts it is still at it
+            return
+        self._giving_up[task_id] = lock
+        link.send("never", task_id)
+
+    def _end_settling(self, task_id: str, directory: str, problem: str) -> None:
+        lock = self._giving_up.pop(task_id, None)
+        if not problem and "guards" not in record.read(directory):
+            mirror.end_unstarted(directory, f"its start never reached {self.name}")
+        if lock is not None:
+            unlock_and_close(lock)
+        with self._changed:
+            self._answers["never", task_id] = ([problem], b"")
+        if problem == "started" and self._link is not None:
+            self._watch(self._link, task_id)
+        self._note_looked(task_id)
+
+    def _note_looked(self, task_id: str) -> None:
+        with self._changed:
+            if task_id in self._looked:
+                self._looked[task_id] = True
+            self._changed.notify_all()
+
+    def _forget(self, task_id: str) -> None:
+        if self._link is not None:
+            self._link.send("leave", task_id)
+        self._note_looked(task_id)
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def _ask(self, link: Link, word: str, task_id: str, number: float, payload: bytes, answer: str) -> None:
+        with self._changed:
+            self._answers[answer, task_id] = None
+        link.send(word, task_id, number, payload)
+
+    def _await(self, link: Link, task_id: str, answer: str, deadline: float) -> tuple[list[str], bytes] | None:
+        """Return the answer; None if the connection is lost, or the deadline comes, before it."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._answers.get((answer, task_id)) is not None or link.is_over,
+                max(0.0, deadline - time.monotonic()),
+            )
+            return self._answers.pop((answer, task_id), None)
+
+    def _request(
+        self, word: str, task_id: str, number: float, payload: bytes, answer: str, patience: float
+    ) -> tuple[list[str], bytes]:
+        """Ask until there is an answer: only for what does no harm if it is repeated. Raises `Unreachable`."""
+        deadline = time.monotonic() + patience
+        while True:
+            link = self._need(deadline - time.monotonic())
+            self._ask(link, word, task_id, number, payload, answer)
+            found = self._await(link, task_id, answer, deadline)
+            if found is not None:
+                return found
+            if time.monotonic() >= deadline:
+                raise Unreachable(f"{self.name} did not answer in time")
+
+    def place(self) -> Place:
+        place = self._need(2 * _START_S, tries=1).place
+        assert place is not None
+        return place
+
+    def examine(self) -> str:
+        link = self._need(2 * _START_S, tries=1)
+        assert link.place is not None
+        return f"{self.table['host']}: {link.system}, {link.place.shell}, tasks in {link.state}"
+
+    def submit(self, task_id: str, launch: Launch) -> tuple[int, float]:
+        link = self._need(_START_S)
+        name, script = read_session_script()
+        items: list[tuple[str, bytes]] = []
+        directory = self.registry.home.task(task_id)
+        items += [("cwd", os.fsencode(launch.cwd)), ("program", os.fsencode(launch.shell))]
+        if launch.shell == "none":
+            items.pop()
+        if launch.state:
+            items.append((f"cache:{name}", script))
+        for file_name in ("command", record.PIPES, sessions.BEFORE, sessions.START, sessions.STATE):
+            if os.path.exists(f"{directory}/{file_name}"):
+                items.append((file_name, read_file(f"{directory}/{file_name}")))
+        if launch.state and not launch.keeps:
+            items.append(("skip", b""))
+        described = describe(launch, f"{link.state}/tasks/{task_id}", f"{link.state}/cache/{name}")
+        items.append(("launch", encode_launch(described)[len(HEADER) :]))
+        payload = b"".join(b"%s %d\n%s\n" % (key.encode(), len(data), data) for key, data in items)
+        words, text = self._request("start", task_id, 0, payload, "started", _START_S)
+        if words[0] == "refused":
+            raise Refused(int(words[1]), text.decode(errors="replace"))
+        mirror.note_confirmed(directory)
+        self.update([task_id], _CONFIRM_S)  # its record, so that it is known to run if the connection breaks now
+        return int(words[1]), float(words[3]) or time.time()
+
+    def update(self, task_ids: Sequence[str], patience: float | None = None) -> None:
+        wanted = [one for one in task_ids if not (one in self._followed and self._is_connected())]
+        if not wanted:
+            return
+        deadline = time.monotonic() + (_LOOK_S if patience is None else patience)
+        try:
+            link = self._need(deadline - time.monotonic(), tries=1)
+            with self._changed:
+                self._looked.update(dict.fromkeys(wanted, False))
+            for task_id in wanted:
+                self._watch(link, task_id)
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: link.is_over or all(self._looked.get(one, True) for one in wanted),
+                    max(0.0, deadline - time.monotonic()),
+                )
+                late = [one for one in wanted if not self._looked.pop(one, True)]
+            for task_id in wanted:
+                if task_id not in self._followed:
+                    link.send("leave", task_id)
+            problem = f"the connection to {self.name} was lost" if link.is_over else f"{self.name} is slow to answer"
+        except OutlastError as error:
+            late, problem = wanted, error.message.rstrip(".")
+        for task_id in late:
+            self._note_problem(task_id, problem)
+
+    def _watch(self, link: Link, task_id: str) -> None:
+        """Ask for what is new of a task: beyond what its mirror has."""
+        try:
+            with os.scandir(self.registry.home.task(task_id)) as entries:
+                have = [f"{one.name} {one.stat().st_size}" for one in entries if _is_output(one.name)]
+        except OSError:
+            return
+        link.send("watch", task_id, 0, "\n".join(have).encode())
+
+    def follow(self, task_id: str) -> None:
+        with self._changed:
+            self._followed[task_id] = self._followed.get(task_id, 0) + 1
+            link = self._link if self._is_connected() else None
+            self._begin_connecting()
+            self._changed.notify_all()
+        if link is not None:
+            self._watch(link, task_id)
+
+    def unfollow(self, task_id: str) -> None:
+        with self._changed:
+            self._followed[task_id] -= 1
+            is_last = not self._followed[task_id]
+            if is_last:
+                del self._followed[task_id]
+                self._changed.notify_all()
+            link = self._link
+        if is_last and link is not None and not link.is_over:
+            link.send("leave", task_id)
+
+    def end(self, task_ids: Sequence[str], grace: float, ending: Mapping[str, object]) -> list[tuple[Any, Any]]:
+        directory = self.registry.home.task
+        found: dict[str, tuple[Any, Any]] = {}
+        for task_id in task_ids:
+            if not mirror.is_confirmed(directory(task_id)):
+                lock = mirror.lock_start(directory(task_id))
+                if lock is not None:
+                    self._giving_up[task_id] = lock
+                words, _ = self._request("never", task_id, 0, b"", "never", _KILL_S)
+                if not words[0]:
+                    found[task_id] = ((), ())
+        deadline = time.monotonic() + min(grace, 1e6) + _KILL_S
+        payload = json.dumps(dict(ending)).encode()
+        waiting = [one for one in task_ids if one not in found]
+        tries = 2  # to reach it at all; once it was reached, as many as it takes
+        while waiting:
+            link, tries = self._need(deadline - time.monotonic(), tries), 1 << 30
+            for task_id in waiting:
+                self._ask(link, "kill", task_id, grace, payload, "kill")
+            for task_id in list(waiting):
+                answer = self._await(link, task_id, "kill", deadline)
+                if answer is not None:
+                    found[task_id] = self._parse_kill(task_id, answer[1].decode())
+                    waiting.remove(task_id)
+            if waiting and time.monotonic() >= deadline:
+                raise Unreachable(f"{self.name} did not answer: whether {waiting[0]} ended is not known; try again")
+        return [found[one] for one in task_ids]
+
+    def _parse_kill(self, task_id: str, text: str) -> tuple[list[int], list[int]]:
+        word, *pids = text.split()
+        if pids == _UNKNOWN.split():
+            return [], []  # the next look finds out the same, and what that means
+        if word != "ended":
+            raise OutOfReach(f"{task_id} cannot be ended on {self.name}: {' '.join(pids)}.")
+        numbers = [int(pid) for pid in pids]
+        return [pid for pid in numbers if pid > 0], [-pid for pid in numbers if pid < 0]
+
+    def signal(self, task_id: str, number: int) -> bool:
+        return self._request("signal", task_id, number, b"", "signal", _KILL_S)[1] == b"sent"
+
+    def copy_there(self, paths: Sequence[str], directory: str) -> None:
+        ssh_copy.send(self._ssh, paths, directory, self.name)
+
+    def copy_here(self, paths: Sequence[str], directory: str, into: str) -> None:
+        ssh_copy.fetch(self._ssh, paths, directory, into, self.name)
+
+    def set_size(self, task_id: str, size: bytes) -> None:
+        self._request("resize", task_id, 0, size, "resize", _KILL_S)
+
+    def send(self, task_id: str, data: bytes, eof: bool) -> None:
+        sent = 0
+        while True:
+            piece = data[sent : sent + _INPUT_BYTES]
+            is_last = sent + len(piece) == len(data)
+            link, deadline = self._need(_LOOK_S), time.monotonic() + _INPUT_S
+            # Asked once: a second time the command would read it twice.
+            self._ask(link, "input", task_id, float(eof and is_last), piece, "input")
+            answer = self._await(link, task_id, "input", deadline)
+            if answer is None:
+                raise InputRefused(f"The connection to {self.name} was lost; it is not known how much was taken.")
+            word, _, rest = answer[1].decode().partition(" ")
+            if word == "closed":
+                raise InputRefused(f"{task_id} has closed its input.")
+            if word != "sent":
+                raise AlreadyEnded(f"{task_id} reads no more input: {rest}.")
+            sent += int(rest)
+            if int(rest) < len(piece):
+                raise InputRefused(f"{task_id} does not read its input: {sent} of {len(data)} bytes were taken.")
+            if is_last:
+                return
+
+
+def _read_machine_id() -> str:
+    try:
+        return read_file("/etc/machine-id", 64).decode().strip()
+    except OSError:
+        return os.uname().nodename
+
+
+def _is_output(name: str) -> bool:
+    base, dot, number = name.partition(".")
+    return base in _OUTPUTS and (not dot or number.isdecimal())
+
+
+def _drop_segments(directory: str) -> None:
+    """Keep as many segments of each stream as the guard keeps there."""
+    for stream in FILES.values():
+        names = sorted(name for name in os.listdir(directory) if name.startswith(f"{stream}.") and _is_output(name))
+        for name in names[:-SEGMENTS]:
+            os.unlink(f"{directory}/{name}")

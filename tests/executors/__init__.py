@@ -1,0 +1,1 @@
+"""Every kind of executor keeps the same promises."""

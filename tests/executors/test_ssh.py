@@ -1,0 +1,121 @@
+"""What only a machine that ssh reaches has: files that go there and back, settings, doctor."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from outlast import Shell
+from outlast.errors import BadInput, OutlastError, Unsupported
+from outlast.executors.ssh_copy import CopyFailed
+from tests.conftest import Cli
+from tests.executors.conftest import Bench, write_settings
+from tests.executors.sshd import Sshd
+
+
+def test_files_go_there_and_back(far: Bench, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    near, there = tmp_path / "near", tmp_path / "there dir"
+    (near / "src").mkdir(parents=True)
+    there.mkdir()
+    (near / "src" / "a b.txt").write_text("from here\n")
+    monkeypatch.chdir(near)
+    far.run("cat 'src/a b.txt' >result; mkdir logs; echo log >logs/one", send=["src"], cwd=str(there))
+    assert (there / "result").read_text() == "from here\n"
+    (task,) = far.shell.list()
+    far.shell.control.fetch(task.task_id, ["result", "logs"], str(near))
+    assert (near / "result").read_text() == "from here\n"
+    assert (near / "logs" / "one").read_text() == "log\n"
+    with pytest.raises(CopyFailed, match="missing"):
+        far.shell.control.fetch(task.task_id, ["missing"], str(near))
+    with pytest.raises(BadInput):
+        far.shell.control.fetch(task.task_id, ["../x"], str(near))
+    with pytest.raises(BadInput, match="cannot be sent"):
+        far.run("true", send=["missing"])
+    with pytest.raises(CopyFailed):
+        far.run("true", send=["src"], cwd="/no/such/place")
+    with pytest.raises(BadInput, match="another machine"):
+        far.shell.run("true", send=["src"])
+    assert len(far.shell.list()) == 1
+
+
+def test_the_command_line(far: Bench, cli: Cli, tmp_path: Path) -> None:
+    cli.env["OUTLAST_HOME"] = far.home
+    ran = cli("run", "--executor", "box", "echo out; echo err >&2; exit 3")
+    assert (ran.returncode, ran.stdout) == (3, "out\nerr\n")
+    task_id = cli("run", "--executor", "box", "--bg", "sleep 60").stdout.strip()
+    assert "remote" in cli("tasks").stdout
+    shown = cli("show", task_id).stdout
+    assert "box" in shown
+    assert "box" in cli("ps").stdout
+    assert cli("kill", task_id).returncode == 0
+    found = cli("doctor").stdout
+    assert "executor box" in found
+    assert "x86_64" in found or "aarch64" in found
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ('[executors.bad]\nkind = "telnet"\n', "needs a kind"),
+        ('[executors.bad]\nkind = "ssh"\n', "needs a host"),
+        ('[executors.bad]\nkind = "ssh"\nhost = "-oProxyCommand=touch x"\n', "needs a host"),
+        ('[executors.bad]\nkind = "ssh"\nhost = 5\n', "must be text"),
+        ('[executors.bad]\nkind = "ssh"\nhost = "x"\nprot = 5\n', "no key 'prot'"),
+        ('[executors.other]\nkind = "ssh"\nhost = "x"\n', "known are local, other"),
+    ],
+)
+def test_wrong_settings_are_one_sentence(home: str, table: str, message: str) -> None:
+    write_settings(home, table)
+    with Shell.open(home=home) as shell:
+        with pytest.raises(BadInput, match=message):
+            shell.run("true", executor="bad")
+        assert shell.run("echo here").output == "here\n"
+        assert len(shell.list()) == 1
+
+
+def test_what_cannot_be_had_there_is_refused(far: Bench) -> None:
+    with pytest.raises(Unsupported, match="no sandbox on box"):
+        far.run("true", sandbox=True)
+    with pytest.raises(Unsupported, match="cannot wait for others"):
+        far.start("true", after=[far.run("true").task_id])
+    assert len(far.shell.list()) == 1
+
+
+def test_a_machine_that_cannot_be_reached(sshd: Sshd, home: str) -> None:
+    write_settings(home, sshd.settings(port=1))
+    with Shell.open(home=home, session="s") as shell:
+        with pytest.raises(OutlastError, match=r"box cannot be reached: .*refused"):
+            shell.run("true", executor="box")
+        assert shell.list() == []
+
+
+def test_a_machine_without_a_guard_says_so(sshd: Sshd, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_settings(home, sshd.settings())
+    monkeypatch.setattr("outlast.executors.ssh.find_guards", lambda given: {"s390x": shutil.which("true")})
+    with (
+        Shell.open(home=home) as shell,
+        pytest.raises(Unsupported, match=r"no guard for it here .*\[executors.box\]"),
+    ):
+        shell.run("true", executor="box")
+
+
+def test_a_guard_that_is_damaged_there_is_copied_again(far: Bench, sshd: Sshd) -> None:
+    far.run("true")
+    (guard,) = (sshd.home / ".cache/outlast").glob("guard-*")
+    whole = guard.read_bytes()
+    guard.unlink()  # a running one cannot be written to
+    guard.write_bytes(whole[:1000])
+    with far.open("another") as shell:
+        assert shell.run("echo fine", executor="box").output == "fine\n"
+    assert guard.read_bytes() == whole
+    assert guard.stat().st_mode & 0o777 == 0o700
+
+
+def test_nothing_of_a_command_stands_in_an_argument_list(far: Bench) -> None:
+    task = far.start("sleep 60 # canary-in-arguments", env={"X": "canary-in-environment"})
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert "canary-in" not in listed
+    assert far.shell.show(task.task_id).status == "running"
