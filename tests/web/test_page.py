@@ -43,10 +43,12 @@ def browser() -> Iterator[Browser]:
 class Served:
     """A state directory with a server and a shell."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, tasks: int = 0) -> None:
         self.place = tempfile.mkdtemp(prefix="outlast-test-")
         self.home = f"{self.place}/state"
         self.shell = Shell.open(home=self.home, operator=True, session="web")
+        if tasks:
+            multiply_task(self.shell, tasks)
         self.server = chromium.Server(self.home, *words)
 
     def close(self, *, all_ended: bool = False) -> None:
@@ -412,11 +414,8 @@ _SCROLL = """async () => {
 @pytest.mark.whole_machine
 @pytest.mark.timeout(120)
 def test_ten_thousand_tasks_scroll_smoothly(browser: Browser) -> None:
-    one = Served()
+    one = Served(tasks=MANY)
     try:
-        multiply_task(one.shell, MANY)
-        one.server.stop()
-        one.server.start()
         page = chromium.open_page(browser, one.server.link)
         expect(page.locator(".chip.is-all .number")).to_have_text(f"{MANY:,}", timeout=60_000)
         found = [page.evaluate(_SCROLL) for _ in range(3)]  # a slow frame of the page is slow each time
