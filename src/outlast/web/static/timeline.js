@@ -123,7 +123,7 @@ export class Timeline {
       pen.moveTo(place, 0);
       pen.lineTo(place, height - AXIS);
       pen.stroke();
-      if (place > 14 && place < width - 76) pen.fillText(clock(at).slice(0, 5), place - 13, height - 4);
+      if (place > 14 && place < width - 96) pen.fillText(clock(at).slice(0, 5), place - 13, height - 4);
     }
   }
 
