@@ -213,6 +213,7 @@ def test_a_command_is_checked_without_running(home: str, cli: Cli) -> None:
 
 def test_metrics_are_what_prometheus_reads(page: Page) -> None:
     ended(page, page.start("true"))
+    eventually(lambda: page.get("/api/tasks?status=completed")["total"])  # the server has heard of the end
     code, headers, body = page.request("GET", "/metrics", page.bearer)
     assert (code, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
     samples = [line for line in body.decode().splitlines() if not line.startswith("#")]
