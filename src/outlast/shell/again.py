@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from outlast.errors import BadInput
-from outlast.types import Limits, Notify, Sandbox, Stdin
+from outlast.types import LOCAL, Limits, Notify, Sandbox, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from outlast.types import Launch
 
-_NOT_GIVEN = (None, "", (), [], {}, False, Stdin(), Limits(), Notify())
+_NOT_GIVEN: tuple[object, ...] = (None, "", (), [], {}, False, Stdin(), Limits(), Notify())
 
 
 def merge(task_id: str, launch: Launch, command: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -57,6 +57,7 @@ def _options_of(launch: Launch) -> dict[str, Any]:
         "limits": Limits(**resources),
         "notify": Notify(tuple(launch.notify.get("patterns", ())), launch.notify.get("silent")),
         "sandbox": _sandbox_of(launch.sandbox),
+        **({} if launch.executor == LOCAL else {name: getattr(launch, name) for name in ("executor", "needs", "send")}),
     }
 
 
