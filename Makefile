@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint guard guard-sanitize wheels bench episodes clients client-figures test-ray fuzz bypasses soak clean
+.PHONY: help demo test lint guard guard-sanitize wheels pictures bench episodes clients client-figures test-ray fuzz bypasses soak clean
 
 ARGS ?=
 CODE := $(wildcard src tests bench)
@@ -39,6 +39,11 @@ guard-sanitize: ## the guard's tests with ASan and UBSan, and its parser fuzzed
 wheels: ## a wheel for x86_64 and one for aarch64 in dist/, each tried; ARGS=x86_64 makes one
 	@scripts/setup dev
 	@scripts/wheels $(ARGS)
+
+pictures: ## of the web page, from the real program, into docs/
+	@scripts/setup dev
+	@scripts/setup tools
+	.venv/bin/python -m tests.web.pictures
 
 bench: ## the benchmarks, beside other systems where they can be had
 	@scripts/setup dev

@@ -68,6 +68,7 @@ def open_page(browser: Browser, link: str, *, width: int = 1360, height: int = 8
         viewport={"width": width, "height": height},
         color_scheme=scheme,  # type: ignore[arg-type, unused-ignore]
         permissions=["clipboard-read", "clipboard-write"],
+        reduced_motion="reduce",  # nothing is looked at halfway
     )
     page = context.new_page()
     page.set_default_timeout(PATIENCE_MS)

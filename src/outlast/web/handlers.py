@@ -118,7 +118,7 @@ async def read_lines(given: Given) -> Reply:
 
 async def search_lines(given: Given) -> Reply:
     view, query = given.place.live.view(await given.place.find(given.task)), given.query
-    how = {name: query[name] for name in ("regex", "case", "limit")}
+    how = {"first": query["from"], **{name: query[name] for name in ("regex", "case", "limit")}}
     return await asyncio.to_thread(lambda: view.search(query["stream"], query["q"], **how))
 
 

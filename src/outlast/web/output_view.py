@@ -92,13 +92,18 @@ class OutputView:
 
     # --- search ----------------------------------------------------------------------------
 
-    def search(self, stream: str, pattern: str, *, regex: bool, case: bool, limit: int) -> dict[str, Any]:
-        """Return where lines match, in characters of their text without colours; secrets are never matched."""
+    def search(
+        self, stream: str, pattern: str, *, regex: bool, case: bool, limit: int, first: int = 1
+    ) -> dict[str, Any]:
+        """Return where lines match, in characters of their text without colours; secrets are never matched.
+
+        A search of a large output takes more than one request: `next` is the line to go on from.
+        """
         find, found = _matcher(pattern, regex, case), list[dict[str, int]]()
         with self._one_at_a_time:
             self._index.update()
             total = self._check_stream(stream)
-        deadline, at = time.monotonic() + _SEARCH_S, 0
+        deadline, at = time.monotonic() + _SEARCH_S, first - 1
         while at < total:
             with self._one_at_a_time:  # for a moment only: others read meanwhile
                 lines = list(self._lines(stream, at, _AT_ONCE))
@@ -106,12 +111,12 @@ class OutputView:
                 text = without_colours(line["text"])
                 for start, end in find(text):
                     if len(found) == limit:
-                        return {"matches": found, "more": True}
+                        return {"matches": found, "more": True, "next": line["n"]}
                     found.append({"n": line["n"], "start": start, "end": end})
-            if not lines or time.monotonic() > deadline:
-                return {"matches": found, "more": at + len(lines) < total}
             at += len(lines)
-        return {"matches": found, "more": False}
+            if not lines or (time.monotonic() > deadline and at < total):
+                return {"matches": found, "more": bool(lines), "next": at + 1 if lines else None}
+        return {"matches": found, "more": False, "next": None}
 
     def find_first_error(self) -> tuple[int | None, int]:
         """Return the number of the first line of what explains the first error, and how many lines that is."""

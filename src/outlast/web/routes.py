@@ -116,6 +116,7 @@ ROUTES: tuple[Route, ...] = (
             "regex": {**FLAG, "default": False},
             "case": {**FLAG, "default": False},
             "stream": _STREAMS,
+            "from": whole(1, default=1),
             "limit": whole(1, 10_000, default=1000),
         },
         ("q",),

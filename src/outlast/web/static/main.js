@@ -55,7 +55,7 @@ function setTheme(theme) {
   localStorage.setItem("outlast-theme", theme);
   const isDark = theme === "dark" || (theme === "auto" && matchMedia("(prefers-color-scheme: dark)").matches);
   document.documentElement.dataset.theme = isDark ? "dark" : "light";
-  timeline.draw();
+  timeline.redraw();
 }
 
 function drawCounts() {

@@ -236,27 +236,44 @@ export class Output {
     say(this.found, "…");
     try {
       const params = { q, regex: Number(this.regex.ariaPressed === "true"), case: Number(this.letters.ariaPressed === "true"), stream: this.lines.stream, limit: MOST_MATCHES };
-      const { matches, more } = await get(taskPath(this.id, "/search"), params, signal);
-      this.matches = matches;
-      this.hasMore = more;
-      for (const match of matches) this.byLine.set(match.n, [...(this.byLine.get(match.n) ?? []), match]);
-      this.found.classList.toggle("none", !matches.length);
-      if (matches.length) this.jump(0);
-      else say(this.found, "none");
+      // A large output is searched in several requests; what was found is shown meanwhile.
+      for (let from = 1; from; ) {
+        const { matches, more, next } = await get(taskPath(this.id, "/search"), { ...params, from }, signal);
+        this.hasMore = more;
+        this.take(matches);
+        from = this.matches.length < MOST_MATCHES ? next : 0;
+        if (from && !this.matches.length) say(this.found, `… ${Math.floor((100 * from) / Math.max(from, this.lines.total))} %`);
+      }
+      this.found.classList.toggle("none", !this.matches.length);
+      if (!this.matches.length) say(this.found, "none");
     } catch (error) {
       if (!signal.aborted) say(this.found, error.message), this.found.classList.add("none");
     }
     this.drawSoon();
   }
 
-  /** Go to another match; 0: to the first one below what is seen. @param {number} by */
+  /** @param {{n: number, start: number, end: number}[]} matches more of them */
+  take(matches) {
+    const isFirst = !this.matches.length && matches.length;
+    this.matches.push(...matches);
+    for (const match of matches) this.byLine.set(match.n, [...(this.byLine.get(match.n) ?? []), match]);
+    if (isFirst) this.jump(0);
+    else if (this.matches.length) this.jump(null);
+  }
+
+  /** Go to another match; 0: to the first one below what is seen; null: only say where one is. @param {number|null} by */
   jump(by) {
     const { length } = this.matches;
     if (!length) return;
+    if (by === null) return say(this.found, this.where());
     if (by) this.match = (this.match + by + length) % length;
     else this.match = Math.max(0, this.matches.findIndex((match) => (match.n - 1) * LINE >= this.position));
-    say(this.found, `${this.match + 1} of ${count(length)}${this.hasMore ? "+" : ""}`);
+    say(this.found, this.where());
     this.show(this.matches[this.match].n);
+  }
+
+  where() {
+    return `${this.match + 1} of ${count(this.matches.length)}${this.hasMore ? "+" : ""}`;
   }
 
   pressInField(event) {

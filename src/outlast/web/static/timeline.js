@@ -30,7 +30,7 @@ export class Timeline {
     new ResizeObserver(() => this.draw()).observe(this.element);
     store.addEventListener("tasks", () => (this.isStale = true));
     setInterval(() => document.hidden || this.draw(), REDRAW_MS);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
   }
 
   /** @param {number} minutes */
@@ -56,12 +56,22 @@ export class Timeline {
     });
     this.lanes = Math.max(3, until.length);
     this.isStale = false;
+    this.isChanged = true;
+  }
+
+  redraw() {
+    this.isChanged = true;
+    this.draw();
   }
 
   draw() {
     const width = this.element.clientWidth;
     if (!width) return;
     if (this.isStale !== false || width !== this.width) (this.width = width), this.arrange();
+    // Nothing moved by a pixel since it was drawn.
+    const step = (this.minutes * 60) / width / devicePixelRatio;
+    if (!this.isChanged && Math.abs(this.store.now - this.drawnAt) < step) return;
+    [this.isChanged, this.drawnAt] = [false, this.store.now];
     const height = this.lanes * (BAR + GAP) + AXIS + GAP;
     const scale = devicePixelRatio;
     const { canvas } = this;
@@ -79,10 +89,14 @@ export class Timeline {
     const { now } = this.store;
     const x = (at) => ((at - (now - span)) / span) * width;
     this.axis(pen, { x, now, span, width, height, colour });
-    this.bars = this.placed.map(({ task, lane }) => {
+    const drawn = []; // by lane: up to where; of a thousand bars within one pixel one is enough
+    this.bars = [];
+    for (const { task, lane } of this.placed) {
       const from = Math.max(0, x(task.started_at));
       const to = Math.max(from + END + 1, isOver(task) ? x(task.ended_at) : width);
       const y = GAP + lane * (BAR + GAP);
+      if (to < (drawn[lane] ?? -1) + 1) continue;
+      drawn[lane] = to;
       pen.fillStyle = colour(`${task.status}-soft`);
       pen.beginPath();
       pen.roundRect(from, y, to - from, BAR, 2);
@@ -91,8 +105,8 @@ export class Timeline {
       pen.beginPath();
       pen.roundRect(to - END, y, END, BAR, 1.5);
       pen.fill();
-      return { task, from, to, y };
-    });
+      this.bars.push({ task, from, to, y });
+    }
     const ended = this.placed.filter(({ task }) => isOver(task)).length;
     canvas.setAttribute("aria-label", `Time line of the last ${this.minutes} minutes: ${this.placed.length - ended} tasks run, ${ended} ended.`);
   }
@@ -109,7 +123,7 @@ export class Timeline {
       pen.moveTo(place, 0);
       pen.lineTo(place, height - AXIS);
       pen.stroke();
-      if (place > 14 && place < width - 76) pen.fillText(clock(at).slice(0, 5), place - 13, height - 4);
+      if (place > 14 && place < width - 96) pen.fillText(clock(at).slice(0, 5), place - 13, height - 4);
     }
   }
 

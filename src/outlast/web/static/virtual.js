@@ -20,7 +20,7 @@ export class VirtualList {
     /** @type {any[]} */
     this.rows = [];
     this.tops = [0];
-    /** @type {Map<string, {element: HTMLElement, top: number, height: number}>} */
+    /** @type {Map<string, {element: HTMLElement, kind: string, top: number, height: number}>} */
     this.shown = new Map();
     scroller.addEventListener("scroll", () => this.draw(), { passive: true });
     new ResizeObserver(() => this.draw()).observe(scroller);
@@ -53,26 +53,29 @@ export class VirtualList {
     const { scrollTop, clientHeight } = this.scroller;
     const from = Math.max(0, this.at(scrollTop) - SPARE);
     const to = Math.min(this.rows.length, this.at(scrollTop + clientHeight) + SPARE + 1);
-    const gone = new Map(this.shown);
-    for (let index = from; index < to; index++) {
-      const row = this.rows[index];
-      let place = gone.get(row.key);
-      gone.delete(row.key);
-      const isNew = !place;
-      if (!place) {
-        place = { element: this.how.create(row), top: -1, height: 0 };
-        this.shown.set(row.key, place);
-        this.space.append(place.element);
-      }
-      if (place.top !== this.tops[index]) {
-        place.top = this.tops[index];
-        place.element.style.transform = `translateY(${place.top}px)`;
-      }
+    const seen = this.rows.slice(from, to);
+    const keys = new Set(seen.map((row) => row.key));
+    // An element that went out of sight is used again: making one is most of what scrolling costs.
+    const free = Map.groupBy([...this.shown].filter(([key]) => !keys.has(key)), ([, place]) => place.kind);
+    seen.forEach((row, offset) => {
+      const index = from + offset;
+      const isNew = !this.shown.has(row.key);
+      const place = this.shown.get(row.key) ?? this.take(row, free);
+      if (place.top !== this.tops[index]) place.element.style.transform = `translateY(${(place.top = this.tops[index])}px)`;
       const height = this.tops[index + 1] - place.top;
       if (place.height !== height) place.element.style.height = `${(place.height = height)}px`;
       if (all || isNew) this.how.update(place.element, row, index);
-    }
-    for (const [key, place] of gone) place.element.remove(), this.shown.delete(key);
+    });
+    for (const [key, place] of [...free.values()].flat()) place.element.remove(), this.shown.delete(key);
+  }
+
+  /** An element for a row that was not seen: one that is free, or a new one. */
+  take(row, free) {
+    const [key, place] = free.get(row.kind)?.pop() ?? ["", { element: this.how.create(row), kind: row.kind, top: -1, height: 0 }];
+    this.shown.delete(key);
+    this.shown.set(row.key, place);
+    if (!key) this.space.append(place.element);
+    return place;
   }
 
   /** Scroll until a row can be seen. @param {number} index */
