@@ -102,9 +102,12 @@ class SshExecutor(RemoteExecutor):
                 if pause:
                     self._changed.wait_for(lambda: self._is_closed, pause)
             try:
+                if self._link is not None:
+                    self._link.close()  # the ssh child of the lost one
                 link = self._connect()
-            except OutlastError as error:
-                self._note_failure(error)
+            except (OutlastError, OSError) as error:
+                failed = error if isinstance(error, OutlastError) else Unreachable(f"ssh cannot be run: {error}")
+                self._note_failure(failed)
                 pause = min(_LONGEST_PAUSE_S, pause * 2 or _PAUSE_S)
                 continue
             pause = 0.0
