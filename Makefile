@@ -7,7 +7,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint guard guard-sanitize wheels bench episodes clients client-figures fuzz bypasses soak clean
+.PHONY: help demo test lint guard guard-sanitize wheels bench episodes clients client-figures test-ray fuzz bypasses soak clean
 
 ARGS ?=
 CODE := $(wildcard src tests bench)
@@ -57,6 +57,12 @@ clients: ## the tests with Claude Code, Codex, the MCP inspector and the conform
 	@scripts/setup clients
 	.venv/bin/python -m pytest -m clients $(ARGS) tests/clients tests/cli/test_setup.py
 
+test-ray: ## the contract of executors over Ray (0.4 GB, into .venv-ray, once), which starts a job in seconds
+	@scripts/setup dev
+	@scripts/setup tools
+	@scripts/setup ray
+	.venv/bin/python -m pytest -m ray -q --timeout=300 $(ARGS) tests/executors
+
 client-figures: ## the same scenes with calls, tokens and times; ARGS="claude codex"
 	@scripts/setup dev
 	@scripts/setup tools
@@ -80,5 +86,5 @@ soak: ## the faults and loads in their full size, for hours
 
 clean: ## removes everything that make has made, .venv too
 	rm -f src/outlast/guard/outlast-guard*
-	rm -rf .venv .venv-peers .venv-clients build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-peers .venv-clients .venv-ray build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find $(CODE) -name __pycache__ -prune -exec rm -rf {} +

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from bench.measure import Turn, timed
 from bench.peers import Ours, Peer, Raw
 from bench.rows import OPENED_S, Goal, Race, Row
+from outlast import Shell
 from outlast.light import replaced
 from outlast.storage import task_directory
 from outlast.types import Task
@@ -68,9 +69,13 @@ def _long_output(peer: Peer, size: int) -> object:
 
 def _finished(ours: Ours) -> Task:
     """A task of which nothing is left."""
-    task_id = ours.start("true")
-    ours.wait(task_id)
-    while not (task := ours.opened.show(task_id)).closed:
+    return _finished_in(ours.opened)
+
+
+def _finished_in(shell: Shell) -> Task:
+    task_id = shell.start("true").task_id
+    shell.wait(task_id)
+    while not (task := shell.show(task_id)).closed:
         time.sleep(0.01)
     return task
 
@@ -80,7 +85,7 @@ def first_page(race: Race) -> Row:
     ours = Ours(state_limit_bytes=20 * LONG)
     try:
         ours.open()
-        _multiply(ours, many)
+        multiply_task(ours.opened, many)
 
         def turn() -> float:
             ours.reopen()  # so that nothing of it is known yet
@@ -99,10 +104,10 @@ def _check(page: list[Task]) -> None:
         raise RuntimeError(f"the page has {len(page)} tasks")
 
 
-def _multiply(ours: Ours, many: int) -> None:
+def multiply_task(shell: Shell, many: int) -> None:
     """As if one task had been run that many times: each with a directory, its files, and its place in the index."""
-    task = _finished(ours)
-    registry = ours.opened.executor.registry
+    task = _finished_in(shell)
+    registry = shell.executor.registry
     model = registry.home.task(task.task_id)
     names = [entry.name for entry in os.scandir(model) if entry.is_file(follow_symlinks=False)]
     copies = dict(_copies(task, [registry.home.task(f"bash-{n * 2654435761 % (1 << 32):08x}") for n in range(1, many)]))

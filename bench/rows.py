@@ -407,6 +407,36 @@ def telling(name: str) -> Callable[[Race], Row]:
     return row
 
 
+def terminals(name: str) -> Callable[[Race], Row]:
+    def row(race: Race) -> Row:
+        from bench import terminals
+
+        found: Row = getattr(terminals, name)(race)
+        return found
+
+    return row
+
+
+def in_browser(name: str) -> Callable[[Race], Row | None]:
+    def row(race: Race) -> Row | None:
+        from bench import web_browser
+
+        found: Row | None = getattr(web_browser, name)(race)
+        return found
+
+    return row
+
+
+def web(name: str) -> Callable[[Race], Row]:
+    def row(race: Race) -> Row:
+        from bench import web
+
+        found: Row = getattr(web, name)(race)
+        return found
+
+    return row
+
+
 ROWS: dict[str, Callable[[Race], Row | None]] = {
     "foreground": foreground_back_to_back,
     "foreground-warm": foreground_after_a_pause,
@@ -425,6 +455,11 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "event": telling("event"),
     "mcp": mcp_call,
     "mcp-start": mcp_start,
+    "web-open": in_browser("page_opens"),
+    "web-open-all": in_browser("page_has_all"),
+    "web-line": web("line_told"),
+    "web-page": web("page_of_many"),
+    "web-memory": web("memory_of_server"),
     "memory": memory_each,
     "memory-more": memory_more,
     "running": running_at_once,
@@ -433,5 +468,8 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "output": output_bounded,
     "output-whole": output_whole,
     "output-cpu": output_cpu,
+    "terminal-output": terminals("terminal_output"),
+    "terminal-screen": terminals("screen_after_much"),
+    "keystroke": terminals("keystroke"),
 }
 NOT_QUICK = frozenset({"mcp-start", "list", "output", "output-whole", "output-cpu", "memory-more", "running"})

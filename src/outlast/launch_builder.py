@@ -16,13 +16,14 @@ from functools import partial
 from outlast.errors import BadInput, Unsupported, named
 from outlast.light import frozen
 from outlast.linux.files import find_program
-from outlast.output.redaction import split_variables
+from outlast.output.redaction import names_of_secrets, split_variables
 from outlast.storage import snapshot
 from outlast.types import AGENT, BRIDGE, NO_SHELL, Grant, Launch, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import Any
 
     from outlast.output.redaction import SplitVariables
     from outlast.settings import Settings
@@ -61,8 +62,9 @@ _TRACE = "TRACEPARENT"  # W3C trace context
 _TRACES = (_TRACE, "TRACESTATE")
 _AS_REQUESTED = (
     *("command", "session", "stdin", "split", "limit", "description", "background", "name", "after", "after_failed"),
-    *("agent", "tty", "executor"),
+    *("agent", "tty", "like", "executor", "needs"),
 )
+_MOST_REASONS, _LONGEST_REASON = 20, 200  # that a task keeps of how it was judged, and characters of each
 _LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near helps nobody
 _NOT_IN_SNAPSHOTS = ("OUTLAST_SESSION", TASK_ID)  # every command gets its own
 # The agent that runs as a coroutine here: it has no environment of its own. Threads that it has work done in get a
@@ -105,7 +107,7 @@ class LaunchBuilder:
         """
         request, settings = grant.request, self._settings
         if place is not None:
-            return self._build_elsewhere(request, environ, scope, place)
+            return self._build_elsewhere(grant, environ, scope, place)
         if request.send:
             raise BadInput(
                 "Files are sent to another machine only; name it with the executor, or leave out what to send."
@@ -149,7 +151,9 @@ class LaunchBuilder:
             groups=groups,
             notify=_select_notices(request, settings),
             trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
+            given=_describe_given(request, settings),
             parent=_agent.get() or environ.get(TASK_ID, ""),
+            judged=_describe_judgement(grant),
         )
 
     def _enter_session(
@@ -170,9 +174,10 @@ class LaunchBuilder:
         return cwd or _find_remaining_directory(found.directory, environ), found, given
 
     def _build_elsewhere(
-        self, request: Request, environ: Mapping[str, str], scope: SessionScope | None, place: Place
+        self, grant: Grant, environ: Mapping[str, str], scope: SessionScope | None, place: Place
     ) -> Launch:
         """Return what runs on another machine. Nothing of this one goes there that the request does not name."""
+        request = grant.request
         if request.sandbox is not None:
             raise Unsupported(f"There is no sandbox on {place.executor}; run it without one, or on this machine.")
         settings, shell = self._settings, request.shell or place.shell
@@ -213,7 +218,9 @@ class LaunchBuilder:
             resources=resources,
             notify=_select_notices(request, settings),
             trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
+            given=_describe_given(request, settings),
             parent=_agent.get() or environ.get(TASK_ID, ""),
+            judged=_describe_judgement(grant),
         )
 
 
@@ -239,6 +246,29 @@ def _find_sent(path: str, base: str) -> str:
 def _limit_elsewhere(resources: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     beyond = {"cpu_time": _AFTER_XCPU_S}
     return {_RESOURCES[name][1]: (most, most + beyond.get(name, 0)) for name, most in resources.items()}
+
+
+def _describe_given(request: Request, settings: Settings) -> Mapping[str, object]:
+    """Return what stays on disk of the variables that the caller gave: of secrets the names."""
+    secrets = sorted(names_of_secrets(request.env, settings)) if request.env else []
+    env = {name: value for name, value in request.env.items() if name not in secrets}
+    found = {"env": env, "secrets": secrets, "pass": list(request.pass_secrets)}
+    return {name: value for name, value in found.items() if value}
+
+
+def _describe_judgement(grant: Grant) -> Mapping[str, object]:
+    """Return under which policy a command runs, and why, in short; nothing if there is nothing that judges."""
+    decision: Any = grant.decision
+    if decision is None and grant.policy == "yolo":
+        return {}
+    parts = sorted(decision.parts, key=lambda part: part.verdict == "allow")[:_MOST_REASONS] if decision else ()
+    names = ("command", "verdict", "why", "rule")
+    return {
+        "policy": grant.policy,
+        "verdict": decision.verdict if decision else "allow",
+        "approved": grant.approved,
+        "reasons": [{name: getattr(part, name)[:_LONGEST_REASON] for name in names} for part in parts],
+    }
 
 
 def _select_notices(request: Request, settings: Settings) -> Mapping[str, object]:

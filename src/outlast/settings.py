@@ -65,6 +65,7 @@ class Settings:
     mcp_tasks: bool = True  # whether a client that knows MCP tasks gets one for what outlasts its call
     mcp_structured: bool = False  # whether MCP results have structured content; many agents show a model only that
     cancel_ends_foreground: bool = True  # whether cancelling an MCP call ends the foreground command that it started
+    detach_key: str = "<C-]>"  # the key with which a person leaves `outlast attach`: Ctrl and a character
     shell: str = ""  # the shell that runs commands; empty means bash, or /bin/sh where there is none
     session: str = "default"  # the session that commands belong to
     hold_secrets: bool = True  # whether secret variables of the caller are held back from commands
@@ -81,6 +82,7 @@ class Settings:
     cpu_limit_s: int = 0  # how many seconds of CPU each process of a task may use; 0 means as many as it likes
     file_size_limit_bytes: int = 0  # how large a file may become that a task writes; 0 means as large as it likes
     policy: str = ""  # the policy that holds for everything, besides that of a call: a name or a file; empty means none
+    approval_wait_s: float = 300.0  # how long a process waits for a yes on the page of `outlast serve`; 0: not at all
     allowed_programs: str = _ALLOWED  # of the policies `programs` and `allowlist`; with a + in front, besides the usual
     agents: Mapping[str, object] = _NO_TABLE  # types by name: a command line, or a table with one; only in the file
     executors: Mapping[str, object] = _NO_TABLE  # other machines by name, a table with a `kind` each; only in the file

@@ -100,8 +100,10 @@ class Request:
     notify: Mapping[str, Any] = _NOTHING
     agent: Mapping[str, str] = _NOTHING
     tty: tuple[int, int] | None = None  # a terminal of so many columns and rows
+    like: str = ""  # the task that it runs again
     fresh: bool = False  # in a shell that neither sees the session's state nor changes it
     executor: str = LOCAL  # where it runs
+    needs: Mapping[str, str] = _NOTHING  # what it asks a cluster for: cpus, memory, gpus ...
     send: tuple[str, ...] = ()  # files and directories that are copied into its directory there first
     evidence: str = ""  # how it failed in a sandbox, if it is to run outside of one
 
@@ -153,8 +155,14 @@ class Launch:
     trace: str = ""  # the trace that it is a part of, as a W3C traceparent
     agent: Mapping[str, str] = _NOTHING  # of an agent: its type, its prompt, how it is understood
     parent: str = ""  # the task that it was started from inside of
+    judged: Mapping[str, Any] = _NOTHING  # under which policy it runs, and why: none if everything is allowed
     tty: tuple[int, int] | None = None  # the columns and rows of its terminal when it starts
+    like: str = ""  # the task whose command it runs again
+    given: Mapping[str, Any] = (
+        _NOTHING  # of its caller's: `env` without secrets, names of `secrets`, and of those to `pass`
+    )
     executor: str = LOCAL  # where it runs: this machine, or one that the settings name
+    needs: Mapping[str, str] = _NOTHING  # what it asks a cluster for
     send: tuple[str, ...] = ()  # absolute paths here that are copied into its directory there first
 
 
@@ -300,6 +308,8 @@ class Task:
     closed: bool
     output_file: str
     parent: str
+    like: str | None
+    """The earlier task whose command, directory and options it was started with again."""
     background: bool
     """Started in the background, or moved there because its caller stopped waiting."""
     metadata: Mapping[str, Any] | None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from outlast import Shell
 from outlast.types import Result, Waited
 from tests.conftest import end_all, eventually
+from tests.executors import ray_cluster, slurm_cluster
 from tests.executors.sshd import Sshd
 
 
@@ -20,7 +23,15 @@ class Bench:
 
     def __init__(self, home: str, name: str, scratch: Path) -> None:
         self.home, self.name, self.scratch = home, name, scratch
+        self.processes = "/proc"
         self.shell = self.open()
+
+    def skip_if(self, kind: str, why: str) -> None:
+        if self.name == {"ray": "rays"}[kind]:
+            pytest.skip(why)
+
+    def is_alive(self, pid: int) -> bool:
+        return os.path.exists(f"{self.processes}/{pid}")
 
     def open(self, session: str = "bench") -> Shell:
         return Shell.open(home=self.home, session=session)
@@ -42,6 +53,29 @@ def sshd() -> Iterator[Sshd]:
     server.close()
 
 
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_cluster.Cluster]:
+    if why := slurm_cluster.missing():
+        pytest.skip(why)
+    made = slurm_cluster.Cluster(tmp_path_factory.mktemp("slurm"))
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="session")
+def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ray_cluster.RayCluster]:
+    if why := ray_cluster.missing():
+        pytest.skip(why)
+    made = ray_cluster.RayCluster(Path(tempfile.mkdtemp(prefix="outlast-ray-")))  # Ray's sockets need a short path
+    try:
+        yield made.wait()
+    finally:
+        made.stop()
+        shutil.rmtree(made.place, ignore_errors=True)
+
+
 def write_settings(home: str, text: str) -> None:
     os.makedirs(home, 0o700, exist_ok=True)
     Path(home, "config.toml").write_text(text)
@@ -56,12 +90,28 @@ def _ssh(home: str, request: pytest.FixtureRequest) -> str:
     return "box"
 
 
-KINDS: dict[str, Callable[[str, pytest.FixtureRequest], str]] = {"local": _local, "ssh": _ssh}
+def _slurm(home: str, request: pytest.FixtureRequest) -> str:
+    cluster: slurm_cluster.Cluster = request.getfixturevalue("cluster")
+    request.getfixturevalue("monkeypatch").setenv("SLURM_CONF", cluster.conf)
+    write_settings(home, SLURM)
+    return "hpc"
 
 
-@pytest.fixture(params=KINDS)
+def _ray(home: str, request: pytest.FixtureRequest) -> str:
+    write_settings(home, f'[executors.rays]\nkind = "ray"\naddress = "{request.getfixturevalue("ray").address}"\n')
+    return "rays"
+
+
+SLURM = '[executors.hpc]\nkind = "slurm"\npartition = "p"\npoll = 1\n'
+KINDS: dict[str, Callable[[str, pytest.FixtureRequest], str]] = {"local": _local, "ssh": _ssh, "slurm": _slurm}
+
+
+# Ray starts a job in seconds and is large, so `make test-ray` runs it.
+@pytest.fixture(params=[*KINDS, pytest.param("ray", marks=pytest.mark.ray)])
 def bench(request: pytest.FixtureRequest, home: str, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(home, KINDS[request.param](home, request), tmp_path)
+    made = Bench(home, {**KINDS, "ray": _ray}[request.param](home, request), tmp_path)
+    if request.param in ("slurm", "ray"):
+        made.processes = request.getfixturevalue({"slurm": "cluster", "ray": "ray"}[request.param]).processes
     yield made
     end_all(made.shell)
     made.shell.close()

@@ -24,7 +24,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from outlast.errors import StateRefused
-from outlast.mcp.http import Guard, hosts
+from outlast.listener import Guard, hosts
 from outlast.mcp.http import token as token_of
 from tests.conftest import eventually
 from tests.mcp_server import LEGACY, MODERN, PATIENCE_S, Holding, ended, lines, play, server, session_of, shell, text

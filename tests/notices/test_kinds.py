@@ -9,10 +9,11 @@ import pytest
 
 from outlast import Notice, Notify, Shell, Stdin
 from outlast.launch_builder import LaunchBuilder
+from outlast.notices import while_running
 from outlast.notices.subscription import Subscription
 from outlast.notices.words import for_model, quoted
 from outlast.types import Launch
-from tests.conftest import PATIENCE_S
+from tests.conftest import PATIENCE_S, eventually
 
 
 def told(subscription: Subscription, kind: str) -> Notice:
@@ -126,6 +127,25 @@ def test_who_killed_it_is_said(shell: Shell) -> None:
         notice = told(subscription, "ended")
         assert (notice.facts["status"], notice.facts["signal"]) == ("killed", signal.SIGTERM)
         assert "killed: kill by process" in notice.text
+
+
+def test_a_question_on_a_terminal_and_not_what_answers_some_input(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(while_running, "PROMPT_S", 0.1)
+    subscription = shell.subscribe("me")
+    ask = "read -rp 'First? ' a; read -rp 'Second? ' a; sleep 0.5; read -rp 'Third? ' a; sleep 1000"
+    task = shell.start(ask, tty=True)
+    first = told(subscription, "waits-for-input")
+    assert first.text.endswith(f"waits for input: pid {task.pid} (bash) reads its terminal.")
+    shell.send_and_wait(task, "one\n", until="Second")
+    eventually(lambda: shell.activity(task) == "waiting for input")
+    monkeypatch.setattr(while_running, "ANSWER_S", 0.3)
+    shell.send_and_wait(task, "two\n", until="Third")  # this one came late
+    assert told(subscription, "waits-for-input").number > first.number
+    shell.send(task, "three\n")
+    kinds = [notice.kind for notice in shell.notices()]
+    assert kinds.count("waits-for-input") == 2
 
 
 def test_a_task_that_asks_for_nothing_is_watched_for_nothing(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ def test_if_the_rule_cannot_be_written_nothing_runs(home: str, tmp_path: Path) -
 @pytest.mark.parametrize("answer", [True, None, "y", "", 1, "YES"])
 def test_what_is_not_a_yes_is_no(home: str, tmp_path: Path, answer: object) -> None:
     with Shell.open(home=home, policy="ask", ask=lambda approval: answer) as shell:
-        with pytest.raises(BadInput, match="yes, no or always"):
+        with pytest.raises(BadInput, match="yes, no, session or always"):
             shell.run(f"touch {tmp_path / 'ran'}")
         assert not shell.list()
     assert not (tmp_path / "ran").exists()

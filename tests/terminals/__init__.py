@@ -17,6 +17,7 @@ def text_of(shell: Shell, task: Task) -> str:
 def shows(shell: Shell, task: Task, wanted: str) -> str:
     """Wait until a text is on the screen; returns all of it."""
     try:
-        return str(eventually(lambda: wanted in (seen := text_of(shell, task)) and (seen or " "), what=repr(wanted)))
+        eventually(lambda: wanted in text_of(shell, task), what=repr(wanted))
+        return text_of(shell, task)
     except pytest.fail.Exception as failed:
         pytest.fail(f"{failed}; on the screen is:\n{text_of(shell, task)}")

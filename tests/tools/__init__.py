@@ -22,7 +22,10 @@ _VARYING = (
     (re.compile(r"(Background PIDs:|still running:|left running:|still run:) [\d, ]+\d"), r"\1 {pids}"),
     (re.compile(rf"(no output for|usually takes) (?:{_TIME})"), r"\1 {time}"),
     (re.compile(r"\bended: \d+ process(?:es)?"), "ended: {pids}"),
-    (re.compile(r", (busy|sleeping|waiting for [a-z ]+)(?=,|\.|\))"), ""),  # between two of them it may be none
+    (
+        re.compile(r", (busy|sleeping|waiting for [a-z ]+(: pid \S+ \(\S+\) [a-z ]+)?)(?=,|\.|\))"),
+        "",
+    ),  # between two of them it may be none
     (re.compile(r"(?:^\d+\n){40,}", re.MULTILINE), "{numbers}\n"),
     (re.compile(r"[\d,]+ characters \([\d,]+ lines\)"), "{many} characters ({many} lines)"),
 )

@@ -35,6 +35,7 @@ def result(**known: Any) -> Result:
         "children": (),
         "waits_for": (),
         "split": False,
+        "tty": None,
         "closed": False,
         "output_file": "/state/output",
         "output": "",

@@ -36,6 +36,7 @@ A_TASK = Task(
     resources=None,
     sandbox=None,
     children=(),
+    like=None,
     split=False,
     tty=None,
     closed=False,

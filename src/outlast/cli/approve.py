@@ -6,7 +6,10 @@ import os
 import signal
 import sys
 
+from outlast.light import frozen
 from outlast.policy.approval import show_description, show_line, show_lines
+from outlast.settings import default_home
+from outlast.shell.approval_link import RemoteQuestion
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,11 +23,22 @@ def prompt(approval: Approval) -> Answer:
     """Ask until there is an answer; the end of the input is a no."""
     colour = not os.environ.get("NO_COLOR")
     sys.stderr.write(shown(approval, colour))
+    with RemoteQuestion(default_home(os.environ), approval) as remote:
+        return _answer(approval, remote)
+
+
+def _answer(approval: Approval, remote: RemoteQuestion) -> Answer:
+    """Return the first answer, of the keyboard or of a page that is served."""
     choices = "y = yes, n = no, a = always" if approval.always else "y = yes, n = no"
+    if remote.is_asked:
+        choices += "; or answer on the page"
     while True:
         sys.stderr.write(f"{_QUESTIONS[approval.category]} [{choices}] ")
         sys.stderr.flush()
-        typed = _typed()
+        typed = _typed(remote)
+        if isinstance(typed, Given):
+            sys.stderr.write(f"{typed.answer} (on the page)\n")
+            return typed.answer
         if not typed:
             sys.stderr.write("\n")
             return "no"
@@ -33,10 +47,19 @@ def prompt(approval: Approval) -> Answer:
             return answer
 
 
-def _typed() -> str:
+@frozen
+class Given:
+    """An answer that was given on a page."""
+
+    answer: Answer
+
+
+def _typed(remote: RemoteQuestion) -> str | Given:
     """A line; nothing after the end of the input or Ctrl-C, which here means no, whatever it means later."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        if remote.is_asked and (answer := remote.wait(None, sys.stdin.fileno())):
+            return Given(answer)
         return sys.stdin.readline()
     except KeyboardInterrupt:
         return ""

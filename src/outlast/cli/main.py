@@ -55,9 +55,11 @@ GROUPS = {
         "wait": ("tasks", "wait until tasks end, or are ready"),
         "kill": ("tasks", "end tasks, each with its whole tree of processes"),
         "send": ("tasks", "send text to a task's standard input"),
+        "attach": ("attach", "see a task live, and type at it, as if it ran in your terminal"),
         "screen": ("terminal", "print the screen of a task's terminal"),
         "resize": ("terminal", "change the size of a task's terminal"),
         "clean": ("tasks", "remove finished tasks and their output"),
+        "serve": ("serve", "serve a web page with all tasks, on this machine only"),
     },
     "sessions, agents and policies": {
         "session": ("session", "show what a session remembers; reset, copy or remove it"),

@@ -42,6 +42,7 @@ _EXAMPLES = """\
   outlast run --tty --bg htop                see it with `outlast screen`
   outlast run --split --json 'ls /nowhere'   one JSON object, stdout and stderr apart
   outlast run --bg --after 1a2b make test    when that task completed
+  outlast run --like 1a2b                    the same again: command, directory, options
   echo 'ls -l' | outlast run -               the command from standard input
 
 exit code: the command's own; 128+n after signal n; 124 after a limit; 125 if Outlast
@@ -73,6 +74,13 @@ def run_parser() -> Parser:
     add("--shell", metavar="PATH", help="run it with this shell instead of bash (none: no shell in between)")
     add("--executor", metavar="E", help="where: the name of another machine in the settings (docs/executors.md)")
     add(
+        "--need",
+        action="append",
+        default=[],
+        metavar="K=V",
+        help="ask a cluster for it: cpus=4, memory=8G, gpus=1, ...",
+    )
+    add(
         "--send",
         action="append",
         default=[],
@@ -81,6 +89,7 @@ def run_parser() -> Parser:
     )
     add("--fetch", action="append", default=[], metavar="PATH", help="with --executor: copy this here at the end")
     made.section("queue")
+    add("--like", metavar="ID", help="run that task again; what is given now counts first, also a COMMAND")
     add("--name", metavar="N", help="a second start under this name is the same task")
     add("--after", action="append", default=[], metavar="ID", help="begin when this task completed (may be repeated)")
     add("--after-failed", default=SKIP, metavar="run|skip", help="if one of those fails: run it anyway, or not (skip)")
@@ -109,7 +118,7 @@ def run_parser() -> Parser:
 def run(asked: Asked) -> int:
     # The words stand in our own argument list; a `pkill -f` in the command must not find them there.
     _rename_self("outlast", "outlast run")
-    command = command_of(asked.command)
+    command = command_of(asked.command) if asked.command or asked.like is None else ""
     if asked.stdin == "-" and asked.command[-1:] == ["-"]:
         raise BadInput("Command and input cannot both come from standard input; give one of them in another way.")
     how = {
@@ -118,10 +127,12 @@ def run(asked: Asked) -> int:
         "stdin": _stdin(asked.stdin),
         "shell": asked.shell,
         "split": asked.split,
+        "like": asked.like,
         "tty": _terminal(asked),
         "limit": asked.limit,
         "description": asked.description,
         "executor": asked.executor,
+        "needs": _needs(asked.need),
         "send": asked.send or None,
         "name": asked.name,
         "after": asked.after,
@@ -140,6 +151,7 @@ def run(asked: Asked) -> int:
         shell.context.settings = _as_a_person_says(shell, asked)
         if asked.bg:
             return _background(shell, command, how, asked)
+        command, how = shell.starter.repeat(command, how)
         return _Foreground(shell, asked).run(command, how)
 
 
@@ -191,6 +203,13 @@ def _environment(pairs: Sequence[str]) -> dict[str, str]:
             raise BadInput(f"{named(pair)} does not set a variable; write NAME=VALUE.")
         found[name] = value
     return found
+
+
+def _needs(pairs: Sequence[str]) -> dict[str, str]:
+    for pair in pairs:
+        if "=" not in pair:
+            raise BadInput(f"--need takes NAME=VALUE, such as cpus=4, not {pair!r}.")
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def _as_a_person_says(shell: Shell, asked: Asked) -> Settings:
@@ -250,7 +269,8 @@ class _Foreground:
         self._leave: UnderWay | None = None
 
     def run(self, command: str, how: dict[str, object]) -> int:
-        seconds, then_end = self._shell.flows.foreground_wait(self._asked.wait, self._asked.limit)
+        limit: Any = how.get("limit")
+        seconds, then_end = self._shell.flows.foreground_wait(self._asked.wait, limit)
         # A person waits as long as they like: only the default limit and --wait end this.
         timeout = seconds if then_end or self._asked.wait is not None else None
         signal.signal(signal.SIGINT, self._interrupt)

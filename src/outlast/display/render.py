@@ -166,6 +166,7 @@ def details(task: Task, lines: tuple[int, int], activity: Activity) -> str:
         "description": inline(task.description, 300),
         **_of_agent(task),
         "name": task.name,
+        "again": f"as {task.like}" if task.like else "",
         "category": task.category,
         "directory": task.cwd,
         "session": task.session,

@@ -12,7 +12,16 @@ import os
 import resource
 import time
 
-from outlast.errors import WITH_TERMINAL, AlreadyEnded, InputRefused, OutlastError, StartFailed, Unsupported
+from outlast.errors import (
+    WITH_TERMINAL,
+    AlreadyEnded,
+    BadInput,
+    InputRefused,
+    OutlastError,
+    StartFailed,
+    Unsupported,
+    named,
+)
 from outlast.executors.local import shell_argv
 from outlast.executors.local.executor import create_pipes_file
 from outlast.executors.local.stdin import end_terminal_input
@@ -56,6 +65,8 @@ class Unreachable(OutlastError, code="unreachable"):
 
 class RemoteExecutor:
     """One entry of `[executors.*]`: see `Executor`. All of them share the registry of this machine."""
+
+    needs: Sequence[str] = ()  # what a task can ask for there
 
     def __init__(self, name: str, table: Mapping[str, Any], registry: Registry, settings: Settings) -> None:
         self.name, self.table, self.registry, self.settings = name, table, registry, settings
@@ -135,6 +146,10 @@ class RemoteExecutor:
         """Refuse what cannot be had there, before anything is sent."""
         if launch.shell in (AGENT, BRIDGE):
             raise Unsupported(f"An agent runs on this machine only, not on {self.name}; leave out the executor.")
+        for need in launch.needs:
+            if need not in self.needs:
+                some = f"it can be for {', '.join(sorted(self.needs))}" if self.needs else "leave that out"
+                raise BadInput(f"{self.name} cannot be asked for {named(need)}; {some}.")
         if launch.after:
             raise Unsupported(f"A task on {self.name} cannot wait for others; wait for them first (outlast wait).")
 
@@ -184,7 +199,7 @@ class RemoteExecutor:
         except Unreachable as error:
             mirror.note_problem(directory, f"its start is not confirmed: {error.message}")
             return self.registry.get(task_id)
-        return view_started(directory, launch, pid or None, started)
+        return view_started(directory, launch, pid, started) if pid else self.registry.get(task_id)
 
     # --- look --------------------------------------------------------------------------------
 

@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from outlast.types import Launch, Place, Receipt, Task
 
 # Each kind: the module and the class. Its module's KEYS are what a table of that kind may have, with the type of each.
-KINDS = {"ssh": ("outlast.executors.ssh", "SshExecutor")}
+KINDS = {
+    "ssh": ("outlast.executors.ssh", "SshExecutor"),
+    "slurm": ("outlast.executors.slurm", "SlurmExecutor"),
+    "ray": ("outlast.executors.ray", "RayExecutor"),
+}
 
 
 class Router:
@@ -98,6 +102,8 @@ class Router:
 
     def start(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
         chosen = self.local if launch.executor == LOCAL else self._named(launch.executor)
+        if launch.needs and chosen is self.local:
+            raise BadInput("Only a cluster can be asked for resources; name an executor, or limit the command instead.")
         return chosen.start(launch, hold)
 
     def prepare(self, launch: Launch) -> bool:

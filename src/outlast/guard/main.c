@@ -7,8 +7,10 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 
-enum { EXIT_REFUSED = 1, EXIT_USAGE = 2 };
+enum { EXIT_REFUSED = 1, EXIT_USAGE = 2, EXIT_UNKNOWN = 125 };
 
 struct guard guard = {.lock = -1, .record = -1, .caller = -1, .go_read = -1, .go_write = -1, .signals = -1,
                       .peer = -1, .command = -1, .stdin_read = -1, .stdin_write = -1, .wake_fifo = -1, .streams = 1};
@@ -119,6 +121,29 @@ static noreturn void become_keeper(void) {
     keep_task();
 }
 
+/* A refusal has no caller to go to: leave it in the file `refused`. */
+static bool note_refusal(int line, const char *directory) {
+    char message[4096];
+    for (ssize_t n; (n = recv(line, message, sizeof message, MSG_DONTWAIT)) > 0;) {
+        if (n < 8 || memcmp(message, "refused ", 8)) continue;
+        int fd = chdir(directory) ? -1 : open("refused", O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
+        return write(fd, message + 8, (size_t)n - 8) || true;
+    }
+    return false;
+}
+
+/* Exit when the task is closed, with the code of the command: a batch system ends a job, and kills what is left of it, when
+ * the process exits that it started. Orphans of two killed guards come to this process, so they stay in the job, too. */
+static int stay(int line) {
+    char *directory = strdup(launch.directory);
+    drop_launch();
+    while (waitpid(-1, NULL, __WALL) > 0 || errno == EINTR) {}
+    if (directory && note_refusal(line, directory)) return EXIT_REFUSED;
+    int status = guard.page->status;
+    if (!guard.page->status_known) return EXIT_UNKNOWN;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
 static int parse_fd_argument(const char *word) {
     char *end;
     long fd = strtol(word, &end, 10);
@@ -127,13 +152,15 @@ static int parse_fd_argument(const char *word) {
 
 int main(int argc, char **argv) {
     size_t size;
-    bool check = argc == 3 && !strcmp(argv[1], "--check");
+    int lines[2] = {-1, -1};
+    bool check = argc == 3 && !strcmp(argv[1], "--check"), stays = argc == 3 && !strcmp(argv[1], "--stay");
     if (argc == 2 && !strcmp(argv[1], "--version")) return printf("outlast-guard %d\n", GUARD_VERSION) < 0;
     if (argc == 4 && !strcmp(argv[1], "--far")) return serve_far(argv[2], argv[3]);
-    int from = argc == 3 ? parse_fd_argument(argv[check ? 2 : 1]) : -1;
-    guard.caller = argc == 3 && !check ? parse_fd_argument(argv[2]) : -1;
-    if (from < 0 || (guard.caller < 0 && !check && strcmp(argv[2], "-"))) {
+    int from = argc == 3 ? parse_fd_argument(argv[check || stays ? 2 : 1]) : -1;
+    guard.caller = argc == 3 && !check && !stays ? parse_fd_argument(argv[2]) : -1;
+    if (from < 0 || (guard.caller < 0 && !check && !stays && strcmp(argv[2], "-"))) {
         fputs("usage: outlast-guard LAUNCH_FD CALLER_FD|-\n"
+              "       outlast-guard --stay LAUNCH_FD\n"
               "       outlast-guard --check LAUNCH_FD\n       outlast-guard --far HOME SECONDS\n       outlast-guard --version\n", stderr);
         return EXIT_USAGE;
     }
@@ -141,7 +168,7 @@ int main(int argc, char **argv) {
     bool good = read_launch(from, &size);
     if (!good) snprintf(launch.error, sizeof launch.error, "launch: %s", strerror(errno));
     if (!good || !parse_launch(&launch, text, size)) {
-        if (check) printf("%s\n", launch.error);
+        if (check || stays) printf("%s\n", launch.error);
         send_to_caller("refused %d %s", EINVAL, launch.error);
         return EXIT_REFUSED;
     }
@@ -152,8 +179,14 @@ int main(int argc, char **argv) {
     struct shared *page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) refuse(errno, "memory");
     guard.page = page;
+    if (stays && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, lines)) refuse(errno, "socketpair");
+    if (stays) guard.caller = lines[0], prctl(PR_SET_CHILD_SUBREAPER, 1);
     int pid = fork_process(&guard.page->keeper, SIGCHLD);
     if (pid < 0) refuse(errno, "fork");
-    if (pid == 0) become_keeper();
+    if (pid == 0) {
+        close_fd(&lines[1]);
+        become_keeper();
+    }
+    if (stays) return stay(lines[1]);
     return 0; /* the caller need not wait for the task, only for us */
 }

@@ -31,6 +31,10 @@ class CannotAsk(Refused):
 
     code = "needs-approval"
 
+    def __init__(self, message: str, may_ask_elsewhere: bool = True) -> None:
+        super().__init__(message)
+        self.may_ask_elsewhere = may_ask_elsewhere
+
 
 class Question(Exception):  # it is no error: the call is answered with it
     """What the client has to ask its user before it calls again."""
@@ -73,7 +77,8 @@ class Approver:
         try:
             return _answer(await asyncio.wait_for(self._elicited(form), self._patience))
         except TimeoutError:
-            raise CannotAsk(f"The user did not answer within {self._patience:g} s; nothing was done.") from None
+            said = f"The user did not answer within {self._patience:g} s; nothing was done."
+            raise CannotAsk(said, may_ask_elsewhere=False) from None
 
     async def _elicited(self, form: wire.ElicitRequestFormParams) -> wire.ElicitResult:
         return await self._ctx.session.elicit_form(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     Ask = Callable[[Any], Awaitable[str]]
 
 HEADER = "outlast-session"
+_APPROVAL_WAIT_S = 40.0  # on the page of `outlast serve`: less than clients give a call
 _LEAVING_S = 1.0  # a client that starts its server anew may do so before the old one has left
 _PART = 20  # characters of a name's parts
 _LINE = 200
@@ -138,7 +139,9 @@ class Clients:
             name = lease.name
         by = policy.choose(self.profile, self.settings, self.options.policy or None)
         how: dict[str, Any] = {"mode": "yolo"} if self.options.yolo else {"ask": self._ask}
-        shell = AsyncShell.open(self.options.home, name, by, defaults=self.profile.settings, **how)
+        shell = AsyncShell.open(
+            self.options.home, name, by, defaults={"approval_wait_s": _APPROVAL_WAIT_S, **self.profile.settings}, **how
+        )
         return ConnectedClient(shell, self.profile, by, self.options, lease)
 
     async def close(self) -> None:

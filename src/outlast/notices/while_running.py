@@ -10,12 +10,14 @@ listens. How far that went is written down together with the notice, so each lin
 
 from __future__ import annotations
 
+import os
 import time
 
 from outlast.light import json
 from outlast.linux import activity
 from outlast.output.cleaner import Cleaner
 from outlast.storage import output
+from outlast.storage.layout import STDIN
 from outlast.storage.outbox import Found
 from outlast.storage.task_activity import activity_of
 from outlast.storage.task_events import facts_of
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
 NEAR = 0.9  # of its limit, when that is told
 PROMPT_S = 2.0  # a command that asks for something has printed its question by then
+ANSWER_S = 10.0  # what it asks so soon after some input is seen by the sender, who waits for the answer
 _LOOK_FOR_INPUT_S = 30.0  # at least so often, while somebody listens
 _BYTES_AT_ONCE = 8 << 20  # of one task's output; then the others have their turn
 _LONGEST_LINE = 1 << 20
@@ -91,6 +94,8 @@ class RunningTaskNotices:
             return
         if quiet < PROMPT_S:
             found.look_again(PROMPT_S - quiet)
+        elif _answers_input(seen, printed):
+            self._told.add((seen.task.task_id, "waits-for-input", turn))
         elif (found_now := activity_of(seen.directory)) == activity.INPUT:
             yield _found(seen, "waits-for-input", turn, {"evidence": found_now.evidence})
         else:
@@ -183,6 +188,15 @@ def _lines(source: output.Source, state: _Scan, stream: str, most: int, over: bo
         state.at[stream] = piece.next - len(held)
         cleaner = Cleaner()
         yield from (cleaner.feed(data[:whole]) + cleaner.finish()).removesuffix("\n").split("\n") if whole else ()
+
+
+def _answers_input(seen: Observation, printed: float) -> bool:
+    """Return whether the program printed what it printed last just after it was sent some input."""
+    try:
+        sent = os.stat(f"{seen.directory}/{STDIN}").st_mtime  # of the named pipe: when it was last written to
+    except OSError:
+        return False
+    return sent > seen.task.started_at and printed - sent < ANSWER_S
 
 
 def _sources(seen: Observation) -> list[output.Source]:

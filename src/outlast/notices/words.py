@@ -47,7 +47,8 @@ def sentence(task_id: str, kind: str, facts: Mapping[str, Any]) -> str:
             pids = ", ".join(map(str, facts["children"]))
             return f"{what} has ended, but what it started still runs: {pids}."
         case "waits-for-input":
-            return f"{what} waits for input."
+            who = facts.get("evidence")
+            return f"{what} waits for input" + (f": {inline(who, _QUOTED)}." if who else ".")
     return f"{what}: {kind}."
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import codecs
 
 from bittty import Board
+from bittty.devices.cursor import SavedCursor
 from bittty.model import XTERM
 from bittty.style import Style, style_to_ansi
 
@@ -31,6 +32,7 @@ _IGNORED = (
     *("DECSCPP", "DECSLPP", "VT52_IDENTIFY", "DECALN", "OSC_HYPERLINK", "DECSSDT", "DECSASD"),
     *("NP", "PP", "PPA", "PPR", "PPB", "DECRQUPSS"),
 )
+_PLAIN = Style()
 _FLAGS = ("bold", "dim", "italic", "underline")
 # Setting one of these is an action (such as clearing the screen), or changes what a page or a number means.
 _NO_STATE = {2, 3, 6, 40, 47, 1047, 1048, 1049, 2027, 8840}
@@ -106,30 +108,29 @@ class Emulator:
 
     def dump(self) -> bytes:
         """Return what has to be fed to a new emulator of this size to bring it into the same state."""
-        board = self._board
-        alternate = self.is_alternate
-        parts = list(_dump_page(board.blitter.primary_page))
+        board, alternate = self._board, self.is_alternate
+        parts = [*_dump_page(board.blitter.primary_page), *_dump_saved(board.cursor.saved[False])]
         if alternate:
-            parts += ["\x1b[?1047h", *_dump_page(board.blitter.alt_page)]
+            parts += ["\x1b[?1047h", *_dump_page(board.blitter.alt_page), *_dump_saved(board.cursor.saved[True])]
         parts += self._dump_modes()
-        parts.append(f"\x1b]2;{''.join(filter(str.isprintable, self.title))}\x1b\\")
-        parts += ["\x1b[3g", *(f"\x1b[1;{stop + 1}H\x1bH" for stop in sorted(board.cursor.tab_stops))]
-        saved = board.cursor.saved[alternate]
-        parts += [f"\x1b[{saved.y + 1};{saved.x + 1}H\x1b[0m{style_to_ansi(saved.style)}\x1b7\x1b[0m"]
-        blitter = board.blitter
+        parts += [f"\x1b]2;{''.join(filter(str.isprintable, self.title))}\x1b\\", "\x1b[3g"]
+        parts += [f"\x1b[1;{stop + 1}H\x1bH" for stop in sorted(board.cursor.tab_stops)]
+        blitter, cursor = board.blitter, board.cursor
         if (blitter.scroll_top, blitter.scroll_bottom) != (0, board.height - 1):
             parts.append(f"\x1b[{blitter.scroll_top + 1};{blitter.scroll_bottom + 1}r")
-        parts.append(f"\x1b[{board.cursor.y + 1};{board.cursor.display_x + 1}H")
-        if board.cursor.wrap_pending:
-            style, character = board.blitter.current_page.grid[board.cursor.y][board.width - 1]
-            parts += [f"\x1b[{board.cursor.y + 1};{board.width}H{style_to_ansi(style)}{character or ' '}\x1b[0m"]
-        charsets = zip("()*+", board.charset.charset_array, strict=True)
-        parts += [f"\x1b{into}{name}" for into, name in charsets if len(name) == 1]
-        parts.append("\x0e" if board.charset.current_charset == 1 else "\x0f")
-        parts.append(style_to_ansi(board.style.current))
         if board.modes.origin_mode:
-            row, column = board.cursor.y - blitter.scroll_top, board.cursor.x - blitter.left_margin
+            row, column = cursor.y - blitter.scroll_top, cursor.display_x - blitter.left_margin
             parts.append(f"\x1b[?6h\x1b[{row + 1};{column + 1}H")
+        else:
+            parts.append(f"\x1b[{cursor.y + 1};{cursor.display_x + 1}H")
+        if cursor.wrap_pending:  # the last character once more: then the next one wraps
+            row, at = blitter.current_page.grid[cursor.y], cursor.display_x
+            if not row[at][1]:  # the second half of a wide one
+                at -= 1
+                parts.append("\b")
+            parts += [style_to_ansi(row[at][0]), row[at][1], "\x1b[0m"]
+        parts += [*_dump_charsets(board.charset.current_charset, board.charset.charset_array)]
+        parts.append(style_to_ansi(board.style.current))
         return "".join(parts).encode("utf-8", "replace")
 
     def _dump_modes(self) -> Iterator[str]:
@@ -141,12 +142,11 @@ class Emulator:
 
 
 def _dump_page(page: Video) -> Iterator[str]:
-    plain = Style()
     for y in range(page.height):
         yield f"\x1b[{y + 1};1H\x1b[0m\x1b[2K"
-        row, style = page.grid[y], plain
+        row, style = page.grid[y], _PLAIN
         end = len(row)
-        while end and row[end - 1] == (plain, " "):
+        while end and row[end - 1] == (_PLAIN, " "):
             end -= 1
         for cell_style, character in row[:end]:
             if cell_style != style:
@@ -156,19 +156,38 @@ def _dump_page(page: Video) -> Iterator[str]:
     yield "\x1b[0m"
 
 
+def _dump_saved(saved: SavedCursor) -> Iterator[str]:
+    if saved == SavedCursor():
+        return
+    place = f"\x1b[{saved.y + 1};{saved.x + 1}H"
+    yield f"\x1b[?6h{place}" if saved.origin_mode else place
+    yield from _dump_charsets(saved.charsets[0], saved.charsets[2])
+    yield f"{style_to_ansi(saved.style)}\x1b7\x1b[0m\x1b[?6l\x0f\x1b(B\x1b)B"
+
+
+def _dump_charsets(current: int, designated: Sequence[str]) -> Iterator[str]:
+    for into, name in zip("()*+", designated, strict=True):
+        if name != "B" and len(name) == 1:
+            yield f"\x1b{into}{name}"
+    if current == 1:
+        yield "\x0e"
+
+
 def _merge(row: Sequence[Cell]) -> Iterator[Run]:
     """Yield runs of characters; the second column of a wide character has no text."""
-    text: list[str] = []
-    last: Style | None = None
+    text, last = "", _PLAIN
+    described: Style_ = {}
     for style, character in row:
-        if last is not None and style != last:
-            yield "".join(text), _describe(last)
-            text = []
-        last = style
+        if style != last:
+            if (now := _describe(style)) != described:
+                if text:
+                    yield text, described
+                text, described = "", now
+            last = style
         is_shown = not character or (character.isprintable() and not style.conceal)
-        text.append(character if is_shown else " ")
-    if last is not None:
-        yield "".join(text), _describe(last)
+        text += character if is_shown else " "
+    if text:
+        yield text, described
 
 
 def _describe(style: Style) -> Style_:

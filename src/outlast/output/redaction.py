@@ -107,6 +107,14 @@ class Mask:
             cut = end
         return cut - border
 
+    def spans_in(self, before: bytes, after: bytes) -> list[tuple[int, int]]:
+        """Return where secrets are in `after`; one may begin `before` it."""
+        if not self.on:
+            return []
+        near, border = _near(before), len(_near(before))
+        spans, _ = self._find(near + after, True)
+        return [(max(0, start - border), end - border) for start, end in spans if end > border]
+
     def _find(self, data: bytes, final: bool) -> tuple[list[Span], int]:
         return _search(data.decode("latin-1"), self._as_bytes, final)
 

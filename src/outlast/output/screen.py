@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 
 CHECKPOINT = "screen"
 _REPLAYED_BYTES = 1 << 19  # an emulator takes a second for 0.2 MB (one letter on each line) to 3 MB
+_LEAST_BYTES = 1 << 17  # that are replayed if none of it clears the screen: some 60 pages of 80x24
 _CHECKPOINT_BYTES = 1 << 14  # replaying less takes milliseconds
-_SEARCHED_BYTES = 64 << 20  # of what is skipped
+_SEARCHED_BYTES = 4 << 20  # of what is skipped, at its end; and of its beginning, where most programs set their modes
+_BEGINNING_BYTES = 1 << 18
 _MOST_BYTES = 4 << 20  # of a checkpoint
 _MASK = "*"
 # After one of these nothing is left of what was on the screen before.
@@ -45,6 +47,7 @@ _MODES = (
     b"6",
     b"2004",
 )  # that are set (h) and reset (l), and outlast what is on the screen
+_MARGINS = re.compile(rb"\x1b\[[0-9]*;?[0-9]*r|\x1bc")
 _TITLE = re.compile(rb"\x1b\][02];[^\x07\x1b\x00]{0,200}(?:\x07|\x1b\\)")
 
 
@@ -64,41 +67,42 @@ def compute_screen(directory: str, source: Source, first_size: Size, mask: Mask)
     return view(*replay(directory, source, first_size), mask)
 
 
-def replay(directory: str, source: Source, first_size: Size) -> tuple[Emulator, bool]:
-    """Return an emulator that has seen the output, and whether it has seen enough of it to be exact."""
+def replay(directory: str, source: Source, first_size: Size, end: int | None = None) -> tuple[Emulator, bool]:
+    """Return an emulator that has seen the output (up to `end`), and whether it has seen enough of it to be exact."""
     from outlast.output.emulator import Emulator
 
     sizes = [(0, first_size), *read_sizes(directory)]
-    end = source.end()
-    begin = _read_checkpoint(directory, end)
-    if end - begin.offset > _REPLAYED_BYTES:
-        begin = _skip_to_end(source, begin, end, sizes)
-    columns, rows = (begin.columns, begin.rows) if begin.columns else first_size
-    emulator = Emulator(columns, rows)
-    emulator.feed(begin.state)
-    exact = _replay_from(emulator, source, begin, end, sizes)
-    if end - begin.offset >= _CHECKPOINT_BYTES and emulator.is_between_sequences:
-        columns, rows = _size_at(sizes, end)
-        _write_checkpoint(directory, Checkpoint(end, columns, rows, exact, emulator.dump()))
+    end = source.end() if end is None else end
+    known = _read_checkpoint(directory, end) or Checkpoint(0, *first_size, True, b"")
+    emulator = Emulator(known.columns, known.rows)
+    emulator.feed(known.state)
+    at, exact = known.offset, known.exact
+    if end - at > _REPLAYED_BYTES:
+        at, state = _skip_to_end(source, at, end)
+        emulator.resize(*_size_at(sizes, at))
+        emulator.feed(state)
+        exact = False
+    exact = _replay_from(emulator, source, at, end, sizes) and exact
+    if end - known.offset >= _CHECKPOINT_BYTES and emulator.is_between_sequences:
+        made = Checkpoint(end, emulator.columns, emulator.height, exact, emulator.dump())
+        _write_checkpoint(directory, made)
     return emulator, exact
 
 
-def _replay_from(
-    emulator: Emulator, source: Source, begin: Checkpoint, end: int, sizes: list[tuple[int, Size]]
-) -> bool:
-    """Feed the output from the checkpoint on, and resize where the terminal was resized."""
-    exact, at = begin.exact, begin.offset
+def _replay_from(emulator: Emulator, source: Source, at: int, end: int, sizes: Sequence[tuple[int, Size]]) -> bool:
+    """Feed the output from `at` on, and resize where the terminal was resized. Returns whether nothing is missing."""
+    complete = True
     changes: list[tuple[int, Size | None]] = [(offset, size) for offset, size in sizes if offset >= at]
     for offset, size in [*changes, (end, None)]:
         for piece in source.chunks(at, min(offset, end)):
             if piece.dropped:
                 emulator.skip()
-                exact = False
+                complete = False
             emulator.feed(piece.data)
         at = max(at, min(offset, end))
         if size is not None and size != (emulator.columns, emulator.height):
             emulator.resize(*size)
-    return exact
+    return complete
 
 
 def read_sizes(directory: str) -> list[tuple[int, Size]]:
@@ -119,17 +123,18 @@ def _size_at(sizes: list[tuple[int, Size]], offset: int) -> Size:
 # --- too much to replay ------------------------------------------------------------------
 
 
-def _skip_to_end(source: Source, begin: Checkpoint, end: int, sizes: list[tuple[int, Size]]) -> Checkpoint:
-    """Return a place near the end to begin at, with the modes that hold there."""
+def _skip_to_end(source: Source, begin: int, end: int) -> tuple[int, bytes]:
+    """Return a place near the end, and what sets the modes as they are there."""
     near = end - _REPLAYED_BYTES
-    data = b"".join(piece.data for piece in source.chunks(near, near + _REPLAYED_BYTES // 2))
+    data = b"".join(piece.data for piece in source.chunks(near, end))
     cleared = [found.start() for found in _FRESH.finditer(data)]
-    cut = cleared[-1] if cleared else max(data.find(b"\n") + 1, 0)
-    skipped = b"".join(piece.data for piece in source.chunks(max(begin.offset, near - _SEARCHED_BYTES), near))
-    before = skipped + data[:cut]
-    columns, rows = _size_at(sizes, near + cut)
-    state = _find_state(before) if before else b""
-    return Checkpoint(near + cut, columns, rows, bool(cleared) and begin.exact, state)
+    cut = cleared[-1] if cleared else max(0, len(data) - _LEAST_BYTES)
+    if not cleared:  # not in the middle of a sequence
+        cut = next((at for at in (data.find(b"\x1b", cut), data.find(b"\n", cut)) if at >= 0), cut)
+    late = max(begin, near - _SEARCHED_BYTES)
+    searched = [(begin, min(begin + _BEGINNING_BYTES, late)), (late, near)]
+    skipped = b"".join(piece.data for start, stop in searched for piece in source.chunks(start, stop))
+    return end - len(data) + cut, _find_state(skipped + data[:cut])
 
 
 def _find_state(skipped: bytes) -> bytes:
@@ -139,6 +144,8 @@ def _find_state(skipped: bytes) -> bytes:
         places = [(skipped.rfind(word), word) for word in (b"\x1b[?%sh" % mode, b"\x1b[?%sl" % mode)]
         if max(places)[0] >= 0:
             found.append(max(places))
+    for margins in list(_MARGINS.finditer(skipped))[-1:]:
+        found.append((margins.start(), margins[0]))
     if (start := max(skipped.rfind(b"\x1b]0;"), skipped.rfind(b"\x1b]2;"))) >= 0 and (
         title := _TITLE.match(skipped, start)
     ):
@@ -149,17 +156,15 @@ def _find_state(skipped: bytes) -> bytes:
 # --- checkpoints -------------------------------------------------------------------------
 
 
-def _read_checkpoint(directory: str, end: int) -> Checkpoint:
-    nothing = Checkpoint(0, 0, 0, True, b"")
+def _read_checkpoint(directory: str, end: int) -> Checkpoint | None:
     try:
         head, _, state = read_file(f"{directory}/{CHECKPOINT}", _MOST_BYTES).partition(b"\n")
         values = json.loads(head)
         found = Checkpoint(state=state, **{name: values[name] for name in ("offset", "columns", "rows", "exact")})
         good = values["crc"] == crc32(state) and 0 < found.offset <= end
-        good = good and 0 < found.columns <= 9999 and 0 < found.rows <= 9999
-        return found if good else nothing
+        return found if good and 0 < found.columns < 10000 and 0 < found.rows < 10000 else None
     except (OSError, ValueError, KeyError, TypeError):
-        return nothing
+        return None
 
 
 def _write_checkpoint(directory: str, made: Checkpoint) -> None:

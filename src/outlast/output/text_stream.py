@@ -213,8 +213,13 @@ class LiveRedactor:
             if data or piece.dropped:
                 yield Slice(piece.stream, start, data, piece.dropped, end)
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether something is held back that may be the beginning of a secret."""
+        return any(stream.held for stream in self._streams.values())
+
     def finish(self) -> Iterator[Slice]:
-        """Yield the rest: no more comes."""
+        """Yield the rest: no more comes, or it comes too late to wait for."""
         for name in self._streams:
             yield from self._finish(name)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from outlast.policy.rules import Decision, Part, Rules
     from outlast.types import Request
 
-    Answer = Literal["yes", "no", "always"]
+    Answer = Literal["yes", "session", "always", "no"]
     Category = Literal["run", "kill", "outside"]
 
 CATEGORIES = ("run", "kill")  # what a policy can always ask about; "outside" is what `workspace` asks about
@@ -30,7 +30,7 @@ class Layer:
 
 @frozen
 class Approval:
-    """What somebody is asked about: answer "yes", "no" or "always"."""
+    """What somebody is asked about: answer "yes", "no", "session" (for the session it is asked in) or "always"."""
 
     category: Category
     command: str

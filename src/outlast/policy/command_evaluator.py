@@ -240,7 +240,12 @@ class CommandEvaluator:
             return "the session has declared what it sets", False
         if reads_program(words, name, fed):
             return "its program comes from its input", False
-        if fed and name in _READ_COMMANDS and not self.rules.any_arguments and (name[-4:] != "make" or any(one.text == "-" for one in words)):
+        if (
+            fed
+            and name in _READ_COMMANDS
+            and not self.rules.any_arguments
+            and (name[-4:] != "make" or any(one.text == "-" for one in words))
+        ):
             return "its program comes from its input", True
         return None
 

@@ -275,7 +275,9 @@ class Dataflow:
     def _notice_input(self, name: str, rest: list[Word], bodies: list[str]) -> None:
         """Builtins that put a text into a variable, and programs that make another text of one."""
         if name in ("read", "mapfile", "readarray"):
-            given = [piece for body in bodies or self.given for piece in [body.rstrip("\n"), *re.split(r"[\s:,;=|]+", body)]]
+            given = [
+                piece for body in bodies or self.given for piece in [body.rstrip("\n"), *re.split(r"[\s:,;=|]+", body)]
+            ]
             for word in rest:
                 if word.text[:1] != "-":
                     self.bind(word.text, [*given] or [None])

@@ -32,7 +32,9 @@ _TOKEN = re.compile(r"[^\s;&|()<>'\"`$\\]+")
 _HOST_MOUNTED = re.compile(
     r"--privileged|unshare|(?:-v|--volume=?)?(?:/(?:etc|usr|boot|home(?:/[^/:]+)?)?/?|~|\$HOME|\$\{HOME\}):.*|.*(?:source|src)=/(?:,.*)?"
 )
-_MOUNTS = re.compile(r"(?:-v|--volume=)?(/[^:]*|~|\$HOME|\$\{HOME\}):(/[^:]+).*")  # a directory, and where the container has it
+_MOUNTS = re.compile(
+    r"(?:-v|--volume=)?(/[^:]*|~|\$HOME|\$\{HOME\}):(/[^:]+).*"
+)  # a directory, and where the container has it
 _ELSEWHERE = CONTAINERS | names("ssh vagrant mosh")
 # Outlast's own verbs that run nothing; the others must not be called with another policy, or with none.
 _OUTLAST_LOOKS = names("ps tasks show logs wait kill check session notices brief verify events doctor --version --help")
@@ -216,7 +218,12 @@ class Evaluator(CommandEvaluator):
         """Judge a command with all that its words may be; once, if it stands there again and nothing has changed."""
         words = command.words
         name = words[0].text  # what a path names may have become another program, and a name a function
-        if is_static(words) and "/" not in name and name not in self.flow.functions and not (command.fed or self.flow.within):
+        if (
+            is_static(words)
+            and "/" not in name
+            and name not in self.flow.functions
+            and not (command.fed or self.flow.within)
+        ):
             place = (text, command.depth, command.inside, self.flow.version)
             if place not in self.repeated:
                 before, version = len(self.parts), self.flow.version

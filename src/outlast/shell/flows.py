@@ -94,7 +94,7 @@ class Flows:
 
     def start(self, command: str, hold: Hold | None = None, **options: Unpack[StartOptions]) -> Flow[Waited]:
         """Start a command in the background; while `hold` is open, the task is not removed."""
-        how: dict[str, Any] = {**options}
+        command, how = yield Work(partial(self._starter.repeat, command, options))
         seconds, ready = how.pop("startup_wait", None), how.pop("ready", None)
         wait = validation.seconds("startup wait", seconds)
         condition = conditions.choose({"until": ready})
@@ -107,6 +107,8 @@ class Flows:
 
     def run(self, command: str, options: RunOptions) -> Flow[Result]:
         """Run a command; if it failed because of the policy's sandbox, run it again outside after a yes."""
+        command, more = yield Work(partial(self._starter.repeat, command, options))
+        options.update(more)  # type: ignore[typeddict-item]
         if go_outside.get() and self._starter.is_kept_inside(options):
             options["sandbox"] = False
         result = yield from self._run(command, **options)

@@ -15,7 +15,7 @@ from outlast.linux.files import get_cwd
 from outlast.policy import OWN_RULES, Policy, decide, layers, loading, policy_file, project_files
 from outlast.policy.approval import Approval
 from outlast.policy.rules import Decision, Overrides
-from outlast.storage import snapshot
+from outlast.storage import session_rules, snapshot
 from outlast.storage.dump import find_changed_variables
 from outlast.storage.snapshot import ALIAS, FUNCTION, OPTION, SHOPT, TRAP, VARIABLE, flags_of, unquote_words, value_of
 from outlast.types import AGENT, LOCAL, NO_SHELL
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from outlast.policy import Mode
+    from outlast.policy.approval import Answer
     from outlast.settings import Settings
     from outlast.storage.sessions import Sessions
     from outlast.storage.snapshot import Snapshot, State
@@ -57,6 +58,7 @@ class Gate:
         self._opened_in = cwd or get_cwd()
         self._policies: dict[str, Policy] = {}
         self._added: tuple[str, ...] = ()  # what "always" was said to since
+        self._of_session: dict[str, tuple[str, ...]] = {}  # the same, said to another process of a session
         self.policy_for("")  # a policy that is not there is known at once
 
     def policy_for(self, cwd: str) -> Policy:
@@ -68,6 +70,17 @@ class Gate:
             files = dict.fromkeys(path for one in places if one for path in project_files(one, self._home))
             self._policies[cwd] = loading.combine_policies(self._home, self._settings, self._call, tuple(files))
         return layers.with_rules(self._policies[cwd], self._added) if self._added else self._policies[cwd]
+
+    def _policy_of(self, request: Request) -> Policy:
+        """As `policy_for`, with what was said yes to for the session of a request; read once as well."""
+        if request.session not in self._of_session:
+            self._of_session[request.session] = session_rules.read(self._home, request.session)
+        rules, policy = self._of_session[request.session], self._policy_at(request)
+        return layers.with_rules(policy, rules) if rules else policy
+
+    def _policy_at(self, request: Request) -> Policy:
+        # A directory of another machine has no project file here.
+        return self.policy_for(request.cwd if request.executor == LOCAL else "")
 
     # --- run -----------------------------------------------------------------------------
 
@@ -96,23 +109,23 @@ class Gate:
         self, request: Request, overrides: Overrides, where: str, approved: Approval | None
     ) -> tuple[Grant, Approval | None]:
         shell = self._shell_of(request)
-        # A directory of another machine has no project file here.
-        policy = self.policy_for(request.cwd if request.executor == LOCAL else "")
+        policy = self._policy_of(request)
         try:
             return decide(request, policy, overrides, shell=shell, mode=self._mode, approved=approved), approved
         except NeedsApproval as asked:
-            if not isinstance(asked.approval, Approval) or self._ask is None:
+            if not isinstance(asked.approval, Approval):
                 raise
             approval = replaced(asked.approval, cwd=where)
-            always = self._ask_user(approval)
-        if always:
-            self._remember(approval.always)
+            answer = self._ask_user(approval)
+            if answer is None:
+                raise
+        self._remember(approval, answer)
         # The rule that was just written is no reason to check otherwise than what was said yes to.
         return decide(request, policy, overrides, shell=shell, mode=self._mode, approved=approval), approval
 
     def check(self, request: Request) -> Decision:
         """What would be decided, without asking anybody."""
-        policy = self.policy_for(request.cwd)
+        policy = self._policy_of(request)
         snapshot = self._around.snapshot()
         where = request.cwd or (snapshot.directory if snapshot else self._opened_in)
         known = self._around.known(snapshot, request.env, where)
@@ -142,43 +155,52 @@ class Gate:
         if "kill" not in policy.asks or self._mode == "yolo":
             return
         what = ", ".join(task_ids)
-        if self._ask is None:
+        approval = Approval(
+            category="kill",
+            command="; ".join(commands),
+            policy=policy.name,
+            decision=None,
+            cwd=self._opened_in,
+            task_ids=tuple(task_ids),
+        )
+        if self._ask_user(approval) is None:
             raise NeedsApproval(
                 f"Under the policy {policy.name} ending {what} needs a yes, and nobody can be asked.", None
             )
-        self._ask_user(
-            Approval(
-                category="kill",
-                command="; ".join(commands),
-                policy=policy.name,
-                decision=None,
-                cwd=self._opened_in,
-                task_ids=tuple(task_ids),
-            )
-        )
 
     # --- ask -----------------------------------------------------------------------------
 
-    def _ask_user(self, approval: Approval) -> bool:
-        """Ask: whether the answer was always. Anything that is not a yes is a no."""
-        assert self._ask is not None
+    def _ask_user(self, approval: Approval) -> Answer | None:
+        """Ask the host, or on the page of `outlast serve`; None if neither can. Anything that is not a yes is a no."""
         try:
-            answer = self._ask(approval)
+            answer = self._ask(approval) if self._ask is not None else self._ask_page(approval)
         except Exception as error:
-            error.of_the_caller = True  # type: ignore[attr-defined] # told as it is, also if it looks like one of ours
-            raise
-        if answer in ("yes", "always"):
-            return answer == "always"
+            answer = self._ask_page(approval) if getattr(error, "may_ask_elsewhere", False) else None
+            if answer is None:
+                error.of_the_caller = True  # type: ignore[attr-defined] # told as it is, even if it looks like ours
+                raise
+        if answer is None or answer in ("yes", "session", "always"):
+            return answer
         if answer == "no":
             raise Refused(_said_no(approval))
         if hasattr(answer, "__await__"):
             getattr(answer, "close", lambda: None)()
             raise BadInput("`ask` is a coroutine function, which only an AsyncShell can call; give a plain one.")
-        raise BadInput(f"`ask` answered {named(answer)}; it must be yes, no or always. Nothing was done.")
+        raise BadInput(f"`ask` answered {named(answer)}; it must be yes, no, session or always. Nothing was done.")
 
-    def _remember(self, patterns: tuple[str, ...]) -> None:
-        if not patterns:
-            return  # no rule can say it: it counts for this time
+    def _ask_page(self, approval: Approval) -> Answer | None:
+        from outlast.shell import approval_link  # most shells ask nothing
+
+        return approval_link.ask(self._home, approval, self._settings.approval_wait_s)
+
+    def _remember(self, approval: Approval, answer: Answer) -> None:
+        patterns = approval.always
+        if not patterns or answer == "yes":
+            return  # without a pattern no rule can say it: it counts for this time
+        if answer == "session":
+            session_rules.add(self._home, approval.session, patterns)
+            self._of_session[approval.session] = (*self._of_session.get(approval.session, ()), *patterns)
+            return
         import time
 
         said = f"always, {time.strftime('%Y-%m-%d')}"

@@ -66,8 +66,10 @@ class CommandOptions(SharedOptions, total=False):
     """How a command runs."""
 
     description: str
+    like: TaskId | None  # a task whose command, directory and options it has; options given now count first
     send: Sequence[str] | None  # files and directories that are copied into its directory there first
     executor: str | None  # where: a name in the settings; none is this machine
+    needs: Mapping[str, str | int] | None  # what it asks a cluster for: cpus, memory, gpus, time ...
 
 
 class StartOptions(CommandOptions, total=False):

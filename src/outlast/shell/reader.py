@@ -177,6 +177,17 @@ class Reader:
         ]
 
     @translate_errors
+    def look(self, task_id: str) -> Task:
+        """As `show`, of a task named by its whole id: one that has ended is read and redacted once."""
+        self.context.check_reachable(task_id)
+        return self._redactor.redact_cached(self._executor.status(task_id))
+
+    def redacted_tasks(self, page: int) -> Iterator[Task]:
+        """Yield all tasks that can be reached, newest first, loading `page` of them at once."""
+        for task in self._executor.registry.tasks(self.context.scope, page):
+            yield self._redactor.redact_cached(task)
+
+    @translate_errors
     def usual(self, command: str) -> Usual | None:
         """Return how long this command took in this session when it last went well, if it did."""
         return self._executor.registry.usual(command, self.context.session)

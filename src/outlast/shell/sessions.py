@@ -9,7 +9,7 @@ from outlast.launch_builder import compose_first_snapshot
 from outlast.output.redaction import split_variables
 from outlast.shell import validation
 from outlast.shell.context import translate_errors
-from outlast.storage import snapshot
+from outlast.storage import session_rules, snapshot
 from outlast.storage.dump import find_changed_variables
 from outlast.storage.snapshot import ALIAS, FUNCTION, OPTION, SHOPT, TRAP, VARIABLE
 from outlast.types import SessionState
@@ -81,6 +81,7 @@ class SessionControl:
         environ, reached = split_variables(dict(os.environ), self.context.settings).open, self._reach(name)
         try:
             self._sessions.reset(reached, compose_first_snapshot(environ, reached))
+            session_rules.remove(self.context.home, reached)
         except _NO_SESSION:
             raise self._unknown(reached) from None
 
@@ -106,6 +107,7 @@ class SessionControl:
             hint = Hint("end them first with `outlast kill`", "end them first with `Shell.kill`", "end them first")
             raise SessionBusy(f"Session {named(reached)} has tasks that run ({ids}).", hint)
         try:
+            session_rules.remove(self.context.home, reached)
             self._sessions.remove(reached)
         except _NO_SESSION:
             raise self._unknown(reached) from None

@@ -121,7 +121,7 @@ class Shell:
     # --- run ---------------------------------------------------------------------------------
 
     @check_options
-    def start(self, command: str, **options: Unpack[StartOptions]) -> Waited:
+    def start(self, command: str = "", **options: Unpack[StartOptions]) -> Waited:
         """Run a command in the background; returns when the task is durable.
 
         It begins with the session's state and does not change it. A `fresh` command (of `run`, too) neither sees the
@@ -137,6 +137,9 @@ class Shell:
         `ready`, or when that time has passed; `met` says whether what it waited for came true, `matched` which line
         showed it.
 
+        With `like` it is an earlier task again: command, directory, variables, input, limits, sandbox, terminal, name
+        and description, judged anew; what is given now counts first. Secrets and an input that was text are not kept.
+
         In a `sandbox` it writes to its directory only and reaches no network. `limits=Limits(...)` says how much it
         may use. Subscribers get a notice when a line matches a pattern in `notify`; with `notify=Notify(...)` also
         when it prints nothing for a while.
@@ -144,7 +147,7 @@ class Shell:
         return self.driver.drive(self.flows.start(command, **options))
 
     @check_options
-    def run(self, command: str, **options: Unpack[RunOptions]) -> Result:
+    def run(self, command: str = "", **options: Unpack[RunOptions]) -> Result:
         """Run a command and wait for its end, by default for at most 120 s: then it is ended, if it has no `limit`.
 
         Most options are as for `start`, `show` as for `read`; `on_output` is called with each slice as it comes. If

@@ -88,8 +88,10 @@ class Starter:
 
     @property
     def can_ask(self) -> bool:
-        """Whether there is a user to ask."""
-        return self._ask is not None and self._mode == "default"
+        """Whether there is a user to ask, here or on a page."""
+        from outlast.shell.approval_link import find_sockets
+
+        return self._mode == "default" and (self._ask is not None or bool(find_sockets(self.context.home)))
 
     def is_kept_inside(self, options: Mapping[str, Any]) -> bool:
         """Return whether only the policy keeps a command in its sandbox: from that one the user can let it out."""
@@ -97,6 +99,19 @@ class Starter:
         if options.get("sandbox") is not None or context.sandbox or context.settings.sandbox:
             return False
         return self.is_confined(os.fspath(options.get("cwd") or ""))
+
+    def repeat(self, command: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+        """Return a command and its options; with `like` those of the earlier task, as far as none are given."""
+        like = options.get("like")
+        if like is None:
+            return command, {**options}
+        from outlast.shell.again import merge  # most commands are new
+
+        context, task_id = self.context, self.context.find(like)
+        command, found = merge(task_id, context.executor.registry.launch_of(task_id), command, options)
+        if options.get("sandbox") is None and (context.sandbox or context.settings.sandbox or self.is_confined()):
+            found.pop("sandbox", None)  # the one that is demanded now, not the one of then
+        return command, found
 
     def launch(
         self,

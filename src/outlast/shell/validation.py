@@ -187,6 +187,14 @@ def _check_variables(names: Sequence[object]) -> tuple[str, ...]:
     return tuple(map(str, names))
 
 
+def _check_needs(needs: Mapping[object, object]) -> dict[str, str]:
+    for name, value in needs.items():
+        if not _is_name(name) or type(value) not in (str, int) or not str(value).strip():
+            raise BadInput(f"What a command needs is a name and a value, as in cpus=4, not {name}={value!r}.")
+        _check_text(f"value of {name}", str(value))
+    return {str(name): str(value) for name, value in needs.items()}
+
+
 def _check_paths(what: str, paths: Sequence[object]) -> tuple[str, ...]:
     if isinstance(paths, str) or not all(isinstance(one, str) and one for one in paths):
         raise BadInput(f"{what} is a list of paths.")
@@ -280,6 +288,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "shell": partial(_check_text, "shell"),
     "split": bool,
     "tty": terminal_size,
+    "like": partial(_check_text, "task to run again"),
     "limit": partial(seconds, "limit", least=0.001),
     "description": _check_description,
     "name": partial(_check_name, "a task"),
@@ -289,6 +298,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "notify": _check_notify,
     "fresh": bool,
     "executor": partial(_check_name, "an executor"),
+    "needs": _check_needs,
     "send": lambda paths: _check_paths("What to send", paths),
 }
 _PLAIN = Request(command="", session="", cwd="", env={})

@@ -7,7 +7,9 @@ tasks/        one directory for each task
 queue/        pending tasks, and the slots for running ones: see `queue.py`
 staging/      tasks that are being prepared or removed; nothing in here is a task
 sessions/     the state of each session
+approvals/    where pages that are served take questions, and what was allowed for a session
 outbox/       notices, and who has read them: see `outbox.py`
+executors/    what the executors on other machines keep here
 mcp/          what an MCP server leaves to the next one
 index.sqlite  a cache of what would take too long to read from 100,000 directories
 """
@@ -25,7 +27,7 @@ from outlast.linux.files import create_file, read_file
 FORMAT = 1
 STAGING = "staging"
 _ENTRIES = (
-    *("format", "tasks", STAGING, "queue", "sessions", "mcp", "outbox"),
+    *("format", "tasks", STAGING, "queue", "sessions", "mcp", "outbox", "approvals", "executors"),
     *("config.toml", "policy.toml", "index.sqlite"),
 )
 

@@ -58,7 +58,7 @@ def replace_file(directory: str, name: str, data: bytes) -> None:
     os.rename(temporary, f"{directory}/{name}")
 
 
-def apply(directory: str, page: bytes | None, alive: bool, children: Sequence[int] = ()) -> None:
+def apply(directory: str, page: bytes | None, alive: bool, children: Sequence[int] = (), problem: str = "") -> None:
     """Take over a page of the far record, and whether guards of the task live there; None: the record here is true.
 
     Call it after everything that was printed before the page was read is written here.
@@ -69,7 +69,9 @@ def apply(directory: str, page: bytes | None, alive: bool, children: Sequence[in
             _write_page(directory, page)
         alive = alive and bool(known["alive"])
         now, shown = time.time(), list(children)[:_MOST_CHILDREN]
-        _write(directory, {**known, "alive": alive, "confirmed": True, "seen": now, "problem": "", "children": shown})
+        _write(
+            directory, {**known, "alive": alive, "confirmed": True, "seen": now, "problem": problem, "children": shown}
+        )
     ring(directory)
 
 

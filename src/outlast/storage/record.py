@@ -84,16 +84,27 @@ def reserve(directory: str) -> None:
 
 def write(slot: str, value: Mapping[str, object], directory: str) -> None:
     """Put `value` into its slot. This cannot fail for want of space."""
+    line = _encode(slot, value)
+    fd = open_regular(f"{directory}/{NAME}", os.O_WRONLY)
+    try:
+        os.pwrite(fd, line, SLOTS[slot][0])
+    finally:
+        os.close(fd)
+
+
+def replace_slot(page: bytes, slot: str, value: Mapping[str, object]) -> bytes:
+    """Return a page with another value in a slot."""
     start, size = SLOTS[slot]
+    return page[:start] + _encode(slot, value) + page[start + size :]
+
+
+def _encode(slot: str, value: Mapping[str, object]) -> bytes:
+    _, size = SLOTS[slot]
     text = json.dumps(value).encode()
     line = b"%08x %s" % (crc32(text), text)
     if len(line) >= size:
         raise ValueError(f"{slot} takes {size - 10} bytes, not {len(text)}")
-    fd = open_regular(f"{directory}/{NAME}", os.O_WRONLY)
-    try:
-        os.pwrite(fd, line.ljust(size - 1) + b"\n", start)
-    finally:
-        os.close(fd)
+    return line.ljust(size - 1) + b"\n"
 
 
 def read(directory: str, slots: Iterable[str] = SLOTS) -> dict[str, Any]:

@@ -271,7 +271,8 @@ def _view_mirror(directory: str, launch: Launch, status: Status, guards: Guards 
         if problem := known.get("problem"):
             values["error"] = f"as of {time.strftime('%H:%M:%S', time.localtime(known['seen']))}: {problem}"
     if isinstance(status, Lost):
-        values["error"] = f"its guards on {launch.executor} died before it, or its files there are gone"
+        gone = f"its guards on {launch.executor} died before it, or its files there are gone"
+        values["error"] = known.get("problem") or gone
     values |= {"children": tuple(known.get("children", ())), "closed": closed, "waits_for": ()}
     return _create_task(directory, launch, guards.command.pid if guards else None, status.since, values)
 
@@ -295,6 +296,7 @@ def _create_task(directory: str, launch: Launch, pid: int | None, started: float
         output_file=f"{directory}/{FILES['stdout']}",
         background=launch.background or is_moved(directory),
         held_back=launch.held_back,
+        like=launch.like or None,
         tty=_describe_terminal(directory, launch),
         **{name: getattr(launch, name) for name in _FROM_LAUNCH},
         **{**values, **about_agent},

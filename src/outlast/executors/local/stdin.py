@@ -9,6 +9,7 @@ import select
 from outlast.errors import WITH_TERMINAL, AlreadyEnded, Hint, InputRefused
 from outlast.linux.files import open_regular
 from outlast.storage.layout import END_OF_INPUT, SIZE, STDIN
+from outlast.storage.record import guards_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ _OPEN_INPUT = Hint(
     "start it with `--stdin open`", "start it with `stdin=Stdin(open=True)`", "start it with its input open"
 )
 _WAKE = "wake"  # the named pipe on which a guard listens for the end of the input, and for a size
+_LONGEST_LINE = 4095  # N_TTY_BUF_SIZE of the kernel, without the end of the line
 _END_KEY = b"\x04"  # Ctrl-D
 
 
@@ -37,6 +39,8 @@ def send(executor: Executor, task_id: str, data: bytes, eof: bool) -> None:
     if eof and launch.tty is not None:
         data, eof = end_terminal_input(data), False
     try:
+        if launch.tty is not None and max(map(len, data.replace(b"\r", b"\n").split(b"\n"))) > _LONGEST_LINE:
+            _check_takes_long_lines(directory)
         if data:
             _write(directory, data)
         if eof:
@@ -68,6 +72,27 @@ def resize(executor: Executor, task_id: str, columns: int, rows: int) -> None:
         _wake(directory)
     except OSError as error:
         raise executor.explain(task_id, error) from None
+
+
+def _check_takes_long_lines(directory: str) -> None:
+    """Refuse a line of which the kernel would drop the end, because the program reads line by line."""
+    import termios  # most input is short
+
+    try:
+        fd = os.open(f"/proc/{guards_of(directory).command.pid}/fd/0", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return  # it runs as another user, or has closed it
+    try:
+        takes_lines = bool(termios.tcgetattr(fd)[3] & termios.ICANON)
+    except termios.error:
+        return
+    finally:
+        os.close(fd)
+    if takes_lines:
+        raise InputRefused(
+            f"The terminal of {os.path.basename(directory)} takes lines of at most {_LONGEST_LINE} bytes while its "
+            "program reads line by line; send shorter ones."
+        )
 
 
 def _write(directory: str, data: bytes) -> None:

@@ -256,7 +256,10 @@ def _git(words: Words, place: Place) -> str | None:
             tree = setting if option == "-c" else value
         elif option == "--git-dir" and value.endswith("/.git"):
             tree = tree or value[:-4]
-    verb, paths = next(iter(rest), ""), [one for one in operands_of(rest[1:]) if "/" in one or "~" in one or UNKNOWN in one]
+    verb, paths = (
+        next(iter(rest), ""),
+        [one for one in operands_of(rest[1:]) if "/" in one or "~" in one or UNKNOWN in one],
+    )
     if verb == "config" and "core.worktree" in rest:
         return _unclear(paths, place) or _git_in(paths, place, "")
     if verb not in _GIT_LOSES or (verb == "clean" and has_option(rest, "n", "dry-run")):
@@ -403,7 +406,9 @@ def _kill(words: Words, place: Place) -> str | None:
 
 
 def _packages(words: Words, place: Place) -> str | None:
-    removes = any(word and re.match(r"remove|purge|erase|autoremove|--purge|--remove|-[er]\b|-R", word) for word in words)
+    removes = any(
+        word and re.match(r"remove|purge|erase|autoremove|--purge|--remove|-[er]\b|-R", word) for word in words
+    )
     return "it removes what every program needs" if removes and not _ESSENTIAL.isdisjoint(words) else None
 
 

@@ -33,7 +33,8 @@ _COMMAND = 80
 
 async def _bash(box: Toolbox, given: Arguments) -> Reply:
     how = {"cwd": given.get("cwd"), "description": given.get("description", "")}
-    if given.get("background") or given.get("ready") is not None or given.get("stdin_open") or given.get("tty"):
+    interactive = given.get("stdin_open") or given.get("tty") or "size" in given
+    if interactive or given.get("background") or given.get("ready") is not None:
         return await _background(box, given, how)
     show: ReadOptions = {"new": True, "max_chars": given.get("max_chars")}
     result = await operations.run(
@@ -221,8 +222,8 @@ PROFILE = Profile(
         Tool(
             name="bash_input",
             kind="send",
-            description="""Send a line, or keys, to a task that was started with stdin_open or tty, and read what the
-            program answers.""",
+            description="""Send a line, or keys, to a task started with stdin_open or tty, and read what the program
+            answers.""",
             schema=schema(
                 ["task_id"],
                 task_id=_ID,

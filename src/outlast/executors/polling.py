@@ -1,0 +1,117 @@
+"""Executors whose other side rings no bell: a thread looks at what is followed, less often while nothing happens."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from outlast.errors import OutlastError, Unsupported
+from outlast.executors.remote import RemoteExecutor
+from outlast.storage import mirror, record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from outlast.settings import Settings
+    from outlast.storage.registry import Registry
+
+FASTEST_S = 0.05
+_SLOWER = 1.2  # each pause after a look that found nothing new, up to a second
+
+
+class PollingExecutor(RemoteExecutor):
+    """A subclass brings one mirror up to date at a time."""
+
+    slowest_s = 1.0
+
+    def __init__(self, name: str, table: Mapping[str, Any], registry: Registry, settings: Settings) -> None:
+        super().__init__(name, table, registry, settings)
+        self._followed: dict[str, int] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def near(self, task_id: str) -> str:
+        return self.registry.home.task(task_id)
+
+    def update_one(self, task_id: str) -> bool:
+        """Bring a mirror up to date; returns whether anything is new. What it raises becomes the task's problem."""
+        raise NotImplementedError
+
+    def update(self, task_ids: Sequence[str], patience: float | None = None) -> None:
+        for task_id in task_ids:
+            self._try_update(task_id)
+
+    def _try_update(self, task_id: str) -> bool:
+        try:
+            return self.update_one(task_id)
+        except (OSError, OutlastError, ValueError) as error:
+            why = error.message if isinstance(error, OutlastError) else str(error)
+            try:
+                mirror.note_problem(self.near(task_id), why.rstrip("."))
+            except OSError:
+                pass  # it was removed
+            return False
+
+    def await_closed(self, task_id: str, patience: float) -> bool:
+        """Look until the task is closed, or so many seconds; returns whether it is."""
+        deadline = time.monotonic() + patience
+        while record.has_guard(self.near(task_id)):
+            if time.monotonic() > deadline:
+                return False
+            self.update([task_id])
+            time.sleep(FASTEST_S)
+        return True
+
+    # --- follow ------------------------------------------------------------------------------
+
+    def follow(self, task_id: str) -> None:
+        with self._changed:
+            self._followed[task_id] = self._followed.get(task_id, 0) + 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._follow_all, name=f"outlast-{self.name}", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def unfollow(self, task_id: str) -> None:
+        with self._changed:
+            self._followed[task_id] = self._followed.get(task_id, 0) - 1
+            if self._followed[task_id] <= 0:
+                del self._followed[task_id]
+
+    def _follow_all(self) -> None:
+        pause, known = FASTEST_S, set[str]()
+        while True:
+            with self._changed:
+                if not self._followed:
+                    self._thread = None
+                    return
+                followed = set(self._followed)
+            pause = FASTEST_S if followed - known else min(self.slowest_s, pause * _SLOWER)
+            known = followed
+            if sum(self._try_update(task_id) for task_id in followed if self._is_open(task_id)):  # all of them
+                pause = FASTEST_S
+            with self._changed:
+                self._changed.wait(pause)
+
+    def _is_open(self, task_id: str) -> bool:
+        try:
+            return record.has_guard(self.near(task_id))
+        except (OSError, KeyError, TypeError, ValueError):
+            return False  # the waiter finds out what is wrong with it
+
+    # --- files -------------------------------------------------------------------------------
+
+    no_files = ""  # why there is nothing to copy
+
+    def copy_there(self, paths: Sequence[str], directory: str) -> None:
+        raise Unsupported(self.no_files.format(self.name))
+
+    def copy_here(self, paths: Sequence[str], directory: str, into: str) -> None:
+        raise Unsupported(self.no_files.format(self.name))
+
+    def close(self) -> None:
+        with self._changed:
+            self._followed.clear()
+            self._changed.notify_all()
