@@ -20,7 +20,7 @@ MACHINE = "aarch64"
 
 
 def compilers() -> Iterator[list[str]]:
-    if found := shutil.which(f"{MACHINE}-linux-gnu-gcc"):
+    if (found := shutil.which(f"{MACHINE}-linux-gnu-gcc")) and guard_build.links_statically([found]):
         yield [found]
     if subprocess.run([sys.executable, "-m", "ziglang", "version"], capture_output=True, check=False).returncode == 0:
         yield guard_build.zig_compiler(MACHINE)
@@ -45,6 +45,8 @@ def foreign_guard(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_guard_of_another_architecture(sshd: Sshd, home: str, foreign_guard: Path) -> None:
     write_settings(home, f'{sshd.settings()}guard = "{foreign_guard}"\n')
     with Shell.open(home=home, session="s") as shell:
+        (found,) = shell.executor.examine()
+        assert found[1].split(",")[0].endswith(MACHINE)  # the emulator says so to what it runs
         result = shell.run("seq 5000; exit 7", executor="box")
         assert (result.exit_code, result.output.split()[-1]) == (7, "5000")
         assert shell.run("X=5; false | true", executor="box").pipe_status == (1, 0)
