@@ -119,3 +119,18 @@ def test_nothing_of_a_command_stands_in_an_argument_list(far: Bench) -> None:
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert "canary-in" not in listed
     assert far.shell.show(task.task_id).status == "running"
+
+
+def test_a_session_has_a_state_of_its_own_there(far: Bench) -> None:
+    far.shell.run("X=here")
+    far.run("X=there")
+    assert list(far.shell.sessions.names()) == ["bench", "bench@box"]
+    assert far.shell.sessions.state("bench@box").variables["X"] == '"there"'
+    assert far.shell.sessions.state().variables["X"] == '"here"'
+    far.shell.sessions.reset("bench@box")
+    assert far.run("echo [${X-}]").output == "[]\n"
+    assert far.shell.run("echo $X").output == "here\n"
+    with pytest.raises(BadInput):
+        far.shell.sessions.state("other@box")
+    far.shell.sessions.remove()
+    assert list(far.shell.sessions.names()) == []
