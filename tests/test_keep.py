@@ -172,8 +172,10 @@ def test_an_id_is_its_kind_and_eight_hex_digits(shell):
 
 
 @pytest.fixture
-def next_ids(monkeypatch):
-    """Let the next ids be these, then random ones again; what is left of them."""
+def next_ids(monkeypatch, shell):
+    """Let the next ids be these, then random ones again; what is left of them. No prepared shell takes one of them."""
+    shell.starter._prepares = False
+    shell.starter._preparer.cancel()
 
     def choose(*task_ids):
         tokens, real = [task_id.removeprefix("bash-") for task_id in task_ids], layout.random_token

@@ -774,6 +774,22 @@ def test_a_fork_of_a_host_that_ran_nothing_has_a_state_of_its_own(home):
         assert shell.run("echo ${a-none}").output == "none\n"
 
 
+def test_a_fork_while_a_shell_is_prepared_can_run_commands(home):
+    """It has copies of the locks of the thread that prepares, which nothing will unlock."""
+    with Shell.open(home=home) as shell:
+        wait_prepared(shell)
+        local = shell.executor.local  # type: ignore[attr-defined]
+        with local._preparing, shell.starter._preparer._changed:
+            pid = os.fork()
+            if not pid:
+                with contextlib.suppress(BaseException):
+                    shell.run("true")
+                    shell.close()
+                    os._exit(0)
+                os._exit(1)
+        assert eventually(lambda: [end for end in [os.waitpid(pid, os.WNOHANG)] if end[0]]) == [(pid, 0)]
+
+
 def test_commands_at_once_find_as_many_prepared_shells(home):
     with Shell.open(home=home) as shell, ThreadPoolExecutor(8) as threads:
         for _ in range(2):

@@ -134,7 +134,7 @@ def test_reading_needs_no_writing(
     if index == "removed":
         for path in Path(home).glob("index.sqlite*"):
             path.unlink()
-    with Shell.open(home=home) as elsewhere:
+    with Shell.open(home=home, prepare=False) as elsewhere:
         if index == "open elsewhere":
             assert len(elsewhere.list()) == 2
             assert os.path.exists(f"{home}/index.sqlite-wal")

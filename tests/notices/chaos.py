@@ -78,7 +78,7 @@ def _live(life: Callable[[], None]) -> NoReturn:
 
 def _host(home: str, logs: str, number: int, most: int) -> Callable[[], None]:
     def life() -> None:
-        with Shell.open(home=home, session=f"s{number}") as shell:
+        with Shell.open(home=home, session=f"s{number}", prepare=False) as shell:
             while len(_lines(logs, f"host-{number}")) < most:
                 task = shell.start("true" if number else "exit 1")
                 _note(logs, f"host-{number}", task.task_id)
@@ -89,7 +89,7 @@ def _host(home: str, logs: str, number: int, most: int) -> Callable[[], None]:
 def _subscriber(home: str, logs: str, number: int) -> Callable[[], None]:
     def life() -> None:
         with (
-            Shell.open(home=home, operator=True) as shell,
+            Shell.open(home=home, operator=True, prepare=False) as shell,
             shell.subscribe(f"sub-{number}") as subscription,
         ):
             while True:

@@ -138,7 +138,7 @@ def test_reading_starts_no_pending_task_and_the_next_call_that_acts_does(
     before = files_below(home)
     for verb in (["ps", "--all"], ["show", pending.task_id], ["logs", pending.task_id], ["logs", full.task_id]):
         cli(*verb, check=0)
-    with Shell.open(home=home) as reader:
+    with Shell.open(home=home, prepare=False) as reader:
         assert reader.show(pending.task_id).status == "pending"
         assert [task.task_id for task in reader.list(status="pending")] == [other.task_id, pending.task_id]
         assert reader.read(pending.task_id).output == ""

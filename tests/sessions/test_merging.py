@@ -266,3 +266,10 @@ def test_a_command_inside_of_a_session_is_in_it(cli: Cli) -> None:
     inside = f"a=1; {' '.join(cli.command)} run 'b=2; cd /usr'"
     cli("run", "--session", "x", inside, check=0)
     assert cli("run", "--session", "x", "echo $a $b; pwd").stdout == "1 2\n/usr\n"
+
+
+def test_functions_are_kept_also_without_compgen(named: Shell) -> None:
+    """The dump lists functions with it, because most sessions have none."""
+    named.run("f() { echo f; }")
+    named.run("enable -n compgen; g() { echo g; }; unset -f f")
+    assert named.run("g; declare -F f").output == "g\n"

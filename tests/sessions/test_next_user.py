@@ -319,6 +319,7 @@ def test_what_keeps_nothing_leaves_no_session_files(named: Shell, home: str, tmp
     left = named.run(f"read -r _ < {tmp_path}/gate; a=2", wait=0.05).task_id
     (tmp_path / "gate").write_text("\n")
     eventually(lambda: all(named.show(task).closed for task in (started, left)))
+    named.list()  # stores how they ended, and removes what they need no more
     for task in (started, left):
         found = set(os.listdir(f"{home}/tasks/{task}"))
         assert not found & {"before", "start", "state", "go"}

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import pytest
 
 from outlast.executors.local import shell_argv
-from outlast.executors.local.executor import create_pipes_file
 from outlast.light import frozen
 from outlast.storage import record
 from outlast.storage.record import PIPES
@@ -35,7 +34,7 @@ class Machine(NamedTuple):
         os.mkdir(directory)
         with open(os.path.join(directory, "command"), "wb") as file:
             file.write(os.fsencode(command))
-        create_pipes_file(command, directory)
+        record.create_pipes(command, directory)
         ran = self._run(shell_argv.build_bash(directory, ""), env)
         several = "|" in command or "!" in command
         stages = (

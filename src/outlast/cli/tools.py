@@ -72,7 +72,7 @@ def call(asked: Asked) -> int:
     # Named, whichever it is: what one call changes in its session is there for the next call.
     session = asked.session if asked.session is not None else load(default_home(os.environ), os.environ).session
     # Typing the call is the consent to it. The policy decides all the same.
-    with Toolbox.open(session=session_name(session), profile=asked.profile, consent=True) as box:
+    with Toolbox.open(session=session_name(session), profile=asked.profile, consent=True, prepare=False) as box:
         reply = box.call(asked.tool, given)
     write(reply.text if reply.text.endswith("\n") else reply.text + "\n")
     return 1 if reply.error else 0

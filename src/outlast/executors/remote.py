@@ -23,7 +23,6 @@ from outlast.errors import (
     named,
 )
 from outlast.executors.local import shell_argv
-from outlast.executors.local.executor import create_pipes_file
 from outlast.executors.local.stdin import end_terminal_input
 from outlast.executors.naming import start_named
 from outlast.guard.client import Refused, limit_items
@@ -184,7 +183,7 @@ class RemoteExecutor:
             hold.take(staged)
         if name is not None:
             name.assign(task_id)
-        create_pipes_file(launch.command, staged)
+        record.create_pipes(launch.command, staged)
         mirror.create(staged)
 
     def _submit(self, directory: str, task_id: str, launch: Launch) -> Task:

@@ -37,6 +37,7 @@ _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
 READS = frozenset(["<", "<<", "<<-", "<<<", "<&"])
 _WRITES = frozenset([">", ">>", ">|", "&>", "&>>"])
+_INPUT = re.compile(r"(?:-f|--(?:make)?file=)?(?:-|/dev/stdin|/dev/fd/\d+|/proc/.*)")
 _MOST_TEXTS = 32  # bash is started for each
 _MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
 CONTAINERS = names("docker podman nerdctl kubectl oc lxc docker-compose")
@@ -173,6 +174,7 @@ class CommandEvaluator:
         shown = tuple([self._expected(word) if word.unknown else word.text for word in words])
         if shown[0] and base(shown[0]) == "git" and self.allows_by_default:
             trees = [tree for tree in self.flow.of("GIT_WORK_TREE") if tree]
+            trees += [UNKNOWN] if "GIT_WORK_TREE" in self.flow.anywhere else []
             if any(self._hazard((shown[0], f"--work-tree={tree}", *shown[1:]), text) for tree in trees):
                 return True
         return self._bulk_hazard(words, shown, text) or self._hazard(shown, text)
@@ -240,12 +242,7 @@ class CommandEvaluator:
             return "the session has declared what it sets", False
         if reads_program(words, name, fed):
             return "its program comes from its input", False
-        if (
-            fed
-            and name in _READ_COMMANDS
-            and not self.rules.any_arguments
-            and (name[-4:] != "make" or any(one.text == "-" for one in words))
-        ):
+        if name in _READ_COMMANDS and not self.rules.any_arguments and _reads_input(words, name, fed):
             return "its program comes from its input", True
         return None
 
@@ -309,6 +306,13 @@ class CommandEvaluator:
             if why := foreign_directory(name, place, root, self.copies):
                 return [(0, "", why)]
         return []
+
+
+def _reads_input(words: list[Word], name: str, fed: bool) -> bool:
+    """Whether a program of `_READ_COMMANDS` takes what it runs from its input, or from a descriptor."""
+    if any(_INPUT.fullmatch(word.text) or word.lead.startswith("/dev/fd/") for word in words[1:]):
+        return fed or words[-1].text != "-"
+    return fed and name[-4:] != "make"
 
 
 def _exports(words: list[Word]) -> bool:

@@ -14,8 +14,8 @@ from outlast.policy.bash.simple_commands import Command
 from outlast.policy.bash.words import Loop, Problem, Word, names
 from outlast.policy.canonical import expected
 from outlast.policy.commands.builtins import is_computed
-from outlast.policy.commands.destructive import SYSTEM
 from outlast.policy.commands.nested import base, is_static
+from outlast.policy.commands.places import SYSTEM
 from outlast.policy.commands.sensitive_files import runs_by_itself
 from outlast.policy.patterns import UNKNOWN
 from outlast.policy.rules import Overrides
@@ -33,12 +33,15 @@ _MOST = 32  # values of one word
 _LISTERS = names("find gfind fd fdfind du tree locate plocate ls dir vdir echo printf pgrep")
 Listing = tuple[str | None, ...]  # the words of such a command
 _PATHS = names("find gfind ls dir vdir du tree basename fd fdfind locate")
-# What these print stands below the directory that they run in, or is no path; the second ones pass on what they are fed.
+# What these print stands below the directory that they run in, or is no path; filters pass on what they are fed.
 _LOCAL = _PATHS | names("rg mktemp date hostname uname whoami nproc id echo printf")
 _FILTERS = names("grep egrep fgrep head tail sort uniq cut cat awk sed tr tee")
 _PLAIN_ARGUMENT = re.compile(r"[^/\\%]*")
+_RUNS = names("-exec -execdir -printf -x -X --exec")  # then find and fd print something else
 _GIT_LISTS = names("ls-files ls-tree diff status branch tag log rev-parse describe check-ignore rev-list")
-_ANY_PATH = re.compile(rf"(?:~?/)?{UNKNOWN}+(?:/(?:[*.?/]*|(\w+)|\.\..*))?")  # a word that may become any path
+_ANY_PATH = re.compile(
+    rf"(?:--[a-z-]+=)?(?:~?/)?{UNKNOWN}+(?:/(?:[*.?/]*|(\w+)|\.\..*))?"
+)  # a word that may become any path
 _KEY = re.compile(r"\A\[[^]]*\]=")  # of an element of an array
 _CHANGED = re.compile(r"\$\{([A-Za-z_]\w*|[@*])([^}]+)\}")  # a variable with something cut off or replaced
 
@@ -140,7 +143,7 @@ class Dataflow:
         """The commands whose output a word holds: `$(find /)`, or a variable that was given it."""
         found = [listing for ref in word.refs if ref for listing in self.lists.get(ref[0], [])]
         if re.search(r"[$<]\(|`", word.source):
-            found += [listing for one in read(word.source).commands if (listing := listing_of(one.words))]
+            found += [listing for one in read(word.source).commands if (listing := self.listing_of(one.words))]
         return found
 
     def follow_pipe(self, command: Command) -> None:
@@ -158,6 +161,8 @@ class Dataflow:
             return False
         known = [ref[0] for ref in word.refs if ref]
         by_ifs = word.splits and "IFS" in self.values and any("/" in str(self.of(name)) for name in known)
+        if "PWD" in known and UNKNOWN in self.where:
+            return True
         if by_ifs or (known and "" in self.fickle) or not self.anywhere.isdisjoint(known):
             return True
         for changed in _CHANGED.finditer(word.source) if None in word.refs else ():
@@ -191,14 +196,13 @@ class Dataflow:
         text = "~" if target is None else target.text
         back = self.values.get("OLDPWD", [None])[-1] if text == "-" else None
         self.bind("OLDPWD", self.of("PWD"))
-        if back:
-            return self.go_to(back)
         values = self.texts(target) if target is not None and target.unknown else []
-        if len(values) == 1 and values[0] is not None:
+        by_path = "CDPATH" in self.values and text[:1] not in "./~"
+        if back:
+            text = back
+        elif len(values) == 1 and values[0] is not None:
             text = values[0]
-        elif target is not None and self.is_anywhere(target):
-            text = UNKNOWN
-        elif (text[:2] == ".." and self.inside in _LOOPS) or ("CDPATH" in self.values and text[:1] not in "./~"):
+        elif (target and self.is_anywhere(target)) or (text[:2] == ".." and self.inside in _LOOPS) or by_path:
             text = UNKNOWN
         elif target is not None and target.unknown:
             text = target.source.replace('"', "") if re.match(r'"?\$(HOME|\{HOME\})(?=[/"]|\Z)', target.source) else "-"
@@ -237,8 +241,15 @@ class Dataflow:
         return end in seen
 
     def list_files(self, words: list[Word]) -> None:
-        if listing := listing_of(words):
+        if listing := self.listing_of(words):
             self.pipeline.append(listing)
+
+    def listing_of(self, words: list[Word]) -> Listing | None:
+        """The words of a command that prints the names of files; None if it is none."""
+        if not words or base(words[0].text) not in _LISTERS:
+            return None
+        shown = [expected(word) or (word.text if self.is_anywhere(word) else None) for word in words if word.unknown]
+        return tuple(shown.pop(0) if word.unknown else word.text for word in words)
 
     def notice(self, words: list[Word], bodies: list[str], fed: bool) -> None:
         """Follow what a command does to later ones."""
@@ -248,7 +259,20 @@ class Dataflow:
             self.change_directory(words)
         elif name == "popd":
             self.where = ""
-        elif name == "unset":
+        self._notice_variables(name, rest)
+        if name in _COPIERS and len(rest) > 1:
+            sources = [text for word in rest[:-1] for text in self.texts(word) if text]
+            target = base(rest[-1].text.removeprefix("of="))
+            self.copies.setdefault(target, []).extend(base(one) for one in sources)
+            for known in [self.written[base(one)] for one in sources if base(one) in self.written]:
+                self.written[target] = [*self.written.get(target, []), *known]
+        if name in ("mkfifo", "mknod", "tee") or (name in _COPIERS and (fed or any(map(is_computed, rest)))):
+            self._notice_files(name, rest)
+        else:
+            self._notice_input(name, rest, bodies)
+
+    def _notice_variables(self, name: str, rest: list[Word]) -> None:
+        if name == "unset":
             self.uncertain |= {word.text for word in rest}
             self.version += 1
         elif name == "shift":
@@ -259,18 +283,15 @@ class Dataflow:
         elif name == "set":
             self.traces = self.traces or any(re.match(r"-[A-Za-z]*x|xtrace", word.text) for word in rest)
             self.parameters([word for word in rest if word.text != "--"])
-        if name in _COPIERS and len(rest) > 1:
-            sources = [text for word in rest[:-1] for text in self.texts(word) if text]
-            self.copies.setdefault(base(rest[-1].text.removeprefix("of=")), []).extend(base(one) for one in sources)
-        if name in ("mkfifo", "mknod", "tee") or (name in _COPIERS and (fed or any(map(is_computed, rest)))):
-            echoed: list[Value] = [*self.contents([])]
-            for word in rest:
-                contents = echoed if echoed and name == "tee" and not self.decodes else [None]
-                self.written.setdefault(base(word.text.removeprefix("of=")), []).extend(contents)
-                if name == "tee" and runs_by_itself(word.text):
-                    self.ran.append((base(word.text), ""))
-        else:
-            self._notice_input(name, rest, bodies)
+
+    def _notice_files(self, name: str, rest: list[Word]) -> None:
+        """Files that are written with what is piped."""
+        echoed: list[Value] = [*self.contents([])]
+        for word in rest:
+            contents = echoed if echoed and name == "tee" and not self.decodes else [None]
+            self.written.setdefault(base(word.text.removeprefix("of=")), []).extend(contents)
+            if name == "tee" and runs_by_itself(word.text):
+                self.ran.append((base(word.text), ""))
 
     def _notice_input(self, name: str, rest: list[Word], bodies: list[str]) -> None:
         """Builtins that put a text into a variable, and programs that make another text of one."""
@@ -287,6 +308,7 @@ class Dataflow:
         elif name == "printf" and rest and rest[0].text.startswith("-v"):
             target = rest[0].text[2:] or (rest[1].text if len(rest) > 1 else "")
             self.bind(target, [text for word in rest[1:] for text in self.texts(word)] or [None])
+            self.anywhere |= {target} if any(map(self.is_anywhere, rest)) else set()
         self.decodes = self.decodes or name in _DECODERS
         if name in ("printf", "echo") and any(_ESCAPED.search(word.text) for word in rest):
             self.decodes = True
@@ -304,7 +326,9 @@ class Dataflow:
     def contents(self, words: list[Word]) -> list[str]:
         """What is known of the files that a command names, and of what is piped into it."""
         echoed = [" ".join(map(str, one[1:])) for one in self.pipeline if one[0] == "echo" and None not in one]
-        return echoed + [one for word in words for one in self.written.get(base(word.text), []) if one]
+        named = [*words, *(word for one in self._stages[:-1] for word in one.words)]
+        files = [name for word in named for name in (base(word.text), f"{word.text}.py")]
+        return echoed + [one for file in files for one in self.written.get(file, []) if one]
 
     def write(self, target: str, words: list[Word], bodies: list[str]) -> None:
         """A redirection writes a file. What it then holds is known of `cat <<E` and `echo text`."""
@@ -316,7 +340,7 @@ class Dataflow:
         elif name in ("echo", "printf") and None not in texts and not self.decodes and "%" not in str(texts[:1]):
             content = " ".join([one for one in texts if one is not None]).replace("\\n", "\n").replace("\\t", "\t")
         self.written.setdefault(base(target), []).append(content)
-        if listing := listing_of(words):
+        if listing := self.listing_of(words):
             self.lists.setdefault(f"<{base(target)}", []).append(listing)
 
 
@@ -333,16 +357,11 @@ def _is_local(command: Command) -> bool:
     name = base(texts[0])
     if name == "git":
         return not _GIT_LISTS.isdisjoint(texts[1:3])
+    if not _RUNS.isdisjoint(texts):
+        return False
     known = name in _LOCAL or (name in _FILTERS and command.piped)
     fixed = name not in ("echo", "printf") or is_static(command.words)
     return known and (name in _PATHS or (fixed and all(map(_PLAIN_ARGUMENT.fullmatch, texts[1:]))))
-
-
-def listing_of(words: list[Word]) -> Listing | None:
-    """The words of a command that prints the names of files; None if it is none."""
-    if not words or base(words[0].text) not in _LISTERS:
-        return None
-    return tuple(expected(word) if word.unknown else word.text for word in words)
 
 
 def _and_together(texts: list[Value]) -> list[Value]:

@@ -9,43 +9,30 @@ from operator import attrgetter
 from outlast.policy.bash.expansions import DEEPEST
 from outlast.policy.bash.parser import ParsedText, read
 from outlast.policy.bash.simple_commands import DECLARING, RESERVED, Assignment, Command, Function, plain_words
-from outlast.policy.bash.words import Loop, Problem, Word, names
-from outlast.policy.canonical import canonical, is_plain_name, shown
-from outlast.policy.command_evaluator import CONTAINERS, READS, CommandEvaluator
-from outlast.policy.commands.inline_code import inline_commands
+from outlast.policy.bash.words import Loop, Problem, Word
+from outlast.policy.canonical import canonical, shown
+from outlast.policy.command_evaluator import READS
+from outlast.policy.commands.inline_code import PROGRAMS, inline_commands
 from outlast.policy.commands.interpreters import may_read_program
-from outlast.policy.commands.nested import Argv, NestedCommands, ShellText, base, is_static
+from outlast.policy.commands.nested import ShellText, base, is_static
 from outlast.policy.commands.sensitive_files import runs_by_itself
 from outlast.policy.commands.shells import SHELLS
-from outlast.policy.commands.wrappers import UNPARSED_WRAPPERS, find_inner_start, nested_commands
+from outlast.policy.nested_evaluator import RESETS, NestedEvaluator
 from outlast.policy.patterns import UNKNOWN
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b|-C\b|--chdir")
 _COPIES = re.compile(r"\b(?:cp|mv|ln|rsync|scp|install|tar|unzip|cpio)\b")
-_MOST_SUFFIXES = 64
-_NO_NAME = "the name of the program is not static"
 _MOST_BODIES = 8
+_MOST_LISTED = 64  # words of a here-document
 _SETS = re.compile(r"(?:-o)?([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _TOKEN = re.compile(r"[^\s;&|()<>'\"`$\\]+")
-# What they run runs elsewhere: on another machine, or in a container.
-_HOST_MOUNTED = re.compile(
-    r"--privileged|unshare|(?:-v|--volume=?)?(?:/(?:etc|usr|boot|home(?:/[^/:]+)?)?/?|~|\$HOME|\$\{HOME\}):.*|.*(?:source|src)=/(?:,.*)?"
-)
-_MOUNTS = re.compile(
-    r"(?:-v|--volume=)?(/[^:]*|~|\$HOME|\$\{HOME\}):(/[^:]+).*"
-)  # a directory, and where the container has it
-_ELSEWHERE = CONTAINERS | names("ssh vagrant mosh")
-# Outlast's own verbs that run nothing; the others must not be called with another policy, or with none.
-_OUTLAST_LOOKS = names("ps tasks show logs wait kill check session notices brief verify events doctor --version --help")
 _SCHEDULE = re.compile(r"(?m)^\s*(?:@\w+|(?:[\d*/,-]+\s+){5})\s*(?:root\s)?")  # when a line of a crontab runs
 _BEGINS = re.compile(r"(?:\A|[;\n])[ \t\n]*\Z")
-_LAUNCHERS = names("uv uvx pipx rye poetry hatch pdm pipenv conda nix")
-_RESETS = names("env sudo doas su runuser pkexec exec setpriv ssh systemd-run")
 _BOTH = frozenset(["bash", "sh", "dash", "/bin/bash", "/bin/sh", "/usr/bin/bash", "/usr/bin/sh", "/bin/dash", "ash"])
 
 
-class Evaluator(CommandEvaluator):
+class Evaluator(NestedEvaluator):
     """Judges one line and keeps the parts in the order in which they are written."""
 
     # --- texts -----------------------------------------------------------------------------------
@@ -156,7 +143,7 @@ class Evaluator(CommandEvaluator):
             if one.operator == "<":
                 self.flow.pipeline += self.flow.listings(one.target)
                 self.flow.pipeline += self.flow.lists.get(f"<{base(one.target.text)}", [])
-        self.flow.pipeline += [("echo", *body.split()[:_MOST_SUFFIXES]) for body in item.bodies]
+        self.flow.pipeline += [("echo", *body.split()[:_MOST_LISTED]) for body in item.bodies]
         if item.words and self.flow.within:
             self.flow.call(item.words[0].text, item.inside, item.parallel)
         if item.assignments and (item.depth or not _BEGINS.search(text.source[max(0, item.at - 9) : item.at])):
@@ -251,9 +238,9 @@ class Evaluator(CommandEvaluator):
         if self._noticed(words, text, bodies, fed):
             return
         if not words[0].static:
-            self._unnamed(words, text, bodies, fed)
+            self.unnamed(words, text, bodies, fed)
         elif not self._is_ordinary(words[0].text):
-            self._special(words, text, bodies, fed)
+            self.special(words, text, bodies, fed)
         elif not self.denied(words, text):
             self._by_rule(words, text)
 
@@ -281,7 +268,7 @@ class Evaluator(CommandEvaluator):
     def _follow_files(self, words: list[Word], text: str, bodies: list[str]) -> None:
         """Follow what a command runs besides programs: text in its arguments, scripts, copies of programs."""
         name = words[0].text
-        given = self.flow.contents(words[1:]) if may_read_program(base(name)) else []
+        given = self.flow.contents(words[1:]) if may_read_program(base(name)) or base(name) in PROGRAMS else []
         for inside in inline_commands(words, [*bodies, *given]):
             self.scan_possible_code(ShellText(inside, "bash", True), base(name))
         if name in (".", "source") or base(name) in SHELLS:
@@ -293,7 +280,8 @@ class Evaluator(CommandEvaluator):
             self.flow.written.setdefault("trap", []).append(words[1].text)
             self.flow.ran.append(("trap", ""))
         elif base(name) in ("at", "batch", "crontab", "make", "gmake"):
-            files = ["Makefile", "makefile", *(base(word.text) for word in words[1:])]
+            named = [base(word.text).removeprefix("-f") for word in words[1:]]
+            files = ["GNUmakefile", "Makefile", "makefile", *named] if "make" in name else named
             self.flow.ran += [(file, "" if "make" in name else text) for file in files]
         elif "/" in name:
             self.flow.ran.append((base(name), text))
@@ -312,14 +300,14 @@ class Evaluator(CommandEvaluator):
                     self.assignment(Assignment(found[1], value.static, [value]), text)
                 if not listed:
                     self.check_variable(found[1], value, text)
-                if self.allows_by_default and (name in DECLARING or base(name) in _RESETS) and not listed:
+                if self.allows_by_default and (name in DECLARING or base(name) in RESETS) and not listed:
                     self.flow.assign(found[1], [value])
             elif name in DECLARING and word.text.startswith("OUTLAST_"):
                 self.check_variable(word.text, None, text)
             elif name in DECLARING and (found := re.match("-[A-Za-z]*[nlucI]", word.text)):
                 self.flow.fickle |= {"" if "n" in found[0] else one.text.partition("=")[0] for one in words[1:]}
         if base(name) == "outlast" or any(word.text == "outlast" for word in words[1:]):
-            self._outlast(words, text)
+            self.outlast(words, text)
 
     def _call(self, name: str, words: list[Word]) -> None:
         """Judge the body of a function with its arguments: only what they add counts."""
@@ -327,7 +315,7 @@ class Evaluator(CommandEvaluator):
         if name in self.expanding or given in self.called or not self._spend(100):
             return
         self.called.add(given)
-        self._suffixes(words, 1)
+        self.suffixes(words, 1)
         if name in self.overrides.bodies and name not in self.flow.functions:
             text = read(self.overrides.bodies[name], self.depth, "function")
             self.flow.functions[name] = {"": (text, [*text.commands])}
@@ -349,102 +337,3 @@ class Evaluator(CommandEvaluator):
         self.flow.values.update(saved)
         self.flow.version = version
         self.expanding.discard(name)
-
-    def _outlast(self, words: list[Word], text: str) -> None:
-        """Outlast's own command line, which would check with another policy, or with none."""
-        at = next(index for index, word in enumerate(words) if base(word.text) == "outlast")
-        module = at and words[at - 1].text == "-m"
-        if at and not (module or base(words[0].text) in _LAUNCHERS):
-            return
-        verb = next((word.text for word in words[at + 1 :] if word.text[:1] != "-" or word.text in _OUTLAST_LOOKS), "")
-        changed = self.inside in _RESETS or any(word.text.startswith("--p") for word in words[at + 1 :])
-        if verb not in _OUTLAST_LOOKS and (changed or not is_static(words[at + 1 :]) or "-" in [w.text for w in words]):
-            self.uncertain(text, "it runs a command under another policy", hides=True)
-        if at:
-            self._suffixes(words, at + 1)
-
-    def _unnamed(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
-        """A command whose name only a run can tell."""
-        name = words[0]
-        if not self.denied(words, text):
-            self.uncertain(text, _NO_NAME, hides=not self._tail_is_known(name))
-        if self._tail_is_known(name):
-            self.simple([Word(base(name.text), name.at, name.end), *words[1:]], text, bodies, fed)
-
-    def _special(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
-        """A command that may run others, or that is more to a shell than a program."""
-        name, nested = words[0].text, nested_commands(words, bodies)
-        before = len(self.parts)
-        if not self.denied(words, text):
-            if is_plain_name(name):
-                self._own(words, text, nested, fed)
-            else:
-                self.uncertain(text, _NO_NAME, hides=not self._tail_is_known(words[0]))
-        outer, where = self.elsewhere, self.flow.where
-        if base(name) in _ELSEWHERE:
-            sources = [word.source.replace('"', "") for word in words]
-            if not any(map(_HOST_MOUNTED.fullmatch, sources)):
-                self.elsewhere, self.flow.where = base(name), ""
-            for mount in filter(None, map(_MOUNTS.fullmatch, sources)):
-                words = [_moved(word, mount[2], mount[1]) for word in words]
-        if nested:
-            self._inner(words, nested, bodies, fed)
-        elif base(name) in UNPARSED_WRAPPERS:
-            if (start := find_inner_start(words)) is not None:
-                self._suffixes(words, start)
-            for body in bodies:
-                self.scan_possible_code(ShellText(body, "sh", True), base(name))
-        self.elsewhere, self.flow.where = outer, where
-        if self.rules.any_arguments and self.allow.matching(canonical(words)):
-            own, *inner = self.parts[before:]
-            self.parts[before:] = [own, *(part for part in inner if part.verdict == "deny" and part.rule)]
-
-    def _inner(self, words: list[Word], nested: NestedCommands, bodies: list[str], fed: bool) -> None:
-        label = base(words[0].text)
-        if nested.directory != "":
-            self.flow.go_to(nested.directory)
-        for inner in nested.inners:
-            if isinstance(inner, ShellText):
-                self.nested_text(inner, label)
-            elif inner.words:
-                self._run(inner, label, bodies, fed)
-        possible_code = [] if nested.inners or not nested.doubt else [ShellText(body, "sh", True) for body in bodies]
-        for code in [*nested.possible_code, *possible_code]:
-            self.scan_possible_code(code, label)
-        if nested.suffixes:
-            self._suffixes(words, nested.suffixes)
-
-    def scan_possible_code(self, code: ShellText, label: str) -> None:
-        """A text that may be run: only what is denied in it counts."""
-        before, texts = len(self.parts), len(self.texts)
-        self.nested_text(code, label)
-        del self.texts[texts:]
-        self.parts[before:] = [part for part in self.parts[before:] if part.verdict == "deny"]
-        self._spend(0)  # asks if it was too much
-
-    def _run(self, inner: Argv, label: str, bodies: list[str], fed: bool) -> None:
-        outer = (self.depth, self.inside)
-        self.depth, self.inside = self.depth + 1, label
-        if self.depth > DEEPEST:
-            self.ask("", f"it is nested deeper than {DEEPEST}")
-            self._suffixes(inner.words, 0)
-        else:
-            self.simple(inner.words, shown(inner.words), bodies, fed)
-        self.depth, self.inside = outer
-
-    def _suffixes(self, words: list[Word], start: int) -> None:
-        """Where the inner command begins is not certain: nothing denied may begin anywhere."""
-        for index in range(start, min(len(words), start + _MOST_SUFFIXES)):
-            word = words[index]
-            if word.static and word.text and (" " in word.text or "\n" in word.text):
-                self.scan_possible_code(ShellText(word.text, "bash", True), base(words[0].text))
-            elif word.static and self._spend(len(words) - index) and self.denied(words[index:], word.text):
-                return
-
-
-def _moved(word: Word, directory: str, to: str) -> Word:
-    """The word with a directory of a container as this machine sees it."""
-    text = re.sub(rf"(?<![\w/:]){re.escape(directory)}(?![\w:])", lambda _: to.rstrip("/") or "/", word.text)
-    if text == word.text:
-        return word
-    return Word(text.replace("//", "/"), word.at, word.end)

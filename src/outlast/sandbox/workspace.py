@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 
 from outlast.linux.files import get_cwd
 from outlast.sandbox.bubblewrap import OWN, is_within
@@ -36,7 +37,7 @@ def sandbox_for(asked: Sandbox | bool | None, settings: Settings, base: str) -> 
     """The sandbox of a call; none if the call asks to run outside: then the user is asked."""
     if asked is False:
         return None
-    home = os.path.realpath(os.path.expanduser("~"))
+    home = _real(os.path.expanduser("~"))
     project = find_project(os.path.realpath(base or get_cwd() or "/"), home)
     linked, kept = find_worktree(project) if project else ([], [])
     named_there = [existing_directory(path) for path in settings.sandbox_writable.split(":") if path]
@@ -52,6 +53,12 @@ def sandbox_for(asked: Sandbox | bool | None, settings: Settings, base: str) -> 
     return found
 
 
+@cache
+def _real(path: str) -> str:
+    """Where a path leads to that no command in the sandbox can move: looked up once, as it takes long for many."""
+    return os.path.realpath(path)
+
+
 def find_project(directory: str, home: str) -> str:
     """The top of the repository that a directory is in, or else the directory; empty if your home would be in it."""
     found = directory
@@ -63,7 +70,7 @@ def find_project(directory: str, home: str) -> str:
 def find_caches(setting: str) -> Iterator[str]:
     """The caches that exist."""
     for path in setting.split(":"):
-        whole = os.path.realpath(os.path.expanduser(path)) if path.startswith(("/", "~/")) else "/"
+        whole = _real(os.path.expanduser(path)) if path.startswith(("/", "~/")) else "/"
         if whole != "/" and os.path.isdir(whole):
             yield whole
 
@@ -72,7 +79,7 @@ def find_protected(writable: Iterable[str], home: str, package: str) -> list[str
     """What in writable places must not change."""
     places = list(writable)
     found = [*_existing(home, _START_UP)]
-    found += (package, os.path.realpath(sys.prefix))  # Outlast itself, which runs outside
+    found += (package, _real(sys.prefix))  # Outlast itself, which runs outside
     for place in places:
         for name in _AGENTS:
             # If it is not there, an agent that you use would take it from whatever the command puts there.

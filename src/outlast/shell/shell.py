@@ -78,7 +78,7 @@ class Shell:
         an `Approval` for what they do not allow outright. In mode "yolo" nothing is asked, and what is denied stays so.
         With a `sandbox` every command runs in one. `defaults` are settings that hold unless the user has set them.
         Commands run in `cwd` instead of the caller's directory, and a new session begins there. A program that runs one
-        command says `prepare=False`: then no shell is started before its command is known.
+        command, or only looks, says `prepare=False`: then no shell is started before its command is known.
         """
         if not sys.platform.startswith("linux"):
             raise Unsupported("Outlast needs Linux (5.4 or newer) so far; on Windows run it inside WSL.")

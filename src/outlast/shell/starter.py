@@ -9,7 +9,6 @@ import time
 from outlast.errors import (
     AmbiguousTask,
     BadInput,
-    OutlastError,
     SessionBusy,
     SessionMoved,
     StartFailed,
@@ -20,6 +19,7 @@ from outlast.launch_builder import LaunchBuilder, SessionScope
 from outlast.light import replaced
 from outlast.linux.files import get_cwd
 from outlast.policy import MODES, YOLO, Policy, decide, may_apply
+from outlast.shell.context import SYSTEM_ERRORS
 from outlast.shell.validation import build_request
 from outlast.types import BRIDGE, LOCAL
 
@@ -236,7 +236,7 @@ class Starter:
             if launch.state and self.context.sessions.read(launch.state, patience=0).mark != launch.snapshot:
                 launch = self._build_launch(grant, launch.keeps)
             return self.context.executor.prepare(launch)
-        except (OSError, ValueError, OutlastError):
+        except (*SYSTEM_ERRORS, ValueError):
             return False  # then the next command starts its own shell
 
     def _guess_launch(self) -> Launch:
@@ -258,7 +258,7 @@ class Preparer:
     """
 
     def __init__(self, prepare: Callable[[], bool]) -> None:
-        self._prepare = prepare
+        self._prepare, self._owner = prepare, os.getpid()
         self._changed = threading.Condition()
         self._due, self._closed = _NEVER, False
         self._wakes_at = 0.0  # when the thread looks again by itself; 0: it does not wait
@@ -266,9 +266,11 @@ class Preparer:
 
     def request(self, delay: float) -> None:
         """Prepare after `delay` seconds."""
+        if self._owner != os.getpid():
+            return  # a fork of the host has no such thread, and may have a copy of a held lock
         with self._changed:
             self._due = time.monotonic() + delay
-            if self._thread is None or not self._thread.is_alive():  # a fork of the host has no such thread
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="outlast-preparer", daemon=True)
                 self._thread.start()
             elif self._due < self._wakes_at:
@@ -280,10 +282,12 @@ class Preparer:
 
     def close(self) -> None:
         """End the thread."""
+        if self._owner != os.getpid():
+            return
         with self._changed:
             self._closed = True
             self._changed.notify()
-        if self._thread is not None and self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join()
 
     def _work(self) -> None:

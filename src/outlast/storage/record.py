@@ -17,7 +17,7 @@ from fcntl import LOCK_SH
 
 from outlast.errors import LIST_TASKS, DamagedTask, Hint, OutlastError, SystemRefused, UnknownTask
 from outlast.light import json
-from outlast.linux.files import open_locked, open_regular, read_file, unlock_and_close
+from outlast.linux.files import open_locked, open_regular, read_file, unlock_and_close, write_and_close
 from outlast.storage.layout import LOCK, QUEUED, STAGING
 from outlast.types import Ended, Ending, Exited, Guards, Identity, Lost, NeverStarted, Pending, Running, Signalled
 
@@ -300,6 +300,13 @@ def _pipe_status(directory: str, code: int | None, outcome: dict[str, Any]) -> t
         return (code,)
     except (OSError, ValueError):
         return None
+
+
+def create_pipes(command: str, directory: str) -> None:
+    """Create the file for the statuses of a pipeline. The shell's own would get the mode of the command's umask."""
+    if ("|" in command or "!" in command) and not command.rstrip("\n").endswith("\\"):
+        # An empty one is that of a prepared shell, whose command is no pipeline.
+        write_and_close(open_regular(f"{directory}/{PIPES}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), b"\n")
 
 
 def parse_pipe_status(code: int, written: str | None) -> tuple[int, ...] | None:

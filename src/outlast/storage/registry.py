@@ -83,6 +83,10 @@ class Registry:
                 yield task_id, "", 0.0, 0
 
     def close(self) -> None:
+        try:
+            self._store_closed()
+        except OutlastError:
+            pass  # the next process that lists the tasks will
         with self._opening:
             if self._index is not None:
                 self._index.close()
@@ -214,7 +218,7 @@ class Registry:
         return task if task is not None and (session is None or session == task.session) else None
 
     def _read(self, task_id: str, table: Callable[[], Table], store: bool = True) -> Task:
-        """Read a task from its files; store its final state in the index if it is closed, at once or with `prune`."""
+        """Read a task from its files; store its final state in the index if it is closed, now or with `prune`."""
         directory = self.home.task(task_id)
         try:
             task, _ = task_directory.view_task(directory, self.launch_of(task_id), table)
@@ -242,6 +246,11 @@ class Registry:
                 raise
         size = task_directory.measure_size(directory, sessions.TEMPORARY_FILES)
         self.index.finish(task.task_id, task.ended_at or task.started_at, size, task_directory.dump_task(task))
+
+    def _store_closed(self) -> None:
+        """Store the final states of tasks that callers waited for."""
+        for task_id in [self._unstored.pop() for _ in self._unstored[:]]:
+            self._load_one(task_id, None, Table)
 
     def _refresh_unfinished(self, before: float, most: int) -> None:
         """Let the index know of tasks that ended since they were last read."""
@@ -359,8 +368,7 @@ class Registry:
     def prune(self, older_than_s: float, most: int = removal.AT_ONCE, session: str | None = None) -> int:
         """Remove up to `most` tasks (-1: all) that ended longer ago than that; return how many."""
         removal.sweep_staging(self.home.staging)
-        for task_id in [self._unstored.pop() for _ in self._unstored[:]]:
-            self._load_one(task_id, None, Table)
+        self._store_closed()
         before = time.time() - older_than_s
         self._refresh_unfinished(before, most)
         return sum(self.remove(task_id) for task_id in self.index.ended_before(before, most, session))

@@ -43,14 +43,12 @@ if TYPE_CHECKING:
 
 _ID_TRIES = 5
 _PRUNE_EVERY_S = 0.1  # with what one prune removes, more often than tasks can be started
-# Shells that wait for commands: for the next one, and for one that follows it at once or runs beside it.
-_PREPARED_AT_LEAST, _PREPARED_AT_MOST = 2, 4
+_PREPARED_AT_LEAST, _PREPARED_AT_MOST = 2, 4  # shells for the next command, and for those at once or right after it
 _BACKGROUND_CONNECTIONS = 32  # kept open; waiting for a task without a connection takes a little longer
 # What a shell needs before it knows its command: a prepared shell fits a launch if these are equal.
 _SHELL_FIELDS = (
     *("shell", "cwd", "env", "umask", "stdin", "split", "rlimits", "nice", "state", "snapshot", "sandbox", "groups"),
-    "tty",
-    "max_running",  # so many slots of the queue its guards can hold
+    *("tty", "max_running"),  # so many slots of the queue its guards can hold
 )
 
 
@@ -91,22 +89,20 @@ class LocalExecutor:
         self.registry, self._settings = Registry(open_home(home)), settings
         self._sessions = Sessions(self.registry.home.sessions)
         self._queue = Queue(self.registry.home.path)
-        self._prune_at, self._closed = 0.0, False
-        # Prepared shells: each is a bash that has restored its session's state and waits for a command. They change
-        # nothing but the time that the next commands take. If this process ends, their guards see the connections
-        # close, kill the shells and remove their directories.
-        self._prepared: list[StagedTask] = []
-        self._prepared_wanted = _PREPARED_AT_LEAST  # one more whenever a command found none
+        self._prune_at, self._is_pruned, self._closed, self._owner = 0.0, False, False, os.getpid()
+        # Each is a bash that has restored its session's state and waits; guards remove those of a host that ended.
+        self._prepared, self._prepared_wanted = list[StagedTask](), 1
         self._preparing = threading.Lock()  # protects `_prepared`: a thread prepares while another one starts a task
-        # To the guards of tasks that this process started. A guard whose foreground caller closes the connection
-        # concludes that nothing waits for the command any more. Of background tasks only the latest are kept.
+        # To the guards of tasks that we started: one that closes tells its guard that nothing waits for the command.
         self._connections: dict[str, Connection] = {}
         self._background: list[str] = []
 
     def close(self) -> None:
-        with self._preparing:
-            self._closed = True
-            self._discard_prepared()
+        if self._owner == os.getpid():
+            with self._preparing:
+                self._closed = True
+                while self._prepared:
+                    self._prepared.pop().close()
         for task_id in list(self._connections):
             self._leave(task_id)
         self.registry.close()
@@ -126,7 +122,9 @@ class LocalExecutor:
 
     def _start(self, launch: Launch, hold: Hold | None, name: NameLock | None = None) -> Task:
         create = partial(self._create, launch, hold, name)
-        if not _needs_slot(launch) and not launch.after:
+        # Background tasks have a limited number of slots.
+        needs_slot = launch.background and launch.max_running > 0 and launch.agent.get("format") != REGISTERED
+        if not needs_slot and not launch.after:
             task = self._run(create, launch, self._take_prepared(launch))
             self._prune()  # while the command runs
             self.advance()
@@ -151,11 +149,11 @@ class LocalExecutor:
         finally:
             os.close(slot)
 
-    def _prune(self) -> None:
-        """Remove some expired tasks; starts in quick succession share one such step."""
-        now = time.monotonic()
-        if now >= self._prune_at:
-            self._prune_at = now + _PRUNE_EVERY_S
+    def _prune(self, in_pause: bool = False) -> None:
+        """Remove some expired tasks in the pause before a start, or with it; starts in succession share one step."""
+        is_done, self._is_pruned = self._is_pruned and not in_pause, in_pause
+        if not is_done and time.monotonic() >= self._prune_at:
+            self._prune_at = time.monotonic() + _PRUNE_EVERY_S
             self.registry.prune(self._settings.retention_hours * 3600)
 
     def _create(
@@ -171,7 +169,7 @@ class LocalExecutor:
             if reserved is None:
                 raise Refused(errno.EEXIST, "its id is taken")
             launch = reserved
-            create_pipes_file(launch.command, task.staged)
+            record.create_pipes(launch.command, task.staged)
             if launch.keeps:
                 self._sessions.register(launch.state, task.staged)
             if launch.parent:
@@ -243,9 +241,11 @@ class LocalExecutor:
         return view_started(task.published, launch, pid or None, started)
 
     def _take_prepared(self, launch: Launch) -> StagedTask | None:
+        if self._owner != os.getpid():
+            return None  # a fork of the host, which may have a copy of the lock that nothing will unlock
         with self._preparing:  # a shell that is just being prepared is ready sooner than another one
             if not self._prepared:
-                self._prepared_wanted = min(self._prepared_wanted + 1, _PREPARED_AT_MOST)
+                self._prepared_wanted = min(self._prepared_wanted + 1, _PREPARED_AT_MOST)  # one more next time
             for shell in self._prepared[:]:
                 if shell.is_prepared_for(launch):  # the next command may be like those that the others are for
                     self._prepared.remove(shell)
@@ -258,6 +258,7 @@ class LocalExecutor:
         return bool(self._prepared)
 
     def prepare(self, launch: Launch) -> bool:
+        self._prune(in_pause=True)
         if os.path.basename(launch.shell) != "bash" or launch.groups or launch.stdin.text is not None or launch.tty:
             return False  # it needs the command, or something that a guard cannot do twice
         with self._preparing:
@@ -265,7 +266,7 @@ class LocalExecutor:
                 if not (shell.is_prepared_for(launch) and shell.is_waiting()):
                     self._prepared.remove(shell)
                     shell.close()
-            if self._closed or len(self._prepared) >= self._prepared_wanted:
+            if self._closed or len(self._prepared) >= max(self._prepared_wanted, _PREPARED_AT_LEAST):
                 return False
             shell = self._prepare(launch)
             self._prepared.append(shell)
@@ -287,10 +288,6 @@ class LocalExecutor:
             self.registry.discard(shell.staged, shell.published)
             raise
         return shell
-
-    def _discard_prepared(self) -> None:
-        while self._prepared:
-            self._prepared.pop().close()
 
     # --- from the queue --------------------------------------------------------------------
 
@@ -383,16 +380,3 @@ class LocalExecutor:
         from outlast.executors.local.ending import end_tasks
 
         return end_tasks(self, task_ids, grace, by, rule)
-
-
-def _needs_slot(launch: Launch) -> bool:
-    """Return whether the task counts among the running background tasks, whose number is limited."""
-    return launch.background and launch.max_running > 0 and launch.agent.get("format") != REGISTERED
-
-
-def create_pipes_file(command: str, directory: str) -> None:
-    """Create the file for the statuses of a pipeline. The shell's own would get the mode of the command's umask."""
-    if ("|" in command or "!" in command) and not command.rstrip("\n").endswith("\\"):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with open(open_regular(os.path.join(directory, record.PIPES), flags), "wb") as file:
-            file.write(b"\n")  # an empty one is that of a prepared shell, whose command is no pipeline

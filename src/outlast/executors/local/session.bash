@@ -208,12 +208,16 @@ __outlast_dump() {
 }
 
 __outlast_functions() {
+    # Most sessions have none. This lists them and `__outlast_save`, so a shell whose compgen is disabled lists nothing.
+    builtin printf "\n#$__outlast_mark functions\n"
+    builtin compgen -A function -X '__outlast_[!s]*'
+    builtin mapfile -s 2 -t -u "$__outlast_in" __outlast_names
+    ((${#__outlast_names[@]} != 1)) || builtin return 0
     # Printing thousands of lines takes longer than the rest of the dump, so functions that still come from the
     # snapshot are only named. `declare -F` prints the source file of a function while extdebug is on; DEBUG and RETURN
     # traps, which extdebug affects, are gone by now.
-    builtin printf "\n#$__outlast_mark functions\n"
     builtin declare -F
-    builtin mapfile -s 2 -t -u "$__outlast_in" __outlast_names
+    builtin mapfile -t -u "$__outlast_in" __outlast_names
     __outlast_listed=("${__outlast_names[@]#declare -* }") __outlast_names=()
     for __outlast_name in "${__outlast_listed[@]}"; do
         [[ $__outlast_name == __outlast_* ]] || __outlast_names+=("$__outlast_name")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from outlast.policy.bash.quoting import ansi_c
 from outlast.policy.bash.variables import is_run, is_safe
 from outlast.policy.bash.words import Loop, Pieces, Problem, Ref, Unreadable, Word
+from outlast.policy.patterns import UNKNOWN
 
 DEEPEST = 64
 _IN_DOUBLE = re.compile(r"[^\"\\$`]+")
@@ -361,6 +362,10 @@ class Expansions:
         given = self.peek()
         rest = self._until("}", quoted)
         text = "".join(rest.parts)[1:]
+        if given == "=" and rest.unknown:
+            value = Word(UNKNOWN, start, self.at)
+            value.unknown, value.source = True, self.text[start : self.at]
+            self.found.append(Loop(self.base + start, self.depth, self.inside, name, [value]))
         if given in "#%*/^,@" or rest.unknown:
             return None
         if given == "=":

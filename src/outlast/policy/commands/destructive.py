@@ -6,12 +6,12 @@ runs) and says in one sentence why it must not run, or nothing; a `Doubtful` one
 
 from __future__ import annotations
 
-import os
 import re
 from itertools import pairwise, takewhile
 
 from outlast.policy.bash.words import names
 from outlast.policy.commands.destructive_words import DESTROYERS, has_option, operands_of
+from outlast.policy.commands.places import FILES, GLOB, HOME, SYSTEM, Place, normal
 from outlast.policy.patterns import UNKNOWN
 from outlast.policy.rules import Doubtful
 
@@ -21,136 +21,29 @@ if TYPE_CHECKING:
 
     Words = Sequence[str | None]
 
-# What a system cannot lose. `rm -r` of any other directory right below / is refused as well.
-SYSTEM = names(
-    "bin boot dev etc home lib lib32 lib64 libx32 opt proc root run sbin srv sys usr var System Library Applications "
-    "Users"
-)
-_DEEPER = names("usr/local usr/local/bin usr/local/lib var/lib var/log var/spool var/cache boot/efi")
-# Trees that only a package manager writes to, and files without which nobody can log in or boot.
-_TREES = re.compile(
-    r"(?:usr/)?(?:bin|sbin|lib(?:32|64|x32|exec)?)|usr/(?:share|include)|boot|dev|proc|sys|System|Library"
-)
-_FILES = re.compile(
-    r"etc/(?:passwd|shadow|group|gshadow|sudoers|fstab|crypttab|ld\.so\.\w+|inittab|pam\.conf|shells)-?"
-)
-_DATA = re.compile(r"etc/[^/]+|var/lib/[^/]+|etc/(?:systemd/system|ssl/certs|pam\.d/.*|sudoers\.d|apt/sources.*)")
-_HARMLESS_DEVICES = re.compile(
-    r"/dev/(null|zero|full|u?random|std(in|out|err)|tty\w*|ptmx|(fd|pts|shm|mqueue|tcp|udp)(/.*)?)"
-)
 _GIVES_UP = "it gives up what a disk holds"
 _STOPS = "it stops the machine"
 _ENDS_ALL = "it ends every process that it can reach"
-_RAW = ("/proc/sysrq-trigger", "/proc/kcore")
 _RUN_BY_FIND = DESTROYERS | names("sh bash")
 _GIT_LOSES = names("clean rm reset checkout restore switch stash read-tree checkout-index worktree")
+_OUTPUTS = names("-o -O -out --output --output-document")
 _FIND_NAMES = names("-name -iname -path -ipath -wholename -regex -iregex -empty -samefile -inum")
 _FIND_TESTS = tuple(names("-mtime -mmin -atime -amin -ctime -cmin -newer -size -user -group -perm"))
 _ALL_UNKNOWN = re.compile(rf"{UNKNOWN}+(?:/[*.?/]*|/(?:{'|'.join(SYSTEM)})/?)?")  # all of a directory that is not known
-_GLOB = re.compile(r"[*?\[{]")
-_BRACES = re.compile(r"\{([^{}]*)\}")
-_MOST_PATHS = 64  # that braces are taken apart into
-_ONLY_GLOB = re.compile(r"[*?.]*[*?][*?.]*|\.?\[[^\]]*\][*?.]*")
-_OWN_HOME = re.compile(r"\A(?:~|\$HOME|\$\{HOME\})(?=/)")
-_HOME = re.compile(r"(~(?:\$\{?\w+\}?|[A-Za-z0-9_.-]*)|\$HOME|\$\{HOME\})")
-
-
-class Place:
-    """Where a command runs, and whose home directories count."""
-
-    def __init__(self, homes: frozenset[str], where: str, elsewhere: bool) -> None:
-        self.homes, self.where, self.elsewhere = homes, where, elsewhere
-
-    def absolute(self, path: str) -> str:
-        """A path as seen from the root; as it is if that cannot be known."""
-        if path.startswith("~+"):
-            path = "." + path[2:]
-        if self.where and path and not path.startswith(("/", "~", "$HOME", "${HOME}", UNKNOWN)):
-            path = f"{self.where}/{path}"
-        return _OWN_HOME.sub(next(iter(self.homes), "~"), path) if ".." in path else path
-
-    def is_vital(self, path: str, every_top: bool = True) -> bool:
-        """Whether a path is the root, a directory right below it, a home, or all that one of these holds."""
-        # The directory of a project may be right below the root, and what it holds is its own.
-        every_top = every_top and not self.elsewhere and (path.startswith("/") or self.where == "/")
-        return any(_is_vital(self.absolute(one), self.homes, every_top) for one in _each_of(path))
-
-    def is_protected(self, path: str, recursive: bool = False) -> bool:
-        """Whether a system needs a path that lies deeper; `recursive`: all of a directory."""
-        return any(_is_protected(_normal(self.absolute(one)), recursive) for one in _each_of(path))
-
-    def is_raw(self, path: str) -> bool:
-        """Whether writing there goes past every file system: a disk, the memory, the kernel's trigger."""
-        path = _normal(self.absolute(path))
-        return path in _RAW or (path.startswith("/dev/") and not _HARMLESS_DEVICES.fullmatch(path))
 
 
 def make_destructive_check(home: str) -> Callable[..., str | None]:
     """What to ask of each simple command, where `home` is the user's home directory."""
-    homes = frozenset({_normal(home)} if home not in ("", "/") else ())
+    homes = frozenset({normal(home)} if home not in ("", "/") else ())
 
     def look(words: tuple[str | None, ...], where: str = "", elsewhere: bool = False) -> str | None:
         name = words[0].rpartition("/")[2] if words and words[0] else ""
         if name.startswith(("mkfs", "newfs", "mkntfs")):
             return "it makes a new file system over what is there"
-        found = _HAZARDS.get(name)
-        return found(words[1:], Place(frozenset() if elsewhere else homes, where, elsewhere)) if found else None
+        found, place = _HAZARDS.get(name), Place(frozenset() if elsewhere else homes, where, elsewhere)
+        return (found(words[1:], place) if found else None) or _writes_to(words[1:], place)
 
     return look
-
-
-# --- places ------------------------------------------------------------------------------
-
-
-def _normal(path: str) -> str:
-    whole = os.path.normpath(path) if path else ""
-    return "/" + whole.lstrip("/") if whole.startswith("/") else whole
-
-
-def _each_of(path: str) -> list[str]:
-    """`/{a,b}` is `/a` and `/b`."""
-    paths = [path]
-    while len(paths) < _MOST_PATHS and (found := _BRACES.search(paths[0])):
-        before, behind = paths[0][: found.start()], paths[0][found.end() :]
-        paths = [*paths[1:], *(before + one + behind for one in found[1].split(","))]
-    return paths
-
-
-def _is_vital(path: str, homes: frozenset[str], every_top: bool) -> bool:
-    if found := _HOME.match(path):
-        rest = _normal("/" + path[found.end() :])[1:]
-        return (path[found.end() :][:1] in ("", "/")) and (not rest or bool(_ONLY_GLOB.fullmatch(rest)))
-    path = _normal(path)
-    if not path.startswith("/"):
-        return False
-    above, _, last = path.rpartition("/")
-    if last and _GLOB.search(last):
-        if not above:
-            return True  # `/*`, `/e*`: several right below the root
-        if above in ("/home", "/Users"):
-            return True
-        if not _ONLY_GLOB.fullmatch(last) or above == "/tmp":
-            return False
-        path = above
-    inside = path[1:]
-    if "/" not in inside:
-        return every_top or inside in SYSTEM or not inside
-    return path in homes or inside in _DEEPER or (above in ("/home", "/Users") and "/" not in inside[len(above) :])
-
-
-def _is_protected(path: str, recursive: bool) -> bool:
-    if not path.startswith("/") or UNKNOWN in path:
-        return False
-    path = path[1:]
-    above, _, last = path.rpartition("/")
-    if recursive and _GLOB.search(last) and _ONLY_GLOB.fullmatch(last):
-        path = above
-    if path.startswith(("dev/shm/", "usr/share/nginx/", "usr/lib/python", "usr/lib/node_modules/")):
-        return False
-    tree = _TREES.match(path)
-    if tree and path[tree.end() :][:1] in ("", "/"):
-        return True
-    return bool(_FILES.fullmatch(path)) or (recursive and bool(_DATA.fullmatch(path)))
 
 
 # --- hazards -----------------------------------------------------------------------------
@@ -178,8 +71,8 @@ def _over_everything(words: Words, place: Place) -> str | None:
     """chmod, chown and their kin."""
     recursive = has_option(words, "R", "recursive")
     for path in operands_of(words)[1:] or operands_of(words):
-        whole = _normal(place.absolute(path))
-        own = whole in place.homes or (_HOME.match(path) and ".." not in path)
+        whole = normal(place.absolute(path))
+        own = whole in place.homes or (HOME.match(path) and ".." not in path)
         if recursive and not own and place.is_vital(path, every_top=False):
             return f"it changes who may use {path} and all that is in it"
         if whole in ("/", "/etc", "/var", "/home") or place.is_protected(path, recursive):
@@ -194,7 +87,7 @@ def _mv(words: Words, place: Place) -> str | None:
     for path in sources:
         if place.is_vital(path, every_top=False) or place.is_protected(path):
             return f"it moves {path} away"
-    if _normal(target) == "/dev/null":
+    if normal(target) == "/dev/null":
         return "it replaces /dev/null"
     return _onto([target], place) or _unclear(sources, place)
 
@@ -218,8 +111,10 @@ def _find(words: Words, place: Place) -> str | None:
             return f"it writes over what is in {path}"
         if path and any(name and place.is_protected(f"{path}/{name}") for name in tests):
             return f"it removes a file below {path}, which the system needs"
+        if path and any(place.is_vital(f"{path}/{name}", False) for word, name in pairwise(tests) if word == "-name"):
+            return f"it removes what the system needs right below {path}"
         if path and (place.is_vital(path, every_top=False) or place.is_protected(path, recursive=True)):
-            chosen = _is_chosen(tests) if not _GLOB.search(path) else ""
+            chosen = _is_chosen(tests) if not GLOB.search(path) else ""
             if not chosen:
                 return f"it removes everything below {path}"
             return None if chosen == "name" else Doubtful(f"it removes a good part of what is below {path}")
@@ -289,6 +184,20 @@ def _onto(words: Words, place: Place) -> str | None:
     return None
 
 
+def _writes_to(words: Words, place: Place) -> str | None:
+    """Whatever program it is: the file that an option names as its output."""
+    named = [path for option, path in pairwise(words) if option in _OUTPUTS and path]
+    named += [word.partition("=")[2] for word in words if word and word.partition("=")[0] in _OUTPUTS]
+    vital = [path for path in named if FILES.fullmatch(normal(place.absolute(path))[1:])]
+    return f"it writes over {vital[0]}, which the system needs" if vital else None
+
+
+def _replaces(words: Words, place: Place) -> str | None:
+    """Editors, and programs that put another file in the place of one."""
+    why = _onto(words, place)
+    return Doubtful(why) if why else None
+
+
 def _truncate(words: Words, place: Place) -> str | None:
     return _onto([word for at, word in enumerate(words) if not (at and words[at - 1] in ("-s", "-r"))], place)
 
@@ -299,10 +208,12 @@ def _last_onto(words: Words, place: Place) -> str | None:
         option, _, value = (word or "").partition("=")
         if option == "--target-directory" and place.is_raw(value):
             return f"it writes over {value}"
+    if into := next((one for option, one in pairwise(words) if option == "-t" and one), ""):
+        return _onto([f"{into}/{one.rpartition('/')[2]}" for one in operands_of(words)], place)
     target = operands_of(words)[-1:]
     why = _onto(target, place)
     # A new program in /usr/bin is how some are installed; what is there already may be lost by it.
-    return Doubtful(why) if why and target and not place.is_raw(target[0]) and not _FILES.match(target[0][1:]) else why
+    return Doubtful(why) if why and target and not place.is_raw(target[0]) and not FILES.match(target[0][1:]) else why
 
 
 def _rsync(words: Words, place: Place) -> str | None:
@@ -327,7 +238,7 @@ def _tar(words: Words, place: Place) -> str | None:
     inside = next((one for before, one in pairwise(words) if before in ("-C", "--directory", "-d") and one), "")
     if "--remove-files" in words:
         return _removes([f"{inside}/{one}" if inside else one for one in operands_of(words)], place)
-    if inside and _normal(place.absolute(inside)) in ("/", "/etc", "/usr", "/var", "/boot", "/bin", "/lib"):
+    if inside and normal(place.absolute(inside)) in ("/", "/etc", "/usr", "/var", "/boot", "/bin", "/lib"):
         return Doubtful(f"it may replace anything in {inside}")
     return None
 
@@ -432,6 +343,7 @@ _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
         "dd dcfldd dc3dd": _dd,
         "tee shred sponge badblocks ddrescue scrub nwipe >": _onto,
         "truncate": _truncate,
+        "ed ex vi vim nvim patch rename fallocate gzip bzip2 xz zstd lzma split xxd": _replaces,
         "sed gsed perl": _edits,
         "tar gtar bsdtar": _tar,
         "pkill killall": _kills_by_name,

@@ -17,8 +17,9 @@ _LITERAL = re.compile(
 )
 _REMOVES = re.compile(r"rmtree|unlink|remove|rmdir|rm_rf?|rmSync|rimraf|shutil\.move|truncate|chmod|rename")
 _WRITTEN = re.compile(
-    r"open\s*\(\s*['\"](/[^'\"]+)['\"]\s*,\s*['\"][wax]|File\w*\(\s*['\"](/[^'\"]+)['\"]\s*,|['\"](/[^'\"]+)['\"]\s*\)\.write_"
-    r"|>\s*['\"]?(/[\w./-]+)|\bw (/\S+)"
+    r"open\s*\(\s*['\"](/[^'\"]+)['\"]\s*,\s*(?:mode\s*=\s*)?['\"][wax]|File\w*\(\s*['\"](/[^'\"]+)['\"]\s*,|['\"](/[^'\"]+)['\"]\s*\)\.write_"
+    r"|>\s*['\"]?(?:['\"],\s*['\"])?(/[\w./-]+)|\bw ?(/\S+)"
+    r"|(?:copy\w*|rename|move|replace)\s*\([^,]*,\s*['\"](/[^'\"]+)"
 )
 _ALL_OF_HOME = re.compile(
     r"(?:rmtree|rmSync|rm_rf?|remove_tree)\s*\(?\s*[^,)]*(?:HOME['\"\])}]*|home\(\)|homedir\(\))\s*(?:[,);]|\Z)"
@@ -41,7 +42,7 @@ _COMMAND_OPTIONS = table("""
 """)  # whose values are commands
 # `key="command"`, `shell command`, `:!command`.
 _BEFORE_COMMAND = re.compile(r"""[^ ]*=["']?|:?!|\\!|(?:shell|system)\s+""")
-_PROGRAMS = names("awk gawk mawk nawk sed gsed")
+PROGRAMS = names("awk gawk mawk nawk sed gsed")
 _TAKES_COMMANDS = names("git tar gtar bsdtar socat less more")
 _MOST = 32
 
@@ -49,7 +50,7 @@ _MOST = 32
 def inline_commands(words: list[Word], bodies: list[str]) -> list[str]:
     """The texts in the arguments and the input of a command that may be command lines."""
     name = base(words[0].text)
-    is_program = may_read_program(name) or name in _PROGRAMS
+    is_program = may_read_program(name) or name in PROGRAMS
     found = _values(words, _COMMAND_OPTIONS.get(name, frozenset()))
     for text in [*(word.text for word in words[1:]), *(bodies if is_program else ())]:
         if is_program:
@@ -59,6 +60,7 @@ def inline_commands(words: list[Word], bodies: list[str]) -> list[str]:
                 found.append(" ".join(_literals(call[1])))
             if _REMOVES.search(text):
                 found += [f"rm -rf {one}" for one in literals if re.fullmatch(r"[/~][\w./*~-]*", one)]
+            found += [f"rm -rf {one}" for one in re.findall(r"unlink\s*(?:glob\s*)?<([^>\n]+)>", text)]
             if _ALL_OF_HOME.search(text):
                 found.append("rm -rf ~")
             found += [f"tee {path}" for match in _WRITTEN.finditer(text) for path in match.groups() if path]

@@ -102,7 +102,8 @@ _DIRECT = names("""
 # They run what follows one of these words, or simply what follows. Where it begins is not read with certainty.
 _TRIGGERS = """
     outlast uv poetry pipenv pdm hatch rye conda mamba micromamba op doppler pipx: run; lxc bundle direnv: exec
-    docker nerdctl: run exec create; podman: run exec create unshare; docker-compose: run exec; kubectl: exec run debug; oc: exec run rsh
+    docker nerdctl: run exec create; podman: run exec create unshare; docker-compose: run exec; oc: exec run rsh
+    kubectl: exec run debug
     mix: cmd run; pnpm: exec dlx; yarn: exec dlx node; bun: x; ip: netns exec; vagrant: ssh; nix: run shell develop
     cmake: -E; perf: record stat trace; rr: record; machinectl: shell; systemd-nspawn: -D -i -M; jobs: -x
 """
