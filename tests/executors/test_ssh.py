@@ -11,6 +11,8 @@ import pytest
 from outlast import Shell
 from outlast.errors import BadInput, OutlastError, Unsupported
 from outlast.executors.ssh_copy import CopyFailed
+from outlast.executors.ssh_link import hash_program
+from outlast.guard.client import find_guard
 from tests.conftest import Cli
 from tests.executors.conftest import Bench, write_settings
 from tests.executors.sshd import Sshd
@@ -104,7 +106,7 @@ def test_a_machine_without_a_guard_says_so(sshd: Sshd, home: str, monkeypatch: p
 
 def test_a_guard_that_is_damaged_there_is_copied_again(far: Bench, sshd: Sshd) -> None:
     far.run("true")
-    (guard,) = (sshd.home / ".cache/outlast").glob("guard-*")
+    guard = sshd.home / ".cache/outlast" / f"guard-{hash_program(find_guard())}"
     whole = guard.read_bytes()
     guard.unlink()  # a running one cannot be written to
     guard.write_bytes(whole[:1000])
