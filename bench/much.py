@@ -12,6 +12,7 @@ from bench.rows import OPENED_S, Goal, Race, Row
 from outlast import Shell
 from outlast.light import replaced
 from outlast.storage import task_directory
+from outlast.storage.sessions import TEMPORARY_FILES
 from outlast.types import Task
 
 LONG = 10_000_000_000
@@ -109,7 +110,9 @@ def multiply_task(shell: Shell, many: int) -> None:
     task = _finished_in(shell)
     registry = shell.executor.registry
     model = registry.home.task(task.task_id)
-    names = [entry.name for entry in os.scandir(model) if entry.is_file(follow_symlinks=False)]
+    # Without those that another process may be removing at this moment.
+    found = [entry.name for entry in os.scandir(model) if entry.is_file(follow_symlinks=False)]
+    names = [name for name in found if name not in TEMPORARY_FILES]
     copies = dict(_copies(task, [registry.home.task(f"bash-{n * 2654435761 % (1 << 32):08x}") for n in range(1, many)]))
     for number, directory in enumerate(copies):
         os.mkdir(directory, 0o700)

@@ -109,6 +109,37 @@ def test_input_is_not_claimed_where_the_call_is_hidden(shell: Shell, name: str, 
         assert found != INPUT, found.evidence
 
 
+# On a terminal. A program that draws itself anew from time to time goes on by itself.
+ON_A_TERMINAL = {
+    "read": ("read line", INPUT),
+    "cat": ("cat", INPUT),
+    "bash": ("bash --norc --noprofile -i", INPUT),
+    "a job that was stopped": ("bash --norc --noprofile -ic 'sleep 60 & kill -STOP $!; read line'", INPUT),
+    "python repl": (f"{shlex.quote(sys.executable)} -q", INPUT),
+    "less": ("LESS= less /etc/services", INPUT),
+    "vim": ("vim -u NONE -i NONE", INPUT),  # after the 4 s of its `updatetime`
+    "gdb": ("gdb -q -nx", INPUT),
+    "/dev/tty": ("read line < /dev/tty", INPUT),
+    "top": ("top -d 60", EVENTS),
+    "htop": ("htop -d 100", EVENTS),
+    "another terminal inside": ("script -qc 'read line' /dev/null", EVENTS),
+    "pipe": ("sleep 60 | cat", SLEEPING),
+    "loop": ("while :; do :; done", BUSY),
+}
+
+
+@pytest.mark.parametrize("name", ON_A_TERMINAL)
+def test_what_a_program_does_on_a_terminal(shell: Shell, name: str) -> None:
+    command, wanted = ON_A_TERMINAL[name]
+    for program in ("less", "vim", "gdb", "top", "htop", "script"):
+        if program in command and shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    task = shell.start(command, tty=True)
+    eventually(lambda: all(shell.activity(task.task_id) == wanted for _ in range(10)), what=wanted)
+    if wanted == INPUT:
+        assert shell.activity(task.task_id).evidence.endswith("its terminal")
+
+
 def test_a_reader_is_found_where_the_call_is_hidden(shell: Shell, monkeypatch) -> None:
     read = activity._bytes
     monkeypatch.setattr(activity, "_bytes", lambda path: b"" if path.endswith("/syscall") else read(path))

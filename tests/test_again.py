@@ -28,7 +28,7 @@ def test_command_directory_variables_and_options_are_the_same(shell: Shell, tmp_
     }
     first = shell.start("echo $GREETING from $PWD; ulimit -f", **how)  # type: ignore[arg-type]
     shell.wait(first, timeout=30)
-    again = shell.run(like=first)
+    again = shell.run(like=first, env={"GREETING": "hello"})
     assert again.task_id != first.task_id
     assert (again.like, first.like) == (first.task_id, None)
     assert again.output.startswith(f"hello from {tmp_path}\n1024\n")
@@ -36,15 +36,15 @@ def test_command_directory_variables_and_options_are_the_same(shell: Shell, tmp_
         assert getattr(again, name) == getattr(first, name), name
     launches = [shell.executor.registry.launch_of(task.task_id) for task in (first, again)]
     assert [launch.notify["patterns"] for launch in launches] == [["hello"], ["hello"]]
-    assert launches[0].given == launches[1].given == {"env": {"GREETING": "hello"}}
+    assert launches[0].given == launches[1].given == {"env": ["GREETING"]}
 
 
 def test_what_is_given_now_counts_first(shell: Shell, tmp_path: Path) -> None:
     first = shell.run("echo $A $B; pwd", env={"A": "1", "B": "2"}, description="before")
-    again = shell.run(like=first.task_id[-6:], env={"B": "3"}, cwd=tmp_path, description="after")
+    again = shell.run(like=first.task_id[-6:], env={"A": "1", "B": "3"}, cwd=tmp_path, description="after")
     assert again.output == f"1 3\n{tmp_path}\n"
     assert again.description == "after"
-    other = shell.run("echo another, $A", like=again)
+    other = shell.run("echo another, $A", like=again, env={"A": "1", "B": ""})
     assert (other.output, other.like) == ("another, 1\n", again.task_id)
 
 
@@ -73,13 +73,13 @@ def test_input_again(shell: Shell, tmp_path: Path) -> None:
     assert shell.run(like=text, stdin="given again").output == "given again"
 
 
-def test_a_secret_is_not_kept_and_has_to_be_given_again(shell: Shell, home: str, monkeypatch) -> None:
+def test_a_value_is_not_kept_and_has_to_be_given_again(shell: Shell, home: str, monkeypatch) -> None:
     first = shell.run("echo ${#API_TOKEN} $PLAIN", env={"API_TOKEN": "canary-canary-1", "PLAIN": "x"})
     everything = b"".join(path.read_bytes() for path in Path(home).rglob("*") if path.is_file())
     assert b"canary-canary-1" not in everything
-    with pytest.raises(BadInput, match="secret variable API_TOKEN, which is not kept; give it again with env"):
+    with pytest.raises(BadInput, match="API_TOKEN, PLAIN as a variable, and values are not kept; give"):
         shell.run(like=first)
-    assert shell.run(like=first, env={"API_TOKEN": "1234567890"}).output == "10 x\n"
+    assert shell.run(like=first, env={"API_TOKEN": "1234567890", "PLAIN": "x"}).output == "10 x\n"
     monkeypatch.setenv("DEPLOY_TOKEN", "canary-canary-2")
     passed = shell.run("echo ${#DEPLOY_TOKEN}", pass_secrets=["DEPLOY_TOKEN"])
     assert shell.run(like=passed).output == passed.output == "15\n"
@@ -112,11 +112,11 @@ def test_the_command_line_repeats_and_links(cli: Cli, tmp_path: Path) -> None:
         cli("run", "--json", "--cwd", str(tmp_path), "--env", "A=1", "--description", "d", "echo $A; pwd").stdout
     )
     assert first["like"] is None
-    assert cli("run", "--like", first["task_id"], check=0).stdout == f"1\n{tmp_path}\n"
+    assert cli("run", "--like", first["task_id"], "--env", "A=1", check=0).stdout == f"1\n{tmp_path}\n"
     again = json.loads(cli("run", "--like", first["task_id"], "--json", "--env", "A=2").stdout)
     assert (again["like"], again["output"], again["description"]) == (first["task_id"], f"2\n{tmp_path}\n", "d")
     assert f"again        as {first['task_id']}\n" in cli("show", again["task_id"]).stdout
-    background = cli("run", "--bg", "--like", again["task_id"], check=0).stdout.strip()
+    background = cli("run", "--bg", "--like", again["task_id"], "--env", "A=2", check=0).stdout.strip()
     cli("wait", background, check=0)
     assert cli("logs", background).stdout == f"2\n{tmp_path}\n"
     limited = cli("run", "--limit", "0.2", "sleep 60", check=124).stderr.split()[1]

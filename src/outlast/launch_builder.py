@@ -16,7 +16,7 @@ from functools import partial
 from outlast.errors import BadInput, Unsupported, named
 from outlast.light import frozen
 from outlast.linux.files import find_program
-from outlast.output.redaction import names_of_secrets, split_variables
+from outlast.output.redaction import split_variables
 from outlast.storage import snapshot
 from outlast.types import AGENT, BRIDGE, NO_SHELL, Grant, Launch, Stdin
 
@@ -151,7 +151,7 @@ class LaunchBuilder:
             groups=groups,
             notify=_select_notices(request, settings),
             trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
-            given=_describe_given(request, settings),
+            given=_describe_given(request),
             parent=_agent.get() or environ.get(TASK_ID, ""),
             judged=_describe_judgement(grant),
         )
@@ -218,7 +218,7 @@ class LaunchBuilder:
             resources=resources,
             notify=_select_notices(request, settings),
             trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
-            given=_describe_given(request, settings),
+            given=_describe_given(request),
             parent=_agent.get() or environ.get(TASK_ID, ""),
             judged=_describe_judgement(grant),
         )
@@ -248,11 +248,9 @@ def _limit_elsewhere(resources: Mapping[str, int]) -> dict[str, tuple[int, int]]
     return {_RESOURCES[name][1]: (most, most + beyond.get(name, 0)) for name, most in resources.items()}
 
 
-def _describe_given(request: Request, settings: Settings) -> Mapping[str, object]:
-    """Return what stays on disk of the variables that the caller gave: of secrets the names."""
-    secrets = sorted(names_of_secrets(request.env, settings)) if request.env else []
-    env = {name: value for name, value in request.env.items() if name not in secrets}
-    found = {"env": env, "secrets": secrets, "pass": list(request.pass_secrets)}
+def _describe_given(request: Request) -> Mapping[str, object]:
+    """Return the names of the variables that the caller gave or passed; values stay off the disk, any may be secret."""
+    found = {"env": sorted(request.env), "pass": list(request.pass_secrets)}
     return {name: value for name, value in found.items() if value}
 
 

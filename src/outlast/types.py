@@ -158,9 +158,7 @@ class Launch:
     judged: Mapping[str, Any] = _NOTHING  # under which policy it runs, and why: none if everything is allowed
     tty: tuple[int, int] | None = None  # the columns and rows of its terminal when it starts
     like: str = ""  # the task whose command it runs again
-    given: Mapping[str, Any] = (
-        _NOTHING  # of its caller's: `env` without secrets, names of `secrets`, and of those to `pass`
-    )
+    given: Mapping[str, Any] = _NOTHING  # the names of variables that its caller gave (`env`) or passed (`pass`)
     executor: str = LOCAL  # where it runs: this machine, or one that the settings name
     needs: Mapping[str, str] = _NOTHING  # what it asks a cluster for
     send: tuple[str, ...] = ()  # absolute paths here that are copied into its directory there first

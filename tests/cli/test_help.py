@@ -64,7 +64,7 @@ def test_the_version(cli: Cli) -> None:
 
 def test_the_overview_names_every_verb() -> None:
     assert re.findall(r"^  ([a-z]+) +[a-z]", overview(), flags=re.MULTILINE)[: len(VERBS)] == list(VERBS)
-    assert len(VERBS) == 26
+    assert len(VERBS) == 28
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -1,6 +1,6 @@
 """The screen is the one that another terminal shows: the same output, in a window of tmux.
 
-Where terminals differ bittty does as xterm does: to erase to the end of a full row erases its last character, too, which
+Where terminals differ bittty does as xterm: to erase to the end of a full row erases its last character, too, which
 `top` shows. tmux prints the line-drawing set as letters, so programs draw with Unicode here.
 """
 

@@ -26,6 +26,7 @@ _VARYING = (
         re.compile(r", (busy|sleeping|waiting for [a-z ]+(: pid \S+ \(\S+\) [a-z ]+)?)(?=,|\.|\))"),
         "",
     ),  # between two of them it may be none
+    (re.compile(r"(?<= running) \((busy|sleeping|stopped|waiting for [a-z ]+)\)"), ""),
     (re.compile(r"(?:^\d+\n){40,}", re.MULTILINE), "{numbers}\n"),
     (re.compile(r"[\d,]+ characters \([\d,]+ lines\)"), "{many} characters ({many} lines)"),
 )

@@ -46,7 +46,7 @@ RUNS: dict[str, list[dict[str, Any]]] = {
             "says": "'shell'",
         },
         {"cmd": "pwd", "justification": "to see", "->": {"command": "pwd", "description": "to see"}},
-        {"cmd": "pwd", "tty": False, "login": True, "->": {"command": "pwd"}, "says": "'tty', 'login'"},
+        {"cmd": "pwd", "tty": False, "login": True, "->": {"command": "pwd"}, "says": "'login'"},
     ],
     "Codex: shell": [
         {"command": ["bash", "-lc", "pwd | cat"], "->": {"command": "pwd | cat"}},

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +19,7 @@ import pytest
 from outlast import NeedsApproval, Shell
 from outlast.errors import Refused
 from tests.conftest import PATIENCE_S, Cli, eventually
-from tests.web.support import Page, serving, streaming
+from tests.web.support import LINK, Page, serving, streaming
 
 ASK = ("--policy", "ask")
 
@@ -195,6 +197,42 @@ def test_no_command_that_is_judged_reaches_the_place_of_questions(home: str, pol
             f"ln -s /tmp/x {home}/approvals/1.socket",
         ):
             assert page.post("/api/check", {"command": command})["verdict"] != "allow", command
+
+
+def test_a_server_inside_a_task_is_not_asked(cli: Cli, home: str) -> None:
+    """A command that serves a page itself, or its own socket, cannot say yes to what it asks for."""
+    task = cli("run", "--bg", " ".join([*cli.command, "serve", "--port", "0"])).stdout.strip()
+    printed = eventually(lambda: "inside a task" in (text := cli("logs", task).stdout) and text)
+    assert LINK.match(printed)
+    assert said(cli.start("run", *ASK, "echo hi"))[0] == 125
+    os.makedirs(f"{home}/approvals", exist_ok=True)
+    fake = (
+        "import os, socket; os.chdir('" + home + "/approvals'); s = socket.socket(socket.AF_UNIX); s.bind('x.socket');"
+        " s.listen(); print('listens', flush=True); c, _ = s.accept(); c.recv(10); c.sendall(b'{\"answer\":\"yes\"}')"
+    )
+    other = cli("run", "--bg", f"{sys.executable} -c {shlex.quote(fake)}").stdout.strip()
+    eventually(lambda: "listens" in cli("logs", other).stdout)
+    assert said(cli.start("run", *ASK, "echo hi"))[0] == 125
+
+
+def test_a_page_of_one_session_sees_nothing_of_another(home: str, cli: Cli) -> None:
+    other = cli("run", "--bg", "--session", "other", "echo secret").stdout.strip()
+    with serving(home, *ASK, OUTLAST_SESSION="mine") as page:
+        assert page.get("/api/tasks")["total"] == 0
+        assert page.get("/api/state")["sessions"] == []
+        for path in ("", "/lines", "/log", "/search?q=s", "/first-error", "/screen", "/follow"):
+            assert page.request("GET", f"/api/tasks/{other}{path}", page.bearer)[0] == 404, path
+        for path in ("kill", "send", "again"):
+            assert page.post(f"/api/tasks/{other}/{path}", status=404)["error"] == "unknown-task"
+        assert page.call("DELETE", f"/api/tasks/{other}", status=404)["error"] == "unknown-task"
+        assert page.get("/api/notices")["notices"] == []
+        assert page.get("/api/timeline")["tasks"] == []
+        body = {"command": "true", "session": "other"}
+        assert page.post("/api/tasks", body, status=400)["error"] == "bad-input"
+        assert said(cli.start("run", *ASK, "--session", "other", "echo hi"))[0] == 125  # it is not asked
+        asker = cli.start("run", *ASK, "--session", "mine", "echo hi")
+        answer(page, "yes")
+        assert said(asker)[0] == 0
 
 
 def test_deep_state_directories_have_sockets_too(cli: Cli, tmp_path: Path) -> None:

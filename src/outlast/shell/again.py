@@ -1,7 +1,7 @@
 """What a task was asked for, so that the same can be asked for again.
 
-A launch keeps what its caller gave, except secrets and an input that was given as text: neither stays on disk once the
-command has them, so they have to be given again.
+A launch keeps what its caller gave, except the values of variables and an input that was given as text: any of them may
+be a secret, and none stays on disk once the command has it, so they have to be given again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from outlast.errors import BadInput
-from outlast.types import Limits, Notify, Sandbox, Stdin
+from outlast.types import LOCAL, Limits, Notify, Sandbox, Stdin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from outlast.types import Launch
 
-_NOT_GIVEN = (None, "", (), [], {}, False, Stdin(), Limits(), Notify())
+_NOT_GIVEN: tuple[object, ...] = (None, "", (), [], {}, False, Stdin(), Limits(), Notify())
 
 
 def merge(task_id: str, launch: Launch, command: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -26,11 +26,10 @@ def merge(task_id: str, launch: Launch, command: str, options: Mapping[str, Any]
     if launch.agent:
         raise BadInput(f"{task_id} is an agent; start one again with `outlast agent start` or `Shell.agent.start`.")
     given = {name: value for name, value in options.items() if _is_given(name, value)}
-    before = launch.given
-    env = {**before.get("env", {}), **given.get("env", {})}
-    if missing := [name for name in before.get("secrets", ()) if name not in env]:
+    before, env = launch.given, given.get("env", {})
+    if missing := [name for name in before.get("env", ()) if name not in env]:
         raise BadInput(
-            f"{task_id} was given the secret variable {missing[0]}, which is not kept; give it again with "
+            f"{task_id} was given {', '.join(missing)} as a variable, and values are not kept; give it again with "
             f"env (--env {missing[0]}=VALUE)."
         )
     if launch.stdin.text is not None and "stdin" not in given and not given.get("tty"):
@@ -57,6 +56,7 @@ def _options_of(launch: Launch) -> dict[str, Any]:
         "limits": Limits(**resources),
         "notify": Notify(tuple(launch.notify.get("patterns", ())), launch.notify.get("silent")),
         "sandbox": _sandbox_of(launch.sandbox),
+        **({} if launch.executor == LOCAL else {name: getattr(launch, name) for name in ("executor", "needs", "send")}),
     }
 
 

@@ -5,7 +5,8 @@
 
 The connection is the question: if either side dies, the kernel closes it, and the question is gone from the page. The
 sockets are in the private state directory, and both sides check the user of the other one. A policy keeps commands
-from that directory as it keeps them from its own rules, so no command can take a server's place.
+from that directory as it keeps them from its own rules, and a server that runs inside a task is not asked: so no
+command answers for the user.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from contextvars import ContextVar
 
 from outlast.light import json, socket
 from outlast.policy.approval import show_description, show_line, show_lines
+from outlast.storage import record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,7 +117,9 @@ def _connect(path: str) -> Any | None:
             line.connect(reach(directory, path))
         finally:
             os.close(directory)
-        if peer_of(line)[1] == os.getuid():
+        pid, uid = peer_of(line)
+        # A command must not answer itself: what a task started is no page of the user's.
+        if uid == os.getuid() and pid and not record.is_in_task(pid):
             return line
     except ConnectionRefusedError:
         try:

@@ -108,7 +108,7 @@ class Flows:
     def run(self, command: str, options: RunOptions) -> Flow[Result]:
         """Run a command; if it failed because of the policy's sandbox, run it again outside after a yes."""
         command, more = yield Work(partial(self._starter.repeat, command, options))
-        options.update(more)  # type: ignore[typeddict-item]
+        options.update(more)
         if go_outside.get() and self._starter.is_kept_inside(options):
             options["sandbox"] = False
         result = yield from self._run(command, **options)

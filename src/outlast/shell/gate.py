@@ -172,14 +172,10 @@ class Gate:
 
     def _ask_user(self, approval: Approval) -> Answer | None:
         """Ask the host, or on the page of `outlast serve`; None if neither can. Anything that is not a yes is a no."""
-        try:
-            answer = self._ask(approval) if self._ask is not None else self._ask_page(approval)
-        except Exception as error:
-            answer = self._ask_page(approval) if getattr(error, "may_ask_elsewhere", False) else None
-            if answer is None:
-                error.of_the_caller = True  # type: ignore[attr-defined] # told as it is, even if it looks like ours
-                raise
-        if answer is None or answer in ("yes", "session", "always"):
+        answer = self._ask_host(approval) if self._ask is not None else self._ask_page(approval)
+        if answer is None and self._ask is None:
+            return None
+        if answer in ("yes", "session", "always"):
             return answer
         if answer == "no":
             raise Refused(_said_no(approval))
@@ -187,6 +183,17 @@ class Gate:
             getattr(answer, "close", lambda: None)()
             raise BadInput("`ask` is a coroutine function, which only an AsyncShell can call; give a plain one.")
         raise BadInput(f"`ask` answered {named(answer)}; it must be yes, no, session or always. Nothing was done.")
+
+    def _ask_host(self, approval: Approval) -> object:
+        assert self._ask is not None
+        try:
+            return self._ask(approval)
+        except Exception as error:
+            answer = self._ask_page(approval) if getattr(error, "may_ask_elsewhere", False) else None
+            if answer is None:
+                error.of_the_caller = True  # type: ignore[attr-defined] # told as it is, even if it looks like ours
+                raise
+            return answer
 
     def _ask_page(self, approval: Approval) -> Answer | None:
         from outlast.shell import approval_link  # most shells ask nothing

@@ -17,6 +17,7 @@ from fcntl import LOCK_SH
 
 from outlast.errors import LIST_TASKS, DamagedTask, Hint, OutlastError, SystemRefused, UnknownTask
 from outlast.light import json
+from outlast.linux import process
 from outlast.linux.files import open_locked, open_regular, read_file, unlock_and_close, write_and_close
 from outlast.storage.layout import LOCK, QUEUED, STAGING
 from outlast.types import Ended, Ending, Exited, Guards, Identity, Lost, NeverStarted, Pending, Running, Signalled
@@ -230,6 +231,14 @@ def is_foreign_guard(stat: Stat, task_id: str) -> bool:
         return False
     recorded = [(guard.pid, guard.tick) for guard in (guards.supervisor, guards.keeper) if guard]
     return guards.task_id != task_id and (stat.pid, stat.tick) in recorded
+
+
+def is_in_task(pid: int) -> bool:
+    """Return whether a task started this process, or one of its ancestors: guards are above all that it started."""
+    stat = process.stat_of(pid) if pid else None
+    while stat is not None and not is_foreign_guard(stat, ""):
+        stat = process.stat_of(stat.parent) if stat.parent else None
+    return stat is not None
 
 
 def write_ending(by: str, rule: str, at: float, directory: str) -> None:

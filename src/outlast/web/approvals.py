@@ -32,7 +32,11 @@ _MOST_ITEMS = 50
 class Approvals:
     """The questions of one state directory. `changed` is called with the whole list at each change."""
 
-    def __init__(self, home: str, mask: Callable[[], Mask], changed: Callable[[list[dict[str, Any]]], None]) -> None:
+    def __init__(
+        self, home: str, mask: Callable[[], Mask], changed: Callable[[list[dict[str, Any]]], None], session: str
+    ) -> None:
+        """With a `session` only its questions are taken."""
+        self._session = session
         self._directory, self._mask, self._changed = os.path.join(home, DIRECTORY), mask, changed
         self._questions: dict[str, Question] = {}
         self._expected: dict[str, asyncio.Future[str]] = {}
@@ -69,6 +73,8 @@ class Approvals:
                 return
             async with asyncio.timeout(_SAY_S):
                 said = json.loads(await reader.readline())
+            if self._session not in ("", said["session"]):
+                return
             question = Question(self._shown(said, pid), writer)
             self._questions[question.id] = question
             if (expected := self._expected.get(str(said.get("reference")))) is not None and not expected.done():

@@ -180,17 +180,8 @@ async def start_task(given: Given) -> Reply:
 
 async def start_again(given: Given) -> Reply:
     task = await given.place.find(given.task)
-    launch = given.place.shell.plain.executor.registry.launch_of(task.task_id)
-    if launch.kind != "bash":
-        raise BadInput(f"{task.task_id} is an agent; start it again with `outlast agent start`.")
-    names = ("cwd", "split", "limit", "description", "tty")
-    options: dict[str, Any] = {name: value for name in names if (value := getattr(launch, name))}
-    if launch.stdin.open:
-        options["stdin"] = Stdin(open=True)
-    if launch.sandbox is not None:
-        options["sandbox"] = True
-    shell = await given.place.shell_of(launch.session)
-    return await _started_or_asked(given, shell.start(launch.command, **options))
+    shell = await given.place.shell_of(task.session)
+    return await _started_or_asked(given, shell.start(like=task.task_id))
 
 
 async def _started_or_asked(given: Given, start: Coroutine[Any, Any, Task]) -> Reply:

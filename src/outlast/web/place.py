@@ -6,10 +6,11 @@ import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-from outlast.errors import OutlastError, Refused, SessionBusy
+from outlast.errors import BadInput, OutlastError, Refused, SessionBusy, named
 from outlast.shell.approval_link import reference
 from outlast.shell.async_shell import AsyncShell
 from outlast.shell.validation import session_name
+from outlast.storage.record import is_in_task
 from outlast.web.approvals import Approvals
 from outlast.web.live import Live
 
@@ -30,11 +31,15 @@ _THREADS = _MOST_ASKING + 32
 class Place:
     """One state directory that is served."""
 
-    def __init__(self, home: str, policy: str | None = None) -> None:
-        self.home, self._policy = home, policy
+    def __init__(self, home: str, policy: str | None = None, session: str = "") -> None:
+        """With a `session` only that one is served, otherwise all are."""
+        self.home, self._policy, self._scope = home, policy, session
+        # In a task a page would let a command answer for the user; no process asks it anyway.
+        self.takes_questions = not is_in_task(os.getpid())
         self.shell = self._open("")
         self.live = Live(self.shell)
-        self.approvals = Approvals(home, lambda: self.shell.plain.context.redactor.mask, self._tell_approvals)
+        redactor = self.shell.plain.context.redactor
+        self.approvals = Approvals(home, lambda: redactor.mask, self._tell_approvals, session)
         self._asking: set[asyncio.Task[Any]] = set()
         self._shells: dict[str, AsyncShell] = {}
 
@@ -45,7 +50,8 @@ class Place:
         """Take questions from now on."""
         # A call that waits for a yes holds its thread.
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS))
-        await self.approvals.open()
+        if self.takes_questions:
+            await self.approvals.open()
 
     async def run(self) -> None:
         await self.live.run()
@@ -58,9 +64,11 @@ class Place:
 
     async def shell_of(self, session: str = "") -> AsyncShell:
         """Return the shell that starts commands in a session; without a name the usual one."""
-        if not session:
+        if session in ("", self._scope):
             return self.shell
         name = session_name(session)
+        if self._scope:
+            raise BadInput(f"This page serves the session {named(self._scope)} alone; leave out another one.")
         known = self._shells.pop(name, None)
         found = known if known is not None else await asyncio.to_thread(self._open, name)
         self._shells[name] = found
@@ -71,7 +79,8 @@ class Place:
     def _open(self, session: str) -> AsyncShell:
         # Not in the directory of the server: a person at a page does not know where that was started.
         home = os.path.expanduser("~")
-        return AsyncShell.open(self.home, session or None, self._policy, operator=True, cwd=home)
+        name, operator = session or self._scope or None, not self._scope
+        return AsyncShell.open(self.home, name, self._policy, operator=operator, cwd=home)
 
     def _tell_failure(self, done: asyncio.Task[Any]) -> None:
         """Tell the page what became of a start that it does not wait for any more; a no is nothing new to it."""

@@ -30,9 +30,11 @@ def serve(home: str, port: int | None, policy: str | None, *, opens: bool = Fals
     link = f"http://{LOOPBACK[0]}:{taken}/?token={token}"
 
     async def talk() -> None:
-        place = Place(home, policy)
+        place = Place(home, policy, os.environ.get("OUTLAST_SESSION", ""))
         await place.open()  # before the link says that there is a page
         print(link, flush=True)
+        if not place.takes_questions:
+            print("It runs inside a task, so what a policy asks about cannot be answered there.", flush=True)
         if opens:
             _open_browser(link)
         app = PageGuard(build(place), token, hosts(LOOPBACK[0], taken), taken)

@@ -134,7 +134,8 @@ async def _kill(box: Toolbox, given: Arguments) -> Reply:
 async def _list(box: Toolbox, given: Arguments) -> Reply:
     tasks = in_order(await box.waiting.list(status=given.get("status")), lambda task: task.background)
     shown = tasks[:_LISTED_BY_STATUS] if given.get("status") else _worth_listing(tasks)
-    lines = [_line(task) for task in shown]
+    doing = {task.task_id: await box.waiting.activity(task) for task in shown if task.status == "running"}
+    lines = [_line(task, doing.get(task.task_id, "")) for task in shown]
     if len(tasks) > len(shown):
         lines.append(f"... and {len(tasks) - len(shown)} more that ended; status lists them")
     return Reply("".join(f"{line}\n" for line in lines) or "No tasks.\n", task_list(tasks))
@@ -148,8 +149,10 @@ def _worth_listing(tasks: Sequence[Task]) -> list[Task]:
     return [*left, *background, *[task for task in over if not task.background][:_FOREGROUND_LISTED]]
 
 
-def _line(task: Task) -> str:
+def _line(task: Task, activity: str) -> str:
     how: str = "queued" if task.status == "pending" else task.status
+    if activity:
+        how += f" ({activity})"
     if task.status == "failed":
         how += f" ({ending(task)})"
     elif task.reason == "timeout":
