@@ -50,12 +50,12 @@ def find_compiler() -> list[str] | None:
     musl = shlex.join(["musl-gcc", *(word for path in _HEADERS for word in ("-idirafter", path))])
     for name in filter(None, (os.environ.get("CC"), musl, "cc", "gcc", "clang")):
         words = shlex.split(name)
-        if words and shutil.which(words[0]) and _links_statically(words):
+        if words and shutil.which(words[0]) and links_statically(words):
             return words
     return None
 
 
-def _links_statically(compiler: Sequence[str]) -> bool:
+def links_statically(compiler: Sequence[str]) -> bool:
     with tempfile.TemporaryDirectory() as place:
         source = os.path.join(place, "try.c")
         with open(source, "w") as file:

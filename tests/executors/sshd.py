@@ -8,10 +8,12 @@ import signal
 import socket
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from outlast.linux.process import children_of
 from tests.conftest import eventually
 
 
@@ -32,12 +34,19 @@ class Sshd:
         self.home = self.directory / "far home"
         self.home.mkdir()
         self.port = free_port()
+        self._pid_file = self.directory / "pid"
         for name in ("host", "user"):
             words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.directory / name)]
             subprocess.run(words, check=True, capture_output=True)
         shutil.copy(self.directory / "user.pub", self.directory / "authorized")
         config = [
-            *("UsePAM no", "StrictModes no", "PidFile none", "ListenAddress 127.0.0.1", f"Port {self.port}"),
+            *(
+                "UsePAM no",
+                "StrictModes no",
+                f"PidFile {self._pid_file}",
+                "ListenAddress 127.0.0.1",
+                f"Port {self.port}",
+            ),
             *("MaxStartups 500", "MaxSessions 100", "PasswordAuthentication no", "KbdInteractiveAuthentication no"),
             *(f"HostKey {self.directory}/host", f"AuthorizedKeysFile {self.directory}/authorized"),
             f'SetEnv "HOME={self.home}" FAR_ONLY=yes FAR_TOKEN=far-canary-5150',
@@ -49,11 +58,11 @@ class Sshd:
         self.start()
 
     def start(self) -> None:
-        log = open(self.directory / "log", "ab")
-        words = [self._program, "-D", "-e", "-f", str(self.directory / "config")]
-        self.child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=log, start_new_session=True)
-        log.close()
+        """As a daemon: other tests look for children of this process."""
+        words = [self._program, "-E", str(self.directory / "log"), "-f", str(self.directory / "config")]
+        subprocess.run(words, stdin=subprocess.DEVNULL, check=True)
         eventually(self._answers, what="sshd listens")
+        self.pid = int(eventually(lambda: self._pid_file.exists() and self._pid_file.read_text()))
 
     def _answers(self) -> bool:
         with socket.socket() as probe:
@@ -61,20 +70,11 @@ class Sshd:
 
     def stop(self) -> None:
         """Also the processes that serve connections; the tasks go on."""
-        for pid in (*self._children(), self.child.pid):
-            try:
+        for pid in (*children_of(self.pid), self.pid):
+            with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        self.child.wait()
-
-    def _children(self) -> list[int]:
-        try:
-            return [
-                int(pid) for pid in Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children").read_text().split()
-            ]
-        except OSError:
-            return []
+        eventually(lambda: not self._answers(), what="sshd is gone")
+        self._pid_file.unlink(missing_ok=True)
 
     def close(self) -> None:
         self.stop()

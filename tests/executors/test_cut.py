@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -212,6 +214,19 @@ def test_a_repeated_start_runs_once(far: Bench) -> None:
     assert len(again) == 5
 
 
+def test_several_readers_copy_at_once(far: Bench) -> None:
+    """Each of them writes the mirror; together they write it once."""
+    task = far.start(command(9, far.scratch))
+
+    def read(number: int) -> str:
+        with far.open() as shell:
+            return b"".join(piece.data for piece in shell.follow(task.task_id, timeout=60)).decode()
+
+    with ThreadPoolExecutor(5) as readers:
+        assert set(readers.map(read, range(5))) == {output_of(9)}
+    assert check_history(far.shell, far.scratch, {9: task.task_id}) == 0
+
+
 def test_what_the_other_machine_lost_is_lost(far: Bench, sshd: Sshd) -> None:
     task = far.start("sleep 60")
     (directory,) = [one for one in sshd.tasks() if one.name == task.task_id]
@@ -220,7 +235,8 @@ def test_what_the_other_machine_lost_is_lost(far: Bench, sshd: Sshd) -> None:
     assert (found.reason, found.exit_code) == ("lost", None)
     marked = process.Table().marked(b"OUTLAST_TASK_ID=" + task.task_id.encode())
     for pid in (*_guards_in(moved), *marked):
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _guards_in(directory: Path) -> list[int]:

@@ -11,6 +11,8 @@ import pytest
 from outlast import Shell
 from outlast.errors import BadInput, OutlastError, Unsupported
 from outlast.executors.ssh_copy import CopyFailed
+from outlast.executors.ssh_link import hash_program
+from outlast.guard.client import find_guard
 from tests.conftest import Cli
 from tests.executors.conftest import Bench, write_settings
 from tests.executors.sshd import Sshd
@@ -104,7 +106,7 @@ def test_a_machine_without_a_guard_says_so(sshd: Sshd, home: str, monkeypatch: p
 
 def test_a_guard_that_is_damaged_there_is_copied_again(far: Bench, sshd: Sshd) -> None:
     far.run("true")
-    (guard,) = (sshd.home / ".cache/outlast").glob("guard-*")
+    guard = sshd.home / ".cache/outlast" / f"guard-{hash_program(find_guard())}"
     whole = guard.read_bytes()
     guard.unlink()  # a running one cannot be written to
     guard.write_bytes(whole[:1000])
@@ -119,3 +121,18 @@ def test_nothing_of_a_command_stands_in_an_argument_list(far: Bench) -> None:
     listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
     assert "canary-in" not in listed
     assert far.shell.show(task.task_id).status == "running"
+
+
+def test_a_session_has_a_state_of_its_own_there(far: Bench) -> None:
+    far.shell.run("X=here")
+    far.run("X=there")
+    assert list(far.shell.sessions.names()) == ["bench", "bench@box"]
+    assert far.shell.sessions.state("bench@box").variables["X"] == '"there"'
+    assert far.shell.sessions.state().variables["X"] == '"here"'
+    far.shell.sessions.reset("bench@box")
+    assert far.run("echo [${X-}]").output == "[]\n"
+    assert far.shell.run("echo $X").output == "here\n"
+    with pytest.raises(BadInput):
+        far.shell.sessions.state("other@box")
+    far.shell.sessions.remove()
+    assert list(far.shell.sessions.names()) == []

@@ -212,12 +212,15 @@ class RemoteExecutor:
         """There is no queue for other machines."""
 
     def refresh(self) -> None:
-        unfinished = [one for one in self.unfinished() if self.registry.launch_of(one).executor == self.name]
+        unfinished = [one for one in self.registry.index.unfinished(time.time() + 1, -1) if self._is_ours(one)]
         if unfinished:
             self.update(unfinished)
 
-    def unfinished(self) -> list[str]:
-        return list(self.registry.index.unfinished(time.time() + 1, -1))
+    def _is_ours(self, task_id: str) -> bool:
+        try:
+            return self.registry.launch_of(task_id).executor == self.name
+        except OutlastError:
+            return False  # it is damaged; other calls say so
 
     def status(self, task_id: str) -> Task:
         self._look(task_id)

@@ -13,14 +13,12 @@ import time
 
 from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, OutOfReach
 from outlast.executors import ssh_copy
-from outlast.executors.remote import RemoteExecutor, Unreachable, describe, read_session_script
-from outlast.executors.ssh_link import Link, build_ssh, find_guards
-from outlast.guard.client import HEADER, Refused, encode_launch
+from outlast.executors.remote import RemoteExecutor, Unreachable
+from outlast.executors.ssh_link import Link, build_ssh, encode_start, find_guards, read_machine_id
+from outlast.guard.client import Refused
 from outlast.light import json
-from outlast.linux.files import read_file, unlock_and_close
+from outlast.linux.files import unlock_and_close
 from outlast.storage import mirror, record, sessions
-from outlast.storage.layout import SIZES
-from outlast.storage.output import FILES, ORDER, SEGMENTS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +39,6 @@ _INPUT_S = 30.0
 _INPUT_BYTES = 1 << 20  # at once
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0  # between two attempts to connect
 _UNKNOWN = "there is no such task"  # as far.c says it
-_OUTPUTS = (*FILES.values(), ORDER, SIZES)
 _WHOLE = (record.PIPES, sessions.START, sessions.STATE)
 
 
@@ -54,7 +51,7 @@ class SshExecutor(RemoteExecutor):
             raise BadInput(f"[executors.{name}] in config.toml needs a host: a name that ssh knows.")
         home = registry.home.path
         self._ssh = build_ssh(table["host"], [str(one) for one in table.get("options", ())], home)
-        self._home_id = hashlib.sha256(f"{_read_machine_id()}:{os.getuid()}:{home}".encode()).hexdigest()[:16]
+        self._home_id = hashlib.sha256(f"{read_machine_id()}:{os.getuid()}:{home}".encode()).hexdigest()[:16]
         self._changed = threading.Condition()  # protects what follows
         self._link: Link | None = None
         self._error: OutlastError | None = None
@@ -102,9 +99,12 @@ class SshExecutor(RemoteExecutor):
                 if pause:
                     self._changed.wait_for(lambda: self._is_closed, pause)
             try:
+                if self._link is not None:
+                    self._link.close()  # the ssh child of the lost one
                 link = self._connect()
-            except OutlastError as error:
-                self._note_failure(error)
+            except (OutlastError, OSError) as error:
+                failed = error if isinstance(error, OutlastError) else Unreachable(f"ssh cannot be run: {error}")
+                self._note_failure(failed)
                 pause = min(_LONGEST_PAUSE_S, pause * 2 or _PAUSE_S)
                 continue
             pause = 0.0
@@ -182,14 +182,14 @@ class SshExecutor(RemoteExecutor):
 
     def _take(self, word: str, words: list[str], payload: bytes, directory: str) -> None:
         task_id = words[0]
-        if word == "data" and _is_output(words[1]):
+        if word == "data" and mirror.is_output(words[1]):
             mirror.write_output(directory, words[1], int(words[2]), payload)
             mirror.ring(directory)
         elif word == "file" and words[1] in _WHOLE:
             mirror.replace_file(directory, words[1], payload)
         elif word == "state":
             children = [int(pid) for pid in words[2].split(",") if pid.isdecimal()]
-            _drop_segments(directory)
+            mirror.drop_segments(directory)
             mirror.apply(directory, payload, words[1] == "1", children)
             self._note_looked(task_id)
         elif word == "none":
@@ -276,22 +276,8 @@ class SshExecutor(RemoteExecutor):
 
     def submit(self, task_id: str, launch: Launch) -> tuple[int, float]:
         link = self._need(_START_S)
-        name, script = read_session_script()
-        items: list[tuple[str, bytes]] = []
         directory = self.registry.home.task(task_id)
-        items += [("cwd", os.fsencode(launch.cwd)), ("program", os.fsencode(launch.shell))]
-        if launch.shell == "none":
-            items.pop()
-        if launch.state:
-            items.append((f"cache:{name}", script))
-        for file_name in ("command", record.PIPES, sessions.BEFORE, sessions.START, sessions.STATE):
-            if os.path.exists(f"{directory}/{file_name}"):
-                items.append((file_name, read_file(f"{directory}/{file_name}")))
-        if launch.state and not launch.keeps:
-            items.append(("skip", b""))
-        described = describe(launch, f"{link.state}/tasks/{task_id}", f"{link.state}/cache/{name}")
-        items.append(("launch", encode_launch(described)[len(HEADER) :]))
-        payload = b"".join(b"%s %d\n%s\n" % (key.encode(), len(data), data) for key, data in items)
+        payload = encode_start(task_id, launch, directory, link.state)
         words, text = self._request("start", task_id, 0, payload, "started", _START_S)
         if words[0] == "refused":
             raise Refused(int(words[1]), text.decode(errors="replace"))
@@ -329,7 +315,7 @@ class SshExecutor(RemoteExecutor):
         """Ask for what is new of a task: beyond what its mirror has."""
         try:
             with os.scandir(self.registry.home.task(task_id)) as entries:
-                have = [f"{one.name} {one.stat().st_size}" for one in entries if _is_output(one.name)]
+                have = [f"{one.name} {one.stat().st_size}" for one in entries if mirror.is_output(one.name)]
         except OSError:
             return
         link.send("watch", task_id, 0, "\n".join(have).encode())
@@ -424,23 +410,3 @@ class SshExecutor(RemoteExecutor):
                 raise InputRefused(f"{task_id} does not read its input: {sent} of {len(data)} bytes were taken.")
             if is_last:
                 return
-
-
-def _read_machine_id() -> str:
-    try:
-        return read_file("/etc/machine-id", 64).decode().strip()
-    except OSError:
-        return os.uname().nodename
-
-
-def _is_output(name: str) -> bool:
-    base, dot, number = name.partition(".")
-    return base in _OUTPUTS and (not dot or number.isdecimal())
-
-
-def _drop_segments(directory: str) -> None:
-    """Keep as many segments of each stream as the guard keeps there."""
-    for stream in FILES.values():
-        names = sorted(name for name in os.listdir(directory) if name.startswith(f"{stream}.") and _is_output(name))
-        for name in names[:-SEGMENTS]:
-            os.unlink(f"{directory}/{name}")

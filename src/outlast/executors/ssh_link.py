@@ -14,14 +14,18 @@ import threading
 from functools import cache
 
 from outlast.errors import OutlastError, Unsupported
-from outlast.executors.remote import Unreachable
-from outlast.guard.client import find_guard
-from outlast.types import Place
+from outlast.executors.remote import Unreachable, describe, read_session_script
+from outlast.guard.client import HEADER, encode_launch, find_guard
+from outlast.linux.files import read_file
+from outlast.storage import record, sessions
+from outlast.types import NO_SHELL, Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any, BinaryIO
+
+    from outlast.types import Launch
 
     Handle = Callable[[str, list[str], bytes], None]
 
@@ -258,3 +262,28 @@ def _find_socket_directory(home: str) -> str:
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
         raise Unsupported(f"{path} is not private, so ssh cannot share a connection in it; remove it.")
     return path
+
+
+def encode_start(task_id: str, launch: Launch, directory: str, state: str) -> bytes:
+    """Return what the far end needs to start a task: see docs/guard.md. `state` is its state directory."""
+    name, script = read_session_script()
+    items = [("cwd", os.fsencode(launch.cwd))]
+    if launch.shell != NO_SHELL:
+        items.append(("program", os.fsencode(launch.shell)))
+    if launch.state:
+        items.append((f"cache:{name}", script))
+    for file_name in ("command", record.PIPES, sessions.BEFORE, sessions.START, sessions.STATE):
+        if os.path.exists(path := f"{directory}/{file_name}"):
+            items.append((file_name, read_file(path)))
+    if launch.state and not launch.keeps:
+        items.append(("skip", b""))
+    described = describe(launch, f"{state}/tasks/{task_id}", f"{state}/cache/{name}")
+    items.append(("launch", encode_launch(described)[len(HEADER) :]))
+    return b"".join(b"%s %d\n%s\n" % (key.encode(), len(data), data) for key, data in items)
+
+
+def read_machine_id() -> str:
+    try:
+        return read_file("/etc/machine-id", 64).decode().strip()
+    except OSError:
+        return os.uname().nodename

@@ -13,6 +13,7 @@ from outlast.errors import OutlastError
 from outlast.linux import process
 from outlast.storage import record, watch
 from outlast.storage.watch import Listener, is_ready
+from outlast.types import LOCAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class StateWatcher:
                 self._look_again(0.0)  # it may have printed before we listened: gather once more
 
     def _watch_keeper(self, task_id: str, seen: Observation) -> None:
+        if seen.launch.executor != LOCAL:
+            return  # its keeper is on another machine; the process that copies rings the bell
         fd = self._keepers.get(task_id)
         if fd is not None and not is_ready(fd):
             return

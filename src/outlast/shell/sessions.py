@@ -35,7 +35,7 @@ class SessionControl:
     @translate_errors
     def names(self) -> Sequence[str]:
         """Return the sessions that remember something (an operator: all; otherwise this one)."""
-        return [name for name in self._sessions.names() if self.context.scope in (None, name)]
+        return [name for name in self._sessions.names() if self.context.scope in (None, name.partition("@")[0])]
 
     @translate_errors
     def state(self, name: str | None = None) -> SessionState:
@@ -79,6 +79,9 @@ class SessionControl:
     def reset(self, name: str | None = None) -> None:
         """Let a session begin anew, with this process' variables and directory. Its running tasks go on."""
         environ, reached = split_variables(dict(os.environ), self.context.settings).open, self._reach(name)
+        if "@" in reached:
+            self._remove(reached)  # the next command there begins with what a login there has
+            return
         try:
             self._sessions.reset(reached, compose_first_snapshot(environ, reached))
             session_rules.remove(self.context.home, reached)
@@ -101,13 +104,27 @@ class SessionControl:
     def remove(self, name: str | None = None) -> None:
         """Remove a session; refused while tasks of it run."""
         reached = self._reach(name)
-        running = [task.task_id for task in self.context.executor.registry.tasks(reached) if not task.finished]
+        running = [
+            task.task_id
+            for task in self.context.executor.registry.tasks(reached.partition("@")[0])
+            if not task.finished
+        ]
         if running:
             ids = ", ".join(running[:3]) + (f" and {len(running) - 3} more" if len(running) > 3 else "")
             hint = Hint("end them first with `outlast kill`", "end them first with `Shell.kill`", "end them first")
             raise SessionBusy(f"Session {named(reached)} has tasks that run ({ids}).", hint)
         try:
-            session_rules.remove(self.context.home, reached)
+            if "@" not in reached:
+                session_rules.remove(self.context.home, reached)
+            self._sessions.remove(reached)
+        except _NO_SESSION:
+            raise self._unknown(reached) from None
+        for other in self._sessions.names():
+            if other.startswith(f"{reached}@"):
+                self._remove(other)
+
+    def _remove(self, reached: str) -> None:
+        try:
             self._sessions.remove(reached)
         except _NO_SESSION:
             raise self._unknown(reached) from None
@@ -116,8 +133,12 @@ class SessionControl:
         """Return the session that is meant; refuse one that cannot be reached."""
         if name is None:
             return self.context.state or self.context.session
-        own, name = self.context.scope, validation.session_name(name)
-        if own not in (None, name):
+        # NAME@EXECUTOR is the state that it has on another machine.
+        base, at, executor = str(name).partition("@")
+        own, base = self.context.scope, validation.session_name(base)
+        if at:
+            validation.session_name(executor)
+        if own not in (None, base):
             raise BadInput(f"This is session {named(own)}, which cannot reach {named(name)}; open it as an operator.")
         return name
 

@@ -16,7 +16,8 @@ import time
 from outlast.light import json
 from outlast.linux.files import FileLock, open_regular, read_file
 from outlast.storage import record, watch
-from outlast.storage.layout import random_token
+from outlast.storage.layout import SIZES, random_token
+from outlast.storage.output import FILES, ORDER, SEGMENTS
 from outlast.storage.record import MIRROR, read_mirror
 
 TYPE_CHECKING = False
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _LOCK = "mirror.lock"
 STARTING = "starting"  # locked by the process that starts the task, until the other side confirmed it
 _MOST_CHILDREN = 1000
+_OUTPUTS = (*FILES.values(), ORDER, SIZES)
 
 
 def create(staged: str) -> None:
@@ -118,6 +120,20 @@ def ring(directory: str) -> None:
     """Wake what waits for this task, and what waits for any."""
     watch.wake_waiters(directory)
     watch.wake_waiters(f"{os.path.dirname(os.path.dirname(directory))}/outbox")
+
+
+def is_output(name: str) -> bool:
+    """Return whether a file of a task only grows, so that it is copied by offset."""
+    base, dot, number = name.partition(".")
+    return base in _OUTPUTS and (not dot or number.isdecimal())
+
+
+def drop_segments(directory: str) -> None:
+    """Keep as many segments of each stream as the guard keeps there."""
+    for stream in FILES.values():
+        names = sorted(name for name in os.listdir(directory) if name.startswith(f"{stream}.") and is_output(name))
+        for name in names[:-SEGMENTS]:
+            os.unlink(f"{directory}/{name}")
 
 
 def _lock(directory: str) -> FileLock:
