@@ -24,6 +24,7 @@ class Bench:
     def __init__(self, home: str, name: str, scratch: Path) -> None:
         self.home, self.name, self.scratch = home, name, scratch
         self.processes = "/proc"
+        self._opened: list[Shell] = []
         self.shell = self.open()
 
     def skip_if(self, kind: str, why: str) -> None:
@@ -34,7 +35,13 @@ class Bench:
         return os.path.exists(f"{self.processes}/{pid}")
 
     def open(self, session: str = "bench") -> Shell:
-        return Shell.open(home=self.home, session=session)
+        self._opened.append(Shell.open(home=self.home, session=session))
+        return self._opened[-1]
+
+    def close(self) -> None:
+        end_all(self.shell)
+        for shell in self._opened:
+            shell.close()
 
     def run(self, command: str, **options: Any) -> Result:
         return self.shell.run(command, executor=self.name, **options)
@@ -113,8 +120,7 @@ def bench(request: pytest.FixtureRequest, home: str, tmp_path: Path) -> Iterator
     if request.param in ("slurm", "ray"):
         made.processes = request.getfixturevalue({"slurm": "cluster", "ray": "ray"}[request.param]).processes
     yield made
-    end_all(made.shell)
-    made.shell.close()
+    made.close()
 
 
 @pytest.fixture
@@ -123,5 +129,4 @@ def far(sshd: Sshd, home: str, tmp_path: Path) -> Iterator[Bench]:
     write_settings(home, sshd.settings())
     made = Bench(home, "box", tmp_path)
     yield made
-    end_all(made.shell)
-    made.shell.close()
+    made.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -27,7 +28,7 @@ from tests.executors.cutting import CuttingProxy
 from tests.executors.sshd import Sshd
 
 LINES = 400
-ROUND = 6  # tasks that run at once
+CALLERS, ROUND = 4, 3  # tasks of each caller that run at once
 HANDSHAKE = 8000  # about so many bytes are the beginning of a connection
 
 
@@ -70,6 +71,7 @@ def check_history(shell: Shell, scratch: Path, tasks: dict[int, str]) -> int:
 
 
 def run_through_cuts(sshd: Sshd, home: str, scratch: Path, cuts: int) -> None:
+    """Several callers, each with a connection of its own, start tasks and wait for them until so many were cut."""
     drawn = random.Random(int(os.environ["OUTLAST_SEED"]))
     # Some cuts fall into the beginning of a connection, most behind it.
     proxy = CuttingProxy(
@@ -79,38 +81,40 @@ def run_through_cuts(sshd: Sshd, home: str, scratch: Path, cuts: int) -> None:
     with Shell.open(home=home) as shell:
         shell.executor.place("box")  # copies the guard, which is longer than a connection here lasts
     write_settings(home, sshd.settings(port=proxy.port, shared=False))
-    tasks: dict[int, str] = {}
-    number = 0
     (scratch / "ran").touch()
-    with Shell.open(home=home, session="cuts") as shell:
-        while proxy.cuts < cuts:
-            begun: list[str] = []
-            for _ in range(ROUND):
-                number += 1
-                try:
-                    task = shell.start(command(number, scratch), executor="box", fresh=True)
-                except Unreachable:
-                    continue  # there was no connection to begin with, and there is no task
-                tasks[number] = task.task_id
-                begun.append(task.task_id)
-            for task_id in begun:
-                shell.wait(task_id, timeout=60)
-        proxy.choose = lambda: 0
+    numbers = itertools.count(1)
+
+    def call(caller: int) -> dict[int, str]:
+        tasks: dict[int, str] = {}
+        with Shell.open(home=home, session=f"cuts-{caller}") as shell:
+            while proxy.cuts < cuts:
+                begun = {}
+                for number in itertools.islice(numbers, ROUND):
+                    with suppress(Unreachable):  # there was no connection to begin with, and there is no task
+                        begun[number] = shell.start(command(number, scratch), executor="box", fresh=True).task_id
+                for task_id in begun.values():
+                    shell.wait(task_id, timeout=60)
+                tasks |= begun
+        return tasks
+
+    with ThreadPoolExecutor(CALLERS) as callers:
+        tasks = {number: task_id for begun in callers.map(call, range(CALLERS)) for number, task_id in begun.items()}
+    proxy.choose = lambda: 0
+    with Shell.open(home=home, operator=True) as shell:
         unstarted = check_history(shell, scratch, tasks)
         end_all(shell)
-    assert len({task.task_id for task in Shell.open(home=home, operator=True).list()}) == len(tasks)
+        assert {task.task_id for task in shell.list()} == set(tasks.values())
     assert len(tasks) > unstarted
     proxy.close()
 
 
 def test_a_connection_that_is_cut_loses_nothing(sshd: Sshd, home: str, tmp_path: Path) -> None:
-    run_through_cuts(sshd, home, tmp_path, 25)
+    run_through_cuts(sshd, home, tmp_path, 100)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("part", range(5))
-def test_a_connection_that_is_cut_100_times(sshd: Sshd, home: str, tmp_path: Path, part: int) -> None:
-    run_through_cuts(sshd, home, tmp_path, 100)
+def test_a_connection_that_is_cut_500_times(sshd: Sshd, home: str, tmp_path: Path) -> None:
+    run_through_cuts(sshd, home, tmp_path, 500)
 
 
 def test_the_near_side_is_killed(far: Bench) -> None:

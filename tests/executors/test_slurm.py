@@ -19,7 +19,7 @@ import pytest
 from outlast import Shell, Stdin
 from outlast.errors import BadInput, OutlastError, StartFailed
 from outlast.types import Task
-from tests.conftest import end_all, eventually
+from tests.conftest import eventually
 from tests.executors.conftest import SLURM, Bench, write_settings
 from tests.executors.slurm_cluster import Cluster, missing
 
@@ -37,8 +37,7 @@ def hpc(cluster: Cluster, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     yield made
     for program in (tmp_path / "bin").iterdir():
         program.unlink()
-    end_all(made.shell)
-    made.shell.close()
+    made.close()
 
 
 def put_before(hpc: Bench, program: str, script: str) -> None:

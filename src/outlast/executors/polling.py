@@ -7,7 +7,7 @@ import time
 
 from outlast.errors import OutlastError, Unsupported
 from outlast.executors.remote import RemoteExecutor
-from outlast.storage import mirror, record
+from outlast.storage import mirror
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class PollingExecutor(RemoteExecutor):
     def await_closed(self, task_id: str, patience: float) -> bool:
         """Look until the task is closed, or so many seconds; returns whether it is."""
         deadline = time.monotonic() + patience
-        while record.has_guard(self.near(task_id)):
+        while self._can_change(task_id):
             if time.monotonic() > deadline:
                 return False
             self.update([task_id])
@@ -90,16 +90,10 @@ class PollingExecutor(RemoteExecutor):
                 followed = set(self._followed)
             pause = FASTEST_S if followed - known else min(self.slowest_s, pause * _SLOWER)
             known = followed
-            if sum(self._try_update(task_id) for task_id in followed if self._is_open(task_id)):  # all of them
+            if sum(self._try_update(task_id) for task_id in followed if self._can_change(task_id)):  # all of them
                 pause = FASTEST_S
             with self._changed:
                 self._changed.wait(pause)
-
-    def _is_open(self, task_id: str) -> bool:
-        try:
-            return record.has_guard(self.near(task_id))
-        except (OSError, KeyError, TypeError, ValueError):
-            return False  # the waiter finds out what is wrong with it
 
     # --- files -------------------------------------------------------------------------------
 

@@ -212,9 +212,9 @@ class RemoteExecutor:
         """There is no queue for other machines."""
 
     def refresh(self) -> None:
-        unfinished = [one for one in self.registry.index.unfinished(time.time() + 1, -1) if self._is_ours(one)]
-        if unfinished:
-            self.update(unfinished)
+        unfinished = self.registry.index.unfinished(time.time() + 1, -1)
+        if changing := [one for one in unfinished if self._is_ours(one) and self._can_change(one)]:
+            self.update(changing)
 
     def _is_ours(self, task_id: str) -> bool:
         try:
@@ -222,17 +222,20 @@ class RemoteExecutor:
         except OutlastError:
             return False  # it is damaged; other calls say so
 
+    def _can_change(self, task_id: str) -> bool:
+        try:
+            return record.has_guard(self.registry.home.task(task_id))
+        except (OSError, KeyError, TypeError, ValueError):
+            return False  # the look at its files says what is wrong
+
     def status(self, task_id: str) -> Task:
         self._look(task_id)
         return self.registry.get(task_id)
 
     def _look(self, task_id: str) -> None:
-        """Bring one mirror up to date if it can still change."""
-        try:
-            if record.has_guard(self.registry.home.task(task_id)):
-                self.update([task_id])
-        except (OSError, KeyError, TypeError, ValueError):
-            pass  # the look at its files says what is wrong
+        """Bring one mirror up to date."""
+        if self._can_change(task_id):
+            self.update([task_id])
 
     def has_reached(self, task_id: str, phase: Phase) -> bool:
         directory = self.registry.home.task(task_id)

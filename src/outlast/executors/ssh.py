@@ -56,6 +56,7 @@ class SshExecutor(RemoteExecutor):
         self._link: Link | None = None
         self._error: OutlastError | None = None
         self._attempts = self._wanted = 0
+        self._calls = 0  # each one ends the pause between two attempts: its caller should not wait for that
         self._is_connecting = self._is_closed = False
         self._followed: dict[str, int] = {}
         self._looked: dict[str, bool] = {}  # tasks that a look asked about, and whether the answer came
@@ -69,6 +70,8 @@ class SshExecutor(RemoteExecutor):
         deadline = time.monotonic() + patience
         with self._changed:
             self._wanted += 1
+            self._calls += 1
+            self._changed.notify_all()
             try:
                 last = self._attempts + tries
                 while self._link is None or self._link.is_over:
@@ -97,7 +100,9 @@ class SshExecutor(RemoteExecutor):
                     self._is_connecting = False
                     return
                 if pause:
-                    self._changed.wait_for(lambda: self._is_closed, pause)
+                    calls = self._calls
+                    if self._changed.wait_for(lambda: self._is_closed or self._calls != calls, pause):
+                        pause = 0.0
             try:
                 if self._link is not None:
                     self._link.close()  # the ssh child of the lost one
@@ -324,6 +329,7 @@ class SshExecutor(RemoteExecutor):
         with self._changed:
             self._followed[task_id] = self._followed.get(task_id, 0) + 1
             link = self._link if self._is_connected() else None
+            self._calls += 1
             self._begin_connecting()
             self._changed.notify_all()
         if link is not None:

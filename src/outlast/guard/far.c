@@ -327,8 +327,9 @@ static bool adopt_tree(const char *id, const char *page) {
 static void look(struct task *task) {
     char head[400], children[2048] = "";
     if (!task->is_captured && !capture(task)) {
-        if (!exists(task->id, "") && !task->is_starting) answer("none", task->id, "");
-        if (!exists(task->id, "") && !task->is_starting) leave_task(task);
+        if (exists(task->id, "record") || task->is_starting) return; /* it cannot be read at this moment */
+        answer("none", task->id, ""); /* also if its start was given up */
+        leave_task(task);
         return;
     }
     bool has_ended = task->page[1664] > ' ';
