@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from outlast.types import Place, Request, Sandbox
 
 TASK_ID = "OUTLAST_TASK_ID"  # the variable that says which task a process belongs to
+ARRAY_INDEX = "OUTLAST_ARRAY_INDEX"  # and the one that says which of an array it is
 _NON_INTERACTIVE = {
     **dict.fromkeys(("PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"), "cat"),
     "LESS": "-FRX",

@@ -22,15 +22,17 @@ from tests.executors.conftest import write_settings
 WORDS = st.text(st.characters(blacklist_characters="|\n\r", blacklist_categories=("C", "Z")), min_size=1)
 
 
-@given(st.tuples(WORDS, WORDS, WORDS, WORDS, WORDS))
-def test_a_line_of_squeue(words: tuple[str, str, str, str, str]) -> None:
-    assert parse_job("|".join(words)) == Job(*words)
+@given(st.integers(1, 999).map(str), st.tuples(WORDS, WORDS, WORDS, WORDS, WORDS))
+def test_a_line_of_squeue(number: str, words: tuple[str, str, str, str, str]) -> None:
+    raw, name, *rest = words
+    assert parse_job("|".join((number, *words))) == Job(number, *words)
+    assert parse_job("|".join((f"{number}_7", *words))) == Job(f"{number}_7", raw, f"{name}_7", *rest)
 
 
 @given(st.text())
 def test_any_line_of_squeue_is_a_job_or_none(line: str) -> None:
     job = parse_job(line)
-    assert (job is not None) == (line.count("|") == 4)
+    assert (job is not None) == (line.count("|") == 5)
 
 
 @pytest.mark.parametrize(

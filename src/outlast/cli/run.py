@@ -72,22 +72,7 @@ def run_parser() -> Parser:
     add("--tty", action="store_true", help="give it a terminal, as full-screen programs and prompts want one")
     add("--size", metavar="CxR", help="with --tty: its columns and rows (your terminal's, or 80x24)")
     add("--shell", metavar="PATH", help="run it with this shell instead of bash (none: no shell in between)")
-    add("--executor", metavar="E", help="where: the name of another machine in the settings (docs/executors.md)")
-    add(
-        "--need",
-        action="append",
-        default=[],
-        metavar="K=V",
-        help="ask a cluster for it: cpus=4, memory=8G, gpus=1, ...",
-    )
-    add(
-        "--send",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="with --executor: copy this there first",
-    )
-    add("--fetch", action="append", default=[], metavar="PATH", help="with --executor: copy this here at the end")
+    _add_elsewhere(made)
     made.section("queue")
     add("--like", metavar="ID", help="run that task again; what is given now counts first, also a COMMAND")
     add("--name", metavar="N", help="a second start under this name is the same task")
@@ -113,6 +98,15 @@ def run_parser() -> Parser:
     made.takes_session().takes_json()
     add("command", nargs=REST, metavar="COMMAND", help="the command; everything from its first word on is part of it")
     return made
+
+
+def _add_elsewhere(made: Parser) -> None:
+    add = made.add
+    add("--executor", metavar="E", help="where: the name of another machine in the settings (docs/executors.md)")
+    add("--need", action="append", default=[], metavar="K=V", help="ask a cluster for cpus=4, memory=8G, gpus=1, ...")
+    add("--array", metavar="A-B", help="with --bg on a cluster: a task for each number, $OUTLAST_ARRAY_INDEX")
+    add("--send", action="append", default=[], metavar="PATH", help="with --executor: copy this there first")
+    add("--fetch", action="append", default=[], metavar="PATH", help="with --executor: copy this here at the end")
 
 
 def run(asked: Asked) -> int:
@@ -149,10 +143,26 @@ def run(asked: Asked) -> int:
         raise BadInput("--fetch copies from another machine when the command ended there; add --executor, not --bg.")
     with open_shell(asked.session, asked.policy) as shell:
         shell.context.settings = _as_a_person_says(shell, asked)
+        if asked.array is not None:
+            return _array(shell, command, how, asked)
         if asked.bg:
             return _background(shell, command, how, asked)
         command, how = shell.starter.repeat(command, how)
         return _Foreground(shell, asked).run(command, how)
+
+
+def _array(shell: Shell, command: str, how: dict[str, Any], asked: Asked) -> int:
+    from outlast.shell.arrays import parse_indexes, start_array  # for those who have a cluster
+
+    if not asked.bg or asked.startup_wait is not None or asked.ready is not None:
+        raise BadInput("--array starts tasks in the background; add --bg, without --startup-wait and --ready.")
+    check_stdout()
+    sandbox = how.pop("sandbox")
+    if sandbox:
+        raise BadInput("The tasks of an array run on a cluster, which has no sandbox; leave it out.")
+    tasks = start_array(shell, command, parse_indexes(asked.array), **how)
+    write("".join(task_json(shell, task) + "\n" if asked.json else f"{task.task_id}\n" for task in tasks))
+    return 0
 
 
 def _background(shell: Shell, command: str, how: dict[str, Any], asked: Asked) -> int:

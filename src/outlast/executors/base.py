@@ -31,6 +31,9 @@ if TYPE_CHECKING:
             When this returns, the task is on disk and survives the caller. `hold` keeps it from being removed.
             """
 
+        def start_array(self, launches: Sequence[Launch]) -> list[Task]:
+            """Start many tasks at once, if the place has a way to. They differ in nothing but their variables."""
+
         def prepare(self, launch: Launch) -> bool:
             """Get ready for a command like this one; changes nothing but its time. Returns whether to call it again."""
 

@@ -11,7 +11,7 @@ from outlast.storage import mirror
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from outlast.settings import Settings
@@ -32,27 +32,40 @@ class PollingExecutor(RemoteExecutor):
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
 
-    def near(self, task_id: str) -> str:
-        return self.registry.home.task(task_id)
-
     def update_one(self, task_id: str) -> bool:
         """Bring a mirror up to date; returns whether anything is new. What it raises becomes the task's problem."""
         raise NotImplementedError
 
+    def gather(self, task_ids: Sequence[str]) -> None:
+        """Get at once what `update_one` needs for each of these tasks. What it raises becomes the problem of all."""
+
     def update(self, task_ids: Sequence[str], patience: float | None = None) -> None:
-        for task_id in task_ids:
-            self._try_update(task_id)
+        self._look_at(task_ids)
+
+    def _look_at(self, task_ids: Iterable[str]) -> bool:
+        """Bring mirrors up to date; returns whether anything is new."""
+        changing = [task_id for task_id in task_ids if self._can_change(task_id)]
+        try:
+            self.gather(changing)
+        except (OSError, OutlastError, ValueError) as error:
+            for task_id in changing:
+                self._note_problem(task_id, error)
+            return False
+        return sum([self._try_update(task_id) for task_id in changing]) > 0
 
     def _try_update(self, task_id: str) -> bool:
         try:
             return self.update_one(task_id)
         except (OSError, OutlastError, ValueError) as error:
-            why = error.message if isinstance(error, OutlastError) else str(error)
-            try:
-                mirror.note_problem(self.near(task_id), why.rstrip("."))
-            except OSError:
-                pass  # it was removed
+            self._note_problem(task_id, error)
             return False
+
+    def _note_problem(self, task_id: str, error: Exception) -> None:
+        why = error.message if isinstance(error, OutlastError) else str(error)
+        try:
+            mirror.note_problem(self.near(task_id), why.rstrip("."))
+        except OSError:
+            pass  # it was removed
 
     def await_closed(self, task_id: str, patience: float) -> bool:
         """Look until the task is closed, or so many seconds; returns whether it is."""
@@ -90,7 +103,7 @@ class PollingExecutor(RemoteExecutor):
                 followed = set(self._followed)
             pause = FASTEST_S if followed - known else min(self.slowest_s, pause * _SLOWER)
             known = followed
-            if sum(self._try_update(task_id) for task_id in followed if self._can_change(task_id)):  # all of them
+            if self._look_at(followed):
                 pause = FASTEST_S
             with self._changed:
                 self._changed.wait(pause)

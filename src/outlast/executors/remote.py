@@ -28,7 +28,7 @@ from outlast.executors.naming import start_named
 from outlast.guard.client import Refused, limit_items
 from outlast.launch_builder import TASK_ID
 from outlast.light import extended
-from outlast.linux.files import open_regular, unlock_and_close
+from outlast.linux.files import open_regular, read_file, unlock_and_close
 from outlast.storage import mirror, record, task_directory
 from outlast.storage.index import NOTICE_DUE
 from outlast.storage.layout import SIZE, random_token
@@ -71,6 +71,10 @@ class RemoteExecutor:
         self.name, self.table, self.registry, self.settings = name, table, registry, settings
         self._sessions = Sessions(registry.home.sessions)
         self._queue = Queue(registry.home.path)
+
+    def near(self, task_id: str) -> str:
+        """Return the path of a task's mirror."""
+        return self.registry.home.task(task_id)
 
     # --- for a subclass ----------------------------------------------------------------------
 
@@ -152,7 +156,24 @@ class RemoteExecutor:
         if launch.after:
             raise Unsupported(f"A task on {self.name} cannot wait for others; wait for them first (outlast wait).")
 
+    def start_array(self, launches: Sequence[Launch]) -> list[Task]:
+        raise Unsupported(f"{self.name} has no arrays; start the tasks one by one.")
+
     def _start(self, launch: Launch, hold: Hold | None, name: NameLock | None) -> Task:
+        task_id, reserved, lock = self._publish(launch, hold, name)
+        try:
+            return self._submit(task_id, reserved)
+        finally:
+            if lock is not None:
+                unlock_and_close(lock)
+
+    def _publish(
+        self, launch: Launch, hold: Hold | None = None, name: NameLock | None = None, first: str = ""
+    ) -> tuple[str, Launch, int | None]:
+        """Make a task durable whose start is not confirmed; returns also the lock of its start.
+
+        `first` is the first task of the array that it is in, whose lock is that of all.
+        """
         for _ in range(_ID_TRIES):
             staged, published = self.registry.stage(launch)
             task_id = os.path.basename(published)
@@ -162,16 +183,13 @@ class RemoteExecutor:
                     self.registry.discard(staged, published)
                     continue
                 self._register(staged, task_id, reserved, hold, name)
-                lock = mirror.lock_start(staged)
-                os.rename(staged, published)  # from here on the task is durable, though its start is not confirmed
+                mirror.create(staged, self.near(first) if first else "")
+                lock = None if first else mirror.lock_start(staged)  # no other process settles it from now on
+                os.rename(staged, published)
             except BaseException:
                 self.registry.discard(staged, published)
                 raise
-            try:
-                return self._submit(published, task_id, reserved)
-            finally:
-                if lock is not None:
-                    unlock_and_close(lock)
+            return task_id, reserved, lock
         raise StartFailed("No free task id was found; `outlast clean` removes finished tasks.")
 
     def _register(self, staged: str, task_id: str, launch: Launch, hold: Hold | None, name: NameLock | None) -> None:
@@ -184,21 +202,23 @@ class RemoteExecutor:
         if name is not None:
             name.assign(task_id)
         record.create_pipes(launch.command, staged)
-        mirror.create(staged)
 
-    def _submit(self, directory: str, task_id: str, launch: Launch) -> Task:
+    def _submit(self, task_id: str, launch: Launch) -> Task:
         try:
             pid, started = self.submit(task_id, launch)
         except Refused as refused:
-            # Not `remove`: the caller may hold it. There never was a task.
-            staged = f"{self.registry.home.staging}/{task_id}.{random_token()}"
-            os.rename(directory, staged)
-            self.registry.discard(staged, directory)
+            self._discard(task_id)
             raise StartFailed(f"The command could not be started on {self.name}: {refused.reason}.") from None
         except Unreachable as error:
-            mirror.note_problem(directory, f"its start is not confirmed: {error.message}")
+            mirror.note_problem(self.near(task_id), f"its start is not confirmed: {error.message}")
             return self.registry.get(task_id)
-        return view_started(directory, launch, pid, started) if pid else self.registry.get(task_id)
+        return view_started(self.near(task_id), launch, pid, started) if pid else self.registry.get(task_id)
+
+    def _discard(self, task_id: str) -> None:
+        """Remove a task that never was one. Not by `remove`: the caller may hold it."""
+        staged = f"{self.registry.home.staging}/{task_id}.{random_token()}"
+        os.rename(self.near(task_id), staged)
+        self.registry.discard(staged, self.near(task_id))
 
     # --- look --------------------------------------------------------------------------------
 
@@ -224,7 +244,7 @@ class RemoteExecutor:
 
     def _can_change(self, task_id: str) -> bool:
         try:
-            return record.has_guard(self.registry.home.task(task_id))
+            return record.has_guard(self.near(task_id))
         except (OSError, KeyError, TypeError, ValueError):
             return False  # the look at its files says what is wrong
 
@@ -238,7 +258,7 @@ class RemoteExecutor:
             self.update([task_id])
 
     def has_reached(self, task_id: str, phase: Phase) -> bool:
-        directory = self.registry.home.task(task_id)
+        directory = self.near(task_id)
         try:
             found, _, closed = record.status_of(directory)
         except (OSError, KeyError, TypeError, ValueError) as error:
@@ -260,7 +280,7 @@ class RemoteExecutor:
         return Activity()  # the pids of another machine say nothing here
 
     def explain(self, task_id: str, error: OSError) -> OutlastError:
-        return record.explain_error(self.registry.home.task(task_id), error)
+        return record.explain_error(self.near(task_id), error)
 
     # --- act ---------------------------------------------------------------------------------
 
@@ -282,12 +302,12 @@ class RemoteExecutor:
             raise AlreadyEnded(f"{task_id} has ended; its screen stays as it is.")
         size = b"%04dx%04d\n" % (columns, rows)
         self.set_size(task_id, size)
-        mirror.replace_file(self.registry.home.task(task_id), SIZE, size)
+        mirror.replace_file(self.near(task_id), SIZE, size)
 
     def release(self, task_id: str) -> None:
         try:
             if not self.has_reached(task_id, "ended"):
-                path = os.path.join(self.registry.home.task(task_id), task_directory.MOVED)
+                path = os.path.join(self.near(task_id), task_directory.MOVED)
                 os.close(open_regular(path, os.O_WRONLY | os.O_CREAT))
                 self.registry.index.set_notice_due([task_id], NOTICE_DUE)
                 wake_waiters(f"{self.registry.home.path}/outbox")
@@ -310,6 +330,15 @@ class RemoteExecutor:
         return receipts
 
 
+def name_home(registry: Registry) -> str:
+    """Return a name for the state directory here that no other one has, of any machine and user."""
+    try:
+        machine = read_file("/etc/machine-id", 64).decode().strip()
+    except OSError:
+        machine = os.uname().nodename
+    return hashlib.sha256(f"{machine}:{os.getuid()}:{registry.home.path}".encode()).hexdigest()[:16]
+
+
 def read_session_script() -> tuple[str, bytes]:
     """Return what a shell restores its session with, and the name that it gets there: another version has another."""
     with open(shell_argv.SESSION_SCRIPT, "rb") as file:
@@ -317,9 +346,8 @@ def read_session_script() -> tuple[str, bytes]:
     return f"session-{hashlib.sha256(script).hexdigest()[:16]}.bash", script
 
 
-def describe(launch: Launch, published: str, session_script: str) -> list[Item]:
+def describe(task_id: str, launch: Launch, published: str, session_script: str) -> list[Item]:
     """Describe a launch for a guard elsewhere, but for the directory that it begins in: see docs/guard.md."""
-    task_id = os.path.basename(published)
     items: list[Item] = [("publish", published), *_describe_program(launch, published, session_script)]
     env = {**launch.env, TASK_ID: task_id, "PWD": launch.cwd}
     items += [("env", f"{name}={value}") for name, value in env.items()]

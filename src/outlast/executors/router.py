@@ -101,10 +101,17 @@ class Router:
     # --- start and look ----------------------------------------------------------------------
 
     def start(self, launch: Launch, hold: Hold | None = None) -> tuple[Task, bool]:
-        chosen = self.local if launch.executor == LOCAL else self._named(launch.executor)
-        if launch.needs and chosen is self.local:
+        return self._for_launch(launch).start(launch, hold)
+
+    def start_array(self, launches: Sequence[Launch]) -> list[Task]:
+        return self._for_launch(launches[0]).start_array(launches)
+
+    def _for_launch(self, launch: Launch) -> Executor:
+        if launch.executor != LOCAL:
+            return self._named(launch.executor)
+        if launch.needs:
             raise BadInput("Only a cluster can be asked for resources; name an executor, or limit the command instead.")
-        return chosen.start(launch, hold)
+        return self.local
 
     def prepare(self, launch: Launch) -> bool:
         return launch.executor == LOCAL and self.local.prepare(launch)

@@ -6,15 +6,14 @@ written from what it brings. Whatever breaks the connection, the next one goes o
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
 
 from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, OutOfReach
 from outlast.executors import ssh_copy
-from outlast.executors.remote import RemoteExecutor, Unreachable
-from outlast.executors.ssh_link import Link, build_ssh, encode_start, find_guards, read_machine_id
+from outlast.executors.remote import RemoteExecutor, Unreachable, name_home
+from outlast.executors.ssh_link import Link, build_ssh, encode_start, find_guards
 from outlast.guard.client import Refused
 from outlast.light import json
 from outlast.linux.files import unlock_and_close
@@ -51,7 +50,7 @@ class SshExecutor(RemoteExecutor):
             raise BadInput(f"[executors.{name}] in config.toml needs a host: a name that ssh knows.")
         home = registry.home.path
         self._ssh = build_ssh(table["host"], [str(one) for one in table.get("options", ())], home)
-        self._home_id = hashlib.sha256(f"{read_machine_id()}:{os.getuid()}:{home}".encode()).hexdigest()[:16]
+        self._home_id = name_home(registry)
         self._changed = threading.Condition()  # protects what follows
         self._link: Link | None = None
         self._error: OutlastError | None = None
@@ -99,10 +98,8 @@ class SshExecutor(RemoteExecutor):
                 if self._is_idle():
                     self._is_connecting = False
                     return
-                if pause:
-                    calls = self._calls
-                    if self._changed.wait_for(lambda: self._is_closed or self._calls != calls, pause):
-                        pause = 0.0
+                if pause and self._wait_for_call(pause):
+                    pause = 0.0
             try:
                 if self._link is not None:
                     self._link.close()  # the ssh child of the lost one
@@ -119,6 +116,10 @@ class SshExecutor(RemoteExecutor):
                 self._changed.notify_all()
             for task_id in followed:
                 self._watch(link, task_id)
+
+    def _wait_for_call(self, patience: float) -> bool:
+        calls = self._calls
+        return self._changed.wait_for(lambda: self._is_closed or self._calls != calls, patience)
 
     def _is_connected(self) -> bool:
         return self._link is not None and not self._link.is_over
@@ -152,7 +153,7 @@ class SshExecutor(RemoteExecutor):
 
     def _note_problem(self, task_id: str, problem: str) -> None:
         try:
-            mirror.note_problem(self.registry.home.task(task_id), problem)
+            mirror.note_problem(self.near(task_id), problem)
         except (OSError, ValueError):
             pass  # removed
 
@@ -171,7 +172,7 @@ class SshExecutor(RemoteExecutor):
     def _handle(self, word: str, words: list[str], payload: bytes) -> None:
         """Take one frame, in the thread that reads the connection."""
         task_id = words[0] if words else ""
-        directory = self.registry.home.task(task_id)
+        directory = self.near(task_id)
         if word == "over":
             with self._changed:
                 self._changed.notify_all()
@@ -281,7 +282,7 @@ class SshExecutor(RemoteExecutor):
 
     def submit(self, task_id: str, launch: Launch) -> tuple[int, float]:
         link = self._need(_START_S)
-        directory = self.registry.home.task(task_id)
+        directory = self.near(task_id)
         payload = encode_start(task_id, launch, directory, link.state)
         words, text = self._request("start", task_id, 0, payload, "started", _START_S)
         if words[0] == "refused":
@@ -319,7 +320,7 @@ class SshExecutor(RemoteExecutor):
     def _watch(self, link: Link, task_id: str) -> None:
         """Ask for what is new of a task: beyond what its mirror has."""
         try:
-            with os.scandir(self.registry.home.task(task_id)) as entries:
+            with os.scandir(self.near(task_id)) as entries:
                 have = [f"{one.name} {one.stat().st_size}" for one in entries if mirror.is_output(one.name)]
         except OSError:
             return
@@ -347,11 +348,10 @@ class SshExecutor(RemoteExecutor):
             link.send("leave", task_id)
 
     def end(self, task_ids: Sequence[str], grace: float, ending: Mapping[str, object]) -> list[tuple[Any, Any]]:
-        directory = self.registry.home.task
         found: dict[str, tuple[Any, Any]] = {}
         for task_id in task_ids:
-            if not mirror.is_confirmed(directory(task_id)):
-                lock = mirror.lock_start(directory(task_id))
+            if not mirror.is_confirmed(self.near(task_id)):
+                lock = mirror.lock_start(self.near(task_id))
                 if lock is not None:
                     self._giving_up[task_id] = lock
                 words, _ = self._request("never", task_id, 0, b"", "never", _KILL_S)

@@ -277,13 +277,6 @@ def encode_start(task_id: str, launch: Launch, directory: str, state: str) -> by
             items.append((file_name, read_file(path)))
     if launch.state and not launch.keeps:
         items.append(("skip", b""))
-    described = describe(launch, f"{state}/tasks/{task_id}", f"{state}/cache/{name}")
+    described = describe(task_id, launch, f"{state}/tasks/{task_id}", f"{state}/cache/{name}")
     items.append(("launch", encode_launch(described)[len(HEADER) :]))
     return b"".join(b"%s %d\n%s\n" % (key.encode(), len(data), data) for key, data in items)
-
-
-def read_machine_id() -> str:
-    try:
-        return read_file("/etc/machine-id", 64).decode().strip()
-    except OSError:
-        return os.uname().nodename

@@ -15,7 +15,7 @@ from outlast.errors import (
     UnknownTask,
     named,
 )
-from outlast.launch_builder import LaunchBuilder, SessionScope
+from outlast.launch_builder import ARRAY_INDEX, LaunchBuilder, SessionScope
 from outlast.light import replaced
 from outlast.linux.files import get_cwd
 from outlast.policy import MODES, YOLO, Policy, decide, may_apply
@@ -140,6 +140,22 @@ class Starter:
         how: dict[str, Any] = {"background": background, "agent": agent, "sandbox": confined}
         request = build_request(command, session=context.session, **how, **options)
         return self.launch_request(replaced(request, evidence=evidence) if evidence else request, keeps, hold)
+
+    def launch_array(self, command: str, indexes: Sequence[int], **options: Unpack[CommandOptions]) -> list[Task]:
+        """Start a background task for each index, judged once; each has its index in a variable."""
+        context = self.context
+        how: dict[str, Any] = {"background": True, "sandbox": self._sandbox(None, os.fspath(options.get("cwd") or ""))}
+        request = build_request(command, session=context.session, **how, **options)
+        for _ in range(_TRIES):
+            _, launch = self._grant(request, keeps=False)
+            env = launch.env
+            try:
+                return context.executor.start_array(
+                    [replaced(launch, env={**env, ARRAY_INDEX: str(index)}) for index in indexes]
+                )
+            except SessionMoved:
+                continue
+        raise SessionBusy(f"The session {named(context.session)} changes too fast to run anything in it; try again.")
 
     def _sandbox(self, asked: Sandbox | bool | None, cwd: str) -> Sandbox | None:
         """Return the sandbox that a command in this directory gets: the caller's, the settings' or the policy's."""

@@ -31,12 +31,15 @@ _MOST_CHILDREN = 1000
 _OUTPUTS = (*FILES.values(), ORDER, SIZES)
 
 
-def create(staged: str) -> None:
-    """Make a staged directory that of a task whose start is not confirmed yet."""
+def create(staged: str, first: str = "") -> None:
+    """Make a staged directory that of a task whose start is not confirmed yet; `first` is started with it."""
     record.reserve(staged)
     watch.create(staged)
-    for name in (_LOCK, STARTING):
-        os.close(open_regular(f"{staged}/{name}", os.O_WRONLY | os.O_CREAT))
+    os.close(open_regular(f"{staged}/{_LOCK}", os.O_WRONLY | os.O_CREAT))
+    if first:
+        os.link(f"{first}/{STARTING}", f"{staged}/{STARTING}")  # one lock for a thousand tasks, and one descriptor
+    else:
+        os.close(open_regular(f"{staged}/{STARTING}", os.O_WRONLY | os.O_CREAT))
     now = time.time()
     _write(staged, {"alive": True, "confirmed": False, "created": now, "seen": now, "problem": "", "children": []})
 

@@ -85,7 +85,7 @@ def reserve(directory: str) -> None:
 
 def write(slot: str, value: Mapping[str, object], directory: str) -> None:
     """Put `value` into its slot. This cannot fail for want of space."""
-    line = _encode(slot, value)
+    line = encode(slot, value)
     fd = open_regular(f"{directory}/{NAME}", os.O_WRONLY)
     try:
         os.pwrite(fd, line, SLOTS[slot][0])
@@ -96,10 +96,11 @@ def write(slot: str, value: Mapping[str, object], directory: str) -> None:
 def replace_slot(page: bytes, slot: str, value: Mapping[str, object]) -> bytes:
     """Return a page with another value in a slot."""
     start, size = SLOTS[slot]
-    return page[:start] + _encode(slot, value) + page[start + size :]
+    return page[:start] + encode(slot, value) + page[start + size :]
 
 
-def _encode(slot: str, value: Mapping[str, object]) -> bytes:
+def encode(slot: str, value: Mapping[str, object]) -> bytes:
+    """Return what a slot holds that has this value."""
     _, size = SLOTS[slot]
     text = json.dumps(value).encode()
     line = b"%08x %s" % (crc32(text), text)

@@ -8,7 +8,7 @@ import threading
 import time
 from functools import partial
 
-from outlast.errors import BadInput, Hint, OutlastError, StartFailed
+from outlast.errors import BadInput, Hint, OutlastError, StartFailed, Unsupported
 from outlast.executors.local.description import begin_items, describe, explain_refusal
 from outlast.executors.local.queued import publish_pending, start_pending
 from outlast.executors.naming import start_named
@@ -119,6 +119,9 @@ class LocalExecutor:
             return start_named(self._queue, self.registry, launch, hold, partial(self._start, launch, hold))
         except OSError as error:
             raise StartFailed(f"The task cannot be prepared in {self.registry.home.path}: {error.strerror}.") from None
+
+    def start_array(self, launches: Sequence[Launch]) -> list[Task]:
+        raise Unsupported("This machine has no arrays; start the tasks one by one, or name a cluster.")
 
     def _start(self, launch: Launch, hold: Hold | None, name: NameLock | None = None) -> Task:
         create = partial(self._create, launch, hold, name)

@@ -122,7 +122,7 @@ class RayExecutor(PollingExecutor):
         from zipfile import ZIP_DEFLATED, ZipFile
 
         near, far = self.near(task_id), _far(task_id)
-        items = [("directory", far), *describe(launch, far, f"{far}/{_SESSION_SCRIPT}")]
+        items = [("directory", far), *describe(task_id, launch, far, f"{far}/{_SESSION_SCRIPT}")]
         names = [record.PIPES, *([sessions.BEFORE, sessions.START, sessions.STATE] if launch.state else [])]
         with BytesIO() as file:
             with ZipFile(file, "w", ZIP_DEFLATED) as package:

@@ -14,7 +14,7 @@ from shutil import copyfile
 from outlast.executors.local import shell_argv
 from outlast.executors.remote import describe
 from outlast.guard.client import HEADER, encode_items, find_guard
-from outlast.linux.files import create_file, open_regular, read_file
+from outlast.linux.files import create_file, open_regular, read_file, remove_file
 from outlast.storage import mirror, record, sessions
 from outlast.storage.layout import random_token
 
@@ -27,8 +27,38 @@ if TYPE_CHECKING:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 _CLAIMED, _REFUSED, _SESSION_SCRIPT = "claimed", "refused", "session.bash"
+_JOB, _ELEMENT = "job", "element"  # in the mirror
 _OUTPUTS = ("output", "stderr", "order")
 _PIECE_BYTES = 1 << 20
+
+
+# --- in the mirror -----------------------------------------------------------------------
+
+
+def read_name(near: str) -> str:
+    """Return the name of a task's job and directory: its id, or in an array the first one's and an index."""
+    try:
+        return read_file(f"{near}/{_ELEMENT}").decode()
+    except FileNotFoundError:
+        return os.path.basename(near)
+
+
+def write_name(near: str, name: str) -> None:
+    mirror.replace_file(near, _ELEMENT, name.encode())
+
+
+def read_job(near: str) -> tuple[str, float, str]:
+    """Return the number of a task's job, when it was submitted, and its node if that was seen. FileNotFoundError."""
+    number, submitted, *node = read_file(f"{near}/{_JOB}").decode().split()
+    return number, float(submitted), node[0] if node else ""
+
+
+def write_job(near: str, number: str, submitted: float, node: str = "") -> None:
+    mirror.replace_file(near, _JOB, f"{number} {submitted} {node}".encode())
+
+
+def has_job(near: str) -> bool:
+    return os.path.exists(f"{near}/{_JOB}")
 
 
 # --- before the job ----------------------------------------------------------------------
@@ -53,8 +83,8 @@ def _install(root: str, source: str, name: str) -> str:
     return path
 
 
-def prepare(path: str, near: str, launch: Launch) -> None:
-    """Make the directory of a task complete, or not at all."""
+def prepare(path: str, near: str, task_id: str, launch: Launch, on_node: str) -> None:
+    """Make the directory of a task complete, or not at all. `on_node` is its path on the node."""
     made = f"{path}.{random_token()}"
     os.makedirs(made, 0o700)
     create_file(f"{made}/command", os.fsencode(launch.command))
@@ -65,14 +95,14 @@ def prepare(path: str, near: str, launch: Launch) -> None:
         copyfile(shell_argv.SESSION_SCRIPT, f"{made}/{_SESSION_SCRIPT}")
     if launch.stdin.text is not None:
         create_file(f"{made}/input", launch.stdin.text)
-    create_file(f"{made}/launch", HEADER + encode_items(_describe(path, launch)))
+    create_file(f"{made}/launch", HEADER + encode_items(_describe(task_id, on_node, launch)))
     os.rename(made, path)
 
 
-def _describe(path: str, launch: Launch) -> Iterator[Item]:
+def _describe(task_id: str, path: str, launch: Launch) -> Iterator[Item]:
     """Yield the items of the launch description, for a guard that the job starts in this directory."""
     yield "directory", path
-    for key, value in describe(launch, path, f"{path}/{_SESSION_SCRIPT}"):
+    for key, value in describe(task_id, launch, path, f"{path}/{_SESSION_SCRIPT}"):
         # Of a job that this process is in; the job that it submits adds its own.
         if key in ("publish", "stdin-text") or (key == "env" and str(value).startswith(("SLURM_", "SLURMD_"))):
             continue
@@ -81,6 +111,12 @@ def _describe(path: str, launch: Launch) -> Iterator[Item]:
             yield key, f"{number} inherit {number}"  # `sh` opens no others than the first ten
         else:
             yield key, f"file {path}/input" if (key, value) == ("stdin", "text") else value
+
+
+def forget_launch(path: str) -> None:
+    """Remove what a job has taken along: it has the variables of the command, and its input."""
+    for name in ("launch", "input"):
+        remove_file(f"{path}/{name}")
 
 
 def claim(path: str) -> bool:

@@ -1,7 +1,8 @@
-"""`SlurmExecutor`: each task is a job, whose guard writes into a directory that this machine sees as well.
+"""`SlurmExecutor`: each task is a job, whose guard writes into a directory that this machine sees, or collects.
 
-The files of the guard are what counts; Slurm says why a job waits, and how one ended that left no record. A job script
-claims its task before it runs it, so submitting a task again is safe whenever it is not known whether it was submitted.
+The files of the guard are what counts; Slurm says why a job waits, and how one ended that left no record. A task runs
+once though its submission may be repeated: where the nodes share a directory with this machine, a job claims its task
+before it runs it; elsewhere jobs are submitted to be held, and one of them is released.
 """
 
 from __future__ import annotations
@@ -11,28 +12,31 @@ import time
 
 from outlast.errors import BadInput, InputRefused, StartFailed, Unsupported, named
 from outlast.executors.polling import FASTEST_S, PollingExecutor
-from outlast.executors.remote import Unreachable
+from outlast.executors.remote import Unreachable, name_home
 from outlast.executors.slurm import directory
 from outlast.executors.slurm.client import Client
+from outlast.executors.slurm.separate import SeparateNodes
+from outlast.executors.slurm.shared import SharedNodes
+from outlast.executors.slurm.steps import Steps
 from outlast.guard.client import Refused
 from outlast.linux.files import read_file, unlock_and_close
 from outlast.storage import mirror, record
 from outlast.storage.task_directory import remove_tree
-from outlast.types import NO_SHELL, Place
+from outlast.types import Place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
     from outlast.executors.slurm.client import Job, Jobs
     from outlast.settings import Settings
     from outlast.storage.registry import Registry
-    from outlast.types import Launch
+    from outlast.types import Launch, Task
 
 KEYS: dict[str, type] = {
-    **dict.fromkeys(("shared_dir", "partition", "account", "qos", "time", "memory", "constraint"), str),
-    **dict.fromkeys(("cpus", "gpus", "poll"), int),
+    **dict.fromkeys(("shared_dir", "node_dir", "partition", "account", "qos", "time", "memory", "constraint"), str),
+    **dict.fromkeys(("cpus", "gpus", "poll", "keep"), int),
     "options": list,
 }
 # What a task can ask for, besides what the table says for all of them: the option of sbatch for each.
@@ -42,10 +46,9 @@ NEEDS = {
     "memory": "--mem",
 }
 _POLL_S = 2.0  # between two looks at the queue, by all processes together
-_JOB = "job"  # in the mirror: the number of the job and when it was submitted
+_ARRAY_SIZE = 1000  # Slurm's own limit is 1001 unless a cluster says otherwise
 _END_WAIT_S = 15.0  # from the death of a tree until Slurm has taken note of it
-_END_PATIENCE_S, _LIST_PATIENCE_S = 30.0, 10.0  # for a step beside a job, which takes 50 ms
-_SEND_PATIENCE_S = 10.0  # for a command that is to begin, and then to read
+_BEGIN_PATIENCE_S = 10.0  # for a command that is to begin before it gets input
 _AT_ONCE = 8  # srun calls
 _WAITS_FOR = {
     "Resources": "for free resources",
@@ -61,70 +64,123 @@ class SlurmExecutor(PollingExecutor):
     """The tasks of one `[executors.NAME]` with kind = "slurm"."""
 
     needs = tuple(NEEDS)
-    no_files = "{} has the files of this machine: leave out what to send or fetch."
 
     def __init__(self, name: str, table: Mapping[str, Any], registry: Registry, settings: Settings) -> None:
         super().__init__(name, table, registry, settings)
         base = f"{registry.home.path}/executors/{name}"
         os.makedirs(base, 0o700, exist_ok=True)
-        self._root = os.path.expanduser(table.get("shared_dir", "")) or base
-        if not os.path.isabs(self._root):
-            raise BadInput(f"shared_dir of [executors.{name}] must be an absolute path, not {self._root}.")
+        given = {key: os.path.expanduser(table[key]) for key in ("shared_dir", "node_dir") if table.get(key)}
+        for key, path in given.items():
+            if not os.path.isabs(path):
+                raise BadInput(f"{key} of [executors.{name}] must be an absolute path, not {path}.")
+        if len(given) > 1:
+            raise BadInput(f"[executors.{name}] has a shared_dir or a node_dir, not both.")
         self._poll_s = float(table.get("poll", _POLL_S))
         self._client = Client(base, self._poll_s)
+        if "node_dir" in given:
+            on_node = f"{given['node_dir']}/outlast-{name_home(registry)}"
+            self._nodes: SharedNodes | SeparateNodes = SeparateNodes(self._client, base, on_node, table)
+        else:
+            self._nodes = SharedNodes(self._client, given.get("shared_dir", base))
+        self._root, self.no_files = self._nodes.root, self._nodes.no_files
         self._children: dict[str, tuple[float, tuple[int, ...]]] = {}  # what tasks left running, and when that was seen
 
     def place(self) -> Place:
-        # The nodes of a cluster have the directories and programs of its login node: a command begins as it does here.
-        here = os.getcwd()
+        # The nodes of a cluster have the programs of its login node: a command gets the variables that it has here.
         with open("/proc/self/status") as file:  # os.umask would change it for a moment, also for other threads
             umask = int(file.read().partition("Umask:")[2].split()[0], 8)
-        return Place(self.name, dict(os.environ), here, "/bin/bash", umask)
+        return Place(self.name, dict(os.environ), self._nodes.begins_in, "/bin/bash", umask)
 
     def _far(self, task_id: str) -> str:
-        return f"{self._root}/tasks/{task_id}"
+        return f"{self._root}/tasks/{directory.read_name(self.near(task_id))}"
+
+    def _steps(self, task_id: str) -> Steps:
+        return Steps(self._client, self._number(task_id), self._on_node(task_id))
+
+    def _on_node(self, task_id: str) -> str:
+        return f"{self._nodes.on_node}/tasks/{directory.read_name(self.near(task_id))}"
 
     # --- start -------------------------------------------------------------------------------
 
     def _check(self, launch: Launch) -> None:
         super()._check(launch)
         self._client.check_installed()
-        if not os.path.isdir(launch.cwd):  # the nodes see what this machine sees
-            raise StartFailed(f"The command cannot begin in {launch.cwd}: there is no such directory.")
-        if launch.shell != NO_SHELL and not os.access(launch.shell, os.X_OK):
-            raise BadInput(f"There is no shell {launch.shell}; use another one, or leave it out.")
+        self._nodes.check(launch)
 
     def submit(self, task_id: str, launch: Launch) -> tuple[int, float]:
-        try:
-            directory.prepare(self._far(task_id), self.near(task_id), launch)
-        except OSError as error:
-            raise Refused(error.errno or 0, f"{self._root}: {error.strerror}") from None
-        try:
-            self._submit_job(task_id, launch)
-        except Refused:
-            remove_tree(self._far(task_id))
-            raise
+        self._prepare_and_submit({task_id: launch}, is_array=False)
         return 0, time.time()
 
-    def _submit_job(self, task_id: str, launch: Launch) -> None:
-        """Submit the job of a task whose directory is complete."""
-        guard, script = directory.install(self._root)
-        number, refusal = self._client.submit([*self._options(task_id, launch), script, self._far(task_id), guard])
+    def start_array(self, launches: Sequence[Launch]) -> list[Task]:
+        self._check(launches[0])
+        started: list[str] = []
+        for at in range(0, len(launches), _ARRAY_SIZE):
+            started += self._start_array(launches[at : at + _ARRAY_SIZE])
+        return [self.registry.get(task_id) for task_id in started]
+
+    def _start_array(self, launches: Sequence[Launch]) -> dict[str, Launch]:
+        """Start tasks as one job."""
+        tasks: dict[str, Launch] = {}
+        lock = None
+        try:
+            for index, launch in enumerate(launches):
+                first = next(iter(tasks), "")
+                task_id, reserved, held = self._publish(launch, first=first)
+                tasks[task_id], lock = reserved, lock if held is None else held
+                directory.write_name(self.near(task_id), f"{first or task_id}_{index}")
+            self._prepare_and_submit(tasks, is_array=True)
+        except Unreachable as error:
+            for task_id in tasks:
+                mirror.note_problem(self.near(task_id), f"its start is not confirmed: {error.message}")
+        except BaseException as error:
+            for task_id in tasks:
+                self._discard(task_id)
+            if isinstance(error, Refused | OSError):
+                why = error.reason if isinstance(error, Refused) else error.strerror
+                raise StartFailed(f"The commands could not be started on {self.name}: {why}.") from None
+            raise
+        finally:
+            if lock is not None:
+                unlock_and_close(lock)
+        return tasks
+
+    def _prepare_and_submit(self, tasks: Mapping[str, Launch], is_array: bool) -> None:
+        """Raises `Refused` if no task is there and none will be, `Unreachable` if that is not known."""
+        try:
+            for task_id, launch in tasks.items():
+                directory.prepare(self._far(task_id), self.near(task_id), task_id, launch, self._on_node(task_id))
+            self._submit_job(tasks, is_array)
+        except (Refused, OSError) as error:
+            for task_id in tasks:
+                remove_tree(self._far(task_id))
+            if isinstance(error, Refused):
+                raise
+            raise Refused(error.errno or 0, f"{self._root}: {error.strerror}") from None
+
+    def _submit_job(self, tasks: Mapping[str, Launch], is_array: bool) -> None:
+        """Submit the job of a task, or of an array, whose directories are complete."""
+        first, launch = next(iter(tasks.items()))
+        name = first if is_array else directory.read_name(self.near(first))
+        options = self._options(name, launch) + ([f"--array=0-{len(tasks) - 1}"] if is_array else [])
+        number, refusal = self._nodes.submit(name, is_array, options)
         if refusal:
             raise Refused(0, refusal)
-        self._note_job(task_id, number)
+        for index, task_id in enumerate(tasks):
+            directory.write_job(self.near(task_id), f"{number}_{index}" if is_array else number, time.time())
+        self._note_submitted(tasks, number)
 
-    def _note_job(self, task_id: str, number: str) -> None:
-        mirror.replace_file(self.near(task_id), _JOB, f"{number} {time.time()}".encode())
-        mirror.apply(self.near(task_id), None, alive=True)
+    def _note_submitted(self, task_ids: Iterable[str], number: str) -> None:
+        nears = [self.near(task_id) for task_id in task_ids]
+        self._nodes.release(number, [directory.read_name(near) for near in nears])
+        for near in nears:
+            mirror.apply(near, None, alive=True)
 
-    def _options(self, task_id: str, launch: Launch) -> list[str]:
-        asked = {**{name: self.table[name] for name in NEEDS if name in self.table}, **launch.needs}
+    def _options(self, name: str, launch: Launch) -> list[str]:
+        asked = {**{key: self.table[key] for key in NEEDS if key in self.table}, **launch.needs}
         return [
-            *(f"--job-name={task_id}", "--nodes=1", "--ntasks=1", "--no-requeue", "--export=ALL", "--chdir=/"),
-            f"--output={self._far(task_id)}/job.log",
+            *(f"--job-name={name}", "--nodes=1", "--ntasks=1", "--no-requeue", "--export=ALL", "--chdir=/"),
             *map(str, self.table.get("options", ())),
-            *(f"{NEEDS[name]}={value}" for name, value in asked.items()),
+            *(f"{NEEDS[key]}={value}" for key, value in asked.items()),
         ]
 
     def _confirm(self, task_id: str, jobs: Jobs) -> None:
@@ -136,13 +192,18 @@ class SlurmExecutor(PollingExecutor):
         try:
             if mirror.is_confirmed(near):
                 return
-            job = jobs.find(task_id)
-            if job is not None:
-                self._note_job(task_id, job.number)
+            if jobs.problem:
+                raise Unreachable(f"Slurm does not answer: {jobs.problem}")
+            launch = {task_id: self.registry.launch_of(task_id)}
+            job = jobs.find(directory.read_name(near))
+            if job is not None and not directory.has_job(near):
+                directory.write_job(near, job.number, time.time())
+            if directory.has_job(near):
+                self._note_submitted(launch, directory.read_job(near)[0])
             elif not os.path.isdir(self._far(task_id)):
                 mirror.end_unstarted(near, "the process that started it was killed before it was submitted")
             else:
-                self._submit_job(task_id, self.registry.launch_of(task_id))
+                self._submit_job(launch, is_array=False)
         except Refused as refused:
             mirror.end_unstarted(near, refused.reason)
         finally:
@@ -166,29 +227,34 @@ class SlurmExecutor(PollingExecutor):
             raise StartFailed(f"The cluster has no partition {named(p)}." if p else "The cluster has no nodes.")
         return f"{nodes} node{'s' * (nodes != 1)}{f' in partition {p}' if p else ''}, tasks in {self._root}"
 
+    def gather(self, task_ids: Sequence[str]) -> None:
+        self._nodes.gather([self.near(task_id) for task_id in task_ids])
+
     def update_one(self, task_id: str) -> bool:
         """Bring one mirror up to date; returns whether anything is new."""
         near, far = self.near(task_id), self._far(task_id)
         if not mirror.is_confirmed(near):
             self._confirm(task_id, self._client.jobs(time.time() - 1))
             return True
+        if why := self._nodes.explain_absence(near):
+            raise Unreachable(why)
         new, over = self._copy(task_id, near, far)
         if over:
-            self._close(task_id, near, far, None)
+            self._close(task_id, near, far)
             return True
-        number, submitted = read_file(f"{near}/{_JOB}").decode().split()
+        number, _, _ = directory.read_job(near)
         jobs, claim = self._client.jobs(), directory.read_claim(far)
+        job = self._nodes.find_job(near, claim, number, jobs)
+        if job is None and not jobs.problem:
+            jobs = self._client.jobs(time.time())  # the job that claimed the task may be younger than that list
+            job = self._nodes.find_job(near, claim, number, jobs)
         if jobs.problem:
             raise Unreachable(f"Slurm does not answer: {jobs.problem}")
-        # A task that was submitted twice has two jobs: the one that claimed it counts, and until then any of them.
-        number = claim or number
-        job = jobs.by_number.get(number)
-        if claim is None and (job is None or job.is_over):
-            job = jobs.find(task_id)
-        if (job is None and jobs.at > float(submitted)) or (job is not None and job.is_over):
-            self._settle(task_id, number, job)
+        if job is None or job.is_over:
+            if self._nodes.can_settle(near):
+                self._settle(task_id, claim or number, job)
             return True
-        if job is not None and record.is_pending(near):
+        if record.is_pending(near):
             mirror.note_problem(near, _explain_pending(job))
         return new
 
@@ -220,7 +286,7 @@ class SlurmExecutor(PollingExecutor):
         looked, known = self._children.get(task_id, (0.0, ()))
         if time.monotonic() < looked + self._poll_s:
             return False
-        found, _ = self._call_end(task_id, self._number(task_id), "list", _LIST_PATIENCE_S) or ((), ())
+        found = self._steps(task_id).list_tree() or ()
         self._children[task_id] = time.monotonic(), found
         if found != known:
             mirror.apply(near, page, alive=True, children=found)
@@ -247,18 +313,23 @@ class SlurmExecutor(PollingExecutor):
             mirror.apply(near, page, alive=False)
         elif refusal := directory.read_refusal(far):
             mirror.end_unstarted(near, refusal)
-        elif os.path.isdir(far) and directory.claim(far):
+        elif self._nodes.never_began(far, job):
             mirror.end_unstarted(near, f"it never began ({why}){_explain_unseen(job)}")
         else:
             if "guards" not in found and not page:
                 record.write("guards", _UNKNOWN_GUARDS | {"started": time.time()}, near)
             mirror.apply(near, page, alive=False, problem=f"the job ended without a record of how. {why}")
             return  # its directory stays for those who want to know more
-        remove_tree(far)
+        self._clean_up(task_id, far)
 
-    def _close(self, task_id: str, near: str, far: str, page: bytes | None) -> None:
-        mirror.apply(near, page, alive=False)
+    def _close(self, task_id: str, near: str, far: str) -> None:
+        mirror.apply(near, None, alive=False)
+        self._nodes.close(near, self._steps(task_id))
+        self._clean_up(task_id, far)
+
+    def _clean_up(self, task_id: str, far: str) -> None:
         remove_tree(far)
+        self._children.pop(task_id, None)
 
     # --- act ---------------------------------------------------------------------------------
 
@@ -269,89 +340,49 @@ class SlurmExecutor(PollingExecutor):
             return list(pool.map(lambda task_id: self._end(task_id, grace, ending), task_ids))
 
     def _end(self, task_id: str, grace: float, ending: Mapping[str, object]) -> tuple[Any, Any]:
-        near, far = self.near(task_id), self._far(task_id)
-        number = self._number(task_id)
-        if os.path.isdir(far) and directory.claim(far):
+        near, far, number = self.near(task_id), self._far(task_id), self._number(task_id)
+        is_unrun, problem = self._nodes.end_waiting(far, number)
+        if is_unrun:
             if "ending" not in record.read(near):
                 record.write("ending", ending, near)
             mirror.end_unstarted(near, "it was ended before it began")
-            problem = self._client.cancel(number) if number else ""
             if problem:
                 mirror.note_problem(near, f"its job stays in the queue, and will do nothing: {problem}")
-            remove_tree(far)
+            self._clean_up(task_id, far)
             return (), ()
-        pids, survivors = self._end_tree(task_id, number, grace, ending)
+        try:
+            pids, survivors = self._steps(task_id).end_tree(grace, ending)
+        except Unreachable as error:
+            raise Unreachable(f"{task_id} could not be ended: {error.message}") from None
         if not self.await_closed(task_id, 0.0 if survivors else _END_WAIT_S):
             self._client.cancel(number)  # what a step beside the job could not do
         return pids, survivors
-
-    def _end_tree(
-        self, task_id: str, number: str, grace: float, ending: Mapping[str, object]
-    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """End the processes of a running task on its node. If the cluster refuses that step, cancel the job."""
-        far = self._far(task_id)
-        page = directory.read_page(far)
-        if page and not {"ending", "code"} & record.parse(page).keys():
-            record.write("ending", ending, far)
-        # When the last process ends, so does the job, and Slurm drops what a step beside it just printed.
-        listed = self._call_end(task_id, number, "list", _END_PATIENCE_S)
-        ended = self._call_end(task_id, number, str(round(grace * 10)), grace + _END_PATIENCE_S)
-        if ended is None and (problem := self._client.cancel(number)):
-            raise Unreachable(f"{task_id} could not be ended: {problem}")
-        pids, survivors = ended or ((), ())
-        return tuple(sorted({*pids, *(listed[0] if listed else ())} - {*survivors})), survivors
-
-    def _call_end(
-        self, task_id: str, number: str, how: str, patience: float
-    ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """Run `end.sh` beside the job; returns the pids it ended or lists, and survivors. None: it did not begin."""
-        script = read_file(f"{directory.HERE}/end.sh").decode()
-        ran = self._client.run_on_node(number, ["/bin/sh", "-c", script, "sh", self._far(task_id), how], b"", patience)
-        begun, *lines = ran.stdout.split("\n")
-        if not begun:
-            return None
-        left = {int(line.split()[1]) for line in lines if line.startswith("left ")}
-        return tuple(sorted({int(line) for line in lines if line.isdecimal()} - left)), tuple(sorted(left))
 
     def _number(self, task_id: str) -> str:
         if claim := directory.read_claim(self._far(task_id)):
             return claim
         try:
-            return read_file(f"{self.near(task_id)}/{_JOB}").decode().split()[0]
+            return directory.read_job(self.near(task_id))[0]
         except FileNotFoundError:
-            job = self._client.jobs(time.time()).find(task_id)
+            job = self._client.jobs(time.time()).find(directory.read_name(self.near(task_id)))
             return job.number if job else ""
 
     def signal(self, task_id: str, number: int) -> bool:
         if record.is_pending(self.near(task_id)):
             raise Unsupported(f"{task_id} has not begun; end it with kill.")
-        command = record.guards_of(self.near(task_id)).command
-        # Field 22 of its stat line tells whether it is still the same process; 19 fields come between.
-        script = 'stat=$(cat /proc/$1/stat) && set -- "$@" ${stat##*) } && [ "${23}" = "$2" ] && kill -s "$3" -- "-$1"'
-        words = ["/bin/sh", "-c", script, "sh", str(command.pid), str(command.tick), str(number)]
-        return self._client.run_on_node(self._number(task_id), words).returncode == 0
+        return self._steps(task_id).signal(record.guards_of(self.near(task_id)).command, number)
 
     def set_size(self, task_id: str, size: bytes) -> None:
-        script = 'cd "$1" && cat >size.new && mv size.new size && if [ -p wake ]; then printf x >wake; fi'
-        self._client.run_on_node(self._number(task_id), ["/bin/sh", "-c", script, "sh", self._far(task_id)], size)
+        self._steps(task_id).resize(size)
 
     def send(self, task_id: str, data: bytes, eof: bool) -> None:
-        deadline = time.monotonic() + _SEND_PATIENCE_S
+        deadline = time.monotonic() + _BEGIN_PATIENCE_S
         while record.is_pending(self.near(task_id)):
             if time.monotonic() > deadline:
                 raise InputRefused(f"{task_id} has not begun, so it takes no input yet; wait for it first.")
             time.sleep(FASTEST_S)
             self.update([task_id])
-        script = 'cd "$1" && cat >stdin && if [ "$2" = 1 ]; then : >stdin.eof; [ ! -p wake ] || printf x >wake; fi'
-        words = ["/bin/sh", "-c", script, "sh", self._far(task_id), str(int(eof))]
-        try:
-            ran = self._client.run_on_node(self._number(task_id), words, data, _SEND_PATIENCE_S)
-        except Unreachable:
-            raise InputRefused(
-                f"{task_id} does not read its input now; it is not known how much of it arrived."
-            ) from None
-        if ran.returncode:
-            raise InputRefused(f"{task_id} could not be given input: {ran.stderr.strip() or 'it has ended'}.")
+        self._steps(task_id).feed(task_id, data, eof)
 
 
 _UNKNOWN_GUARDS = {"supervisor": [0, 0], "command": [0, 0], "boot": "", "monotonic": 0.0, "recoveries": 0}

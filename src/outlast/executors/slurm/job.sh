@@ -1,7 +1,10 @@
 #!/bin/sh
 # Runs one task of Outlast as a job: $1 is the task's directory, $2 the guard. What runs is in files, never in an argument.
+# In an array $1 and its index are the directory, unless there is a $3.
 umask 077
-cd "$1" 2>/dev/null || exit 75 # this node does not see the shared directory
+element=
+if [ -n "$SLURM_ARRAY_TASK_ID" ] && [ -z "$3" ]; then element=_$SLURM_ARRAY_TASK_ID; fi
+cd "$1$element" 2>/dev/null || exit 75 # this node does not see the shared directory
 # A task that was submitted twice, or was ended before it began: mkdir lets one of them through, on any file system.
 mkdir claimed 2>/dev/null || exit 0
 echo "$$ $SLURM_JOB_ID" >claimed/job
