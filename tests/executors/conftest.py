@@ -21,14 +21,14 @@ from tests.executors.sshd import Sshd
 class Bench:
     """One executor under test."""
 
-    def __init__(self, home: str, name: str, scratch: Path) -> None:
-        self.home, self.name, self.scratch = home, name, scratch
+    def __init__(self, home: str, name: str, scratch: Path, kind: str = "") -> None:
+        self.home, self.name, self.scratch, self._kind = home, name, scratch, kind
         self.processes = "/proc"
         self._opened: list[Shell] = []
         self.shell = self.open()
 
-    def skip_if(self, kind: str, why: str) -> None:
-        if self.name == {"ray": "rays"}[kind]:
+    def skip_if(self, kinds: str, why: str) -> None:
+        if self._kind in kinds.split():
             pytest.skip(why)
 
     def is_alive(self, pid: int) -> bool:
@@ -104,21 +104,35 @@ def _slurm(home: str, request: pytest.FixtureRequest) -> str:
     return "hpc"
 
 
+def _nodes(home: str, request: pytest.FixtureRequest) -> str:
+    """Nodes of which Outlast does not know that they share a file system with this machine."""
+    name = _slurm(home, request)
+    own = request.getfixturevalue("tmp_path") / "nodes"
+    own.mkdir()
+    write_settings(home, f'{SLURM}node_dir = "{own}"\n')
+    return name
+
+
 def _ray(home: str, request: pytest.FixtureRequest) -> str:
     write_settings(home, f'[executors.rays]\nkind = "ray"\naddress = "{request.getfixturevalue("ray").address}"\n')
     return "rays"
 
 
 SLURM = '[executors.hpc]\nkind = "slurm"\npartition = "p"\npoll = 1\n'
-KINDS: dict[str, Callable[[str, pytest.FixtureRequest], str]] = {"local": _local, "ssh": _ssh, "slurm": _slurm}
+KINDS: dict[str, Callable[[str, pytest.FixtureRequest], str]] = {
+    "local": _local,
+    "ssh": _ssh,
+    "slurm": _slurm,
+    "nodes": _nodes,
+}
 
 
 # Ray starts a job in seconds and is large, so `make test-ray` runs it.
 @pytest.fixture(params=[*KINDS, pytest.param("ray", marks=pytest.mark.ray)])
 def bench(request: pytest.FixtureRequest, home: str, tmp_path: Path) -> Iterator[Bench]:
-    made = Bench(home, {**KINDS, "ray": _ray}[request.param](home, request), tmp_path)
-    if request.param in ("slurm", "ray"):
-        made.processes = request.getfixturevalue({"slurm": "cluster", "ray": "ray"}[request.param]).processes
+    made = Bench(home, {**KINDS, "ray": _ray}[request.param](home, request), tmp_path, request.param)
+    if request.param in ("slurm", "nodes", "ray"):
+        made.processes = request.getfixturevalue("ray" if request.param == "ray" else "cluster").processes
     yield made
     made.close()
 

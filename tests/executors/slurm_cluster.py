@@ -62,7 +62,10 @@ munged --force --foreground --key-file="$1/munge/key" --socket="$1/munge/socket"
     --log-file="$1/munge/log" --seed-file="$1/munge/seed" >munged.out 2>&1 &
 until [ -S munge/socket ]; do sleep 0.02; done
 slurmctld -D -f "$1/slurm.conf" >slurmctld.out 2>&1 &
-for node in n1 n2; do slurmd -D -N "$node" -f "$1/slurm.conf" >"slurmd.$node.out" 2>&1 & done
+own='mount -t tmpfs none "$0" && exec "$@"' # so that a node does not see what is in this directory
+for node in n1 n2; do
+    ${2:+unshare --mount sh -c "$own" "$2"} slurmd -D -N "$node" -f "$1/slurm.conf" >"slurmd.$node.out" 2>&1 &
+done
 wait
 """
 
@@ -88,8 +91,9 @@ def free_ports(count: int) -> list[int]:
 class Cluster:
     """One cluster below `place`. `env` are the variables by which clients find it."""
 
-    def __init__(self, place: Path, forgets_after: int = 300) -> None:
-        self.place, self.forgets_after = place, forgets_after
+    def __init__(self, place: Path, forgets_after: int = 300, hides: str = "") -> None:
+        """`hides` is a directory that each node has for itself; `place` is not in it."""
+        self.place, self.forgets_after, self._hides = place, forgets_after, hides
         self.conf = f"{place}/slurm.conf"
         self.env = {**os.environ, "SLURM_CONF": self.conf}
         self.process: subprocess.Popen[bytes] | None = None
@@ -120,6 +124,7 @@ class Cluster:
             _START,
             "sh",
             str(self.place),
+            self._hides,
         ]
         env = {**self.env, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
         self.process = subprocess.Popen(

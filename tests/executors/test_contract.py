@@ -145,6 +145,7 @@ def test_variables_and_directory_are_given(bench: Bench) -> None:
 
 
 def test_secrets_stay_here_unless_they_are_passed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.skip_if("nodes", "a secret is not passed there")
     monkeypatch.setenv("MY_API_TOKEN", "canary-17-secret")
     out = bench.scratch / "seen"
     bench.run(f"env >{out}")
@@ -155,14 +156,14 @@ def test_secrets_stay_here_unless_they_are_passed(bench: Bench, monkeypatch: pyt
 
 
 def test_a_missing_directory_is_refused_and_leaves_nothing(bench: Bench) -> None:
-    bench.skip_if("ray", "what a worker has is known when the job begins: it then ends as failed, and says why")
+    bench.skip_if("ray nodes", "what is there is known when the job begins: it then ends as failed, and says why")
     with pytest.raises(OutlastError, match="/no/such/place"):
         bench.run("echo no", cwd="/no/such/place")
     assert bench.shell.list() == []
 
 
 def test_a_missing_shell_is_refused(bench: Bench) -> None:
-    bench.skip_if("ray", "what a worker has is known when the job begins: it then ends as failed, and says why")
+    bench.skip_if("ray nodes", "what is there is known when the job begins: it then ends as failed, and says why")
     with pytest.raises((BadInput, StartFailed), match="/no/such/shell"):
         bench.run("echo no", shell="/no/such/shell")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,8 +20,9 @@ import pytest
 
 from outlast import Shell, Stdin
 from outlast.errors import BadInput, OutlastError, StartFailed
+from outlast.shell.arrays import parse_indexes, start_array
 from outlast.types import Task
-from tests.conftest import eventually
+from tests.conftest import Cli, eventually
 from tests.executors.conftest import SLURM, Bench, write_settings
 from tests.executors.slurm_cluster import Cluster, missing
 
@@ -76,8 +79,9 @@ def kill_guards(directory: Path) -> None:
 
 def test_what_is_waited_for_is_said(hpc: Bench) -> None:
     full = [hpc.start("sleep 300", needs={"cpus": 16, "partition": "one"}) for _ in range(2)]
-    waiting = await_task(hpc, full[1].task_id, lambda task: task.status == "pending" and "waits" in (task.error or ""))
-    assert "(Slurm: Resources)" in (waiting.error or "") or "(Slurm: Priority)" in (waiting.error or "")
+    reasons = "(Slurm: Resources)", "(Slurm: Priority)"  # None until the scheduler looked at it
+    waiting = await_task(hpc, full[1].task_id, lambda task: any(why in (task.error or "") for why in reasons))
+    assert waiting.status == "pending"
     hpc.shell.kill(full[0].task_id, grace=0.2)
     assert await_task(hpc, full[1].task_id, lambda task: task.status == "running").error is None
 
@@ -288,7 +292,127 @@ def test_a_directory_that_the_nodes_do_not_see(hpc: Bench, cluster: Cluster, tmp
     assert "the node does not see the shared directory" in (ended.error or "")
 
 
+# --- nodes that share no file system -----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster whose nodes each have a /tmp of their own: nothing that the tests keep there is on a node."""
+    if why := missing():
+        pytest.skip(why)
+    place = Path(tempfile.mkdtemp(prefix="outlast-slurm-", dir="/var/tmp"))
+    made = Cluster(place, hides="/tmp")
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+        shutil.rmtree(place)
+
+
+@pytest.fixture
+def far_nodes(apart: Cluster, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    (tmp_path / "bin").mkdir()
+    monkeypatch.setenv("SLURM_CONF", apart.conf)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    write_settings(home, f'{SLURM}node_dir = "/tmp"\nkeep = 2\n')
+    made = Bench(home, "hpc", tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_job_carries_what_it_needs_and_its_results_are_collected(far_nodes: Bench, apart: Cluster) -> None:
+    result = far_nodes.run("seq 200000; echo end >&2; exit 7", split=True, show={"max_chars": 200})
+    assert (result.exit_code, result.stderr) == (7, "end\n")
+    source = far_nodes.shell.executor.source(result.task_id, "stdout")
+    assert b"".join(piece.data for piece in source.chunks()).split() == [b"%d" % n for n in range(1, 200001)]
+    task = far_nodes.start("read line; echo got $line; exec sleep 300", stdin=Stdin(open=True))
+    far_nodes.shell.send(task.task_id, "it\n")
+    far_nodes.await_output(task.task_id, "got it")
+    receipt = far_nodes.shell.kill(task.task_id, grace=0.5)
+    assert (receipt.status, receipt.survivors) == ("killed", ())
+    assert receipt.ended
+    with pytest.raises(BadInput, match="A secret is not passed"):
+        far_nodes.run("true", pass_secrets=["PATH"])
+
+
+def test_results_are_collected_after_the_job_has_ended(far_nodes: Bench, apart: Cluster) -> None:
+    """No process of this machine looked while it ran, and it did not wait longer than it was told to."""
+    task = far_nodes.start("echo x; exit 9")
+    eventually(lambda: set(apart.states(task.task_id)) == {"COMPLETED"})
+    with far_nodes.open("another") as shell:
+        ended = shell.wait(task.task_id, timeout=30)
+        assert (ended.status, ended.exit_code) == ("failed", 9)
+    assert far_nodes.shell.read(task.task_id).output == "x\n"
+
+
+@pytest.mark.parametrize("script", [_LATE, _NOT_AT_ALL], ids=["submitted", "not submitted"])
+def test_of_jobs_of_one_task_one_is_released(far_nodes: Bench, apart: Cluster, script: str) -> None:
+    put_before(far_nodes, "sbatch", script)
+    put_before(far_nodes, "squeue", "exit 0")
+    task = far_nodes.start("echo ran $SLURM_JOB_ID; exit 5")
+    assert "its start is not confirmed" in (task.error or "")
+    take_away(far_nodes, "sbatch")
+    eventually(lambda: far_nodes.shell.show(task.task_id).error is None)  # it was submitted again
+    take_away(far_nodes, "squeue")
+    assert far_nodes.shell.wait(task.task_id, timeout=30).exit_code == 5
+    states = eventually(lambda: sorted(found := apart.states(task.task_id)) and "RUNNING" not in found and found)
+    assert sorted(states) == (["COMPLETED", "PENDING"] if script == _LATE else ["COMPLETED"])
+    apart.call("scancel", f"--name={task.task_id}")
+
+
 # --- many --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["hpc", "far_nodes"])
+def test_an_array_is_one_job_and_each_task_its_own(kind: str, request: pytest.FixtureRequest) -> None:
+    bench: Bench = request.getfixturevalue(kind)
+    cluster: Cluster = request.getfixturevalue("cluster" if kind == "hpc" else "apart")
+    before = {number.partition("_")[0] for number, _ in _numbers(cluster)}
+    line = "echo $OUTLAST_ARRAY_INDEX $OUTLAST_TASK_ID; exit $((OUTLAST_ARRAY_INDEX * 3))"
+    tasks = start_array(bench.shell, line, [7, 9, 11], executor="hpc", needs={"cpus": 2})
+    for task, index in zip(tasks, (7, 9, 11), strict=True):
+        assert bench.shell.wait(task.task_id, timeout=30).exit_code == index * 3
+        assert bench.shell.read(task.task_id).output == f"{index} {task.task_id}\n"
+    assert len({number.partition("_")[0] for number, _ in _numbers(cluster)} - before) == 1
+
+
+def test_a_task_of_an_array_is_ended_before_it_begins(hpc: Bench, cluster: Cluster) -> None:
+    whole_node = {"cpus": 16, "partition": "one"}
+    tasks = start_array(hpc.shell, "exec sleep 300", range(2), executor="hpc", needs=whole_node)
+    await_task(hpc, tasks[0].task_id, lambda task: task.status == "running")
+    assert hpc.shell.kill(tasks[1].task_id).ended == ()
+    assert hpc.shell.kill(tasks[0].task_id, grace=0.2).status == "killed"
+    assert "CANCELLED" in cluster.states(tasks[0].task_id)
+
+
+def test_an_array_without_an_answer_runs_each_task_once(hpc: Bench, cluster: Cluster) -> None:
+    put_before(hpc, "sbatch", _LATE)
+    tasks = start_array(hpc.shell, f"echo ran >>{hpc.scratch}/runs.$OUTLAST_ARRAY_INDEX", range(3), executor="hpc")
+    assert all("its start is not confirmed" in (task.error or "") for task in tasks)
+    take_away(hpc, "sbatch")
+    for task in tasks:
+        assert hpc.shell.wait(task.task_id, timeout=30).status == "completed"
+    assert [(hpc.scratch / f"runs.{index}").read_text() for index in range(3)] == ["ran\n"] * 3
+
+
+def test_the_command_line_starts_an_array(hpc: Bench, cli: Cli) -> None:
+    cli.env["OUTLAST_HOME"] = hpc.home
+    ids = cli("run", "--bg", "--executor", "hpc", "--array", "1-3", "exit $OUTLAST_ARRAY_INDEX", check=0).stdout.split()
+    assert [cli("wait", task_id).returncode for task_id in ids] == [1, 2, 3]
+    assert "add --bg" in cli("run", "--executor", "hpc", "--array", "1-3", "true", check=125).stderr
+    assert "has no arrays" in cli("run", "--bg", "--array", "1-3", "true", check=125).stderr
+
+
+@pytest.mark.parametrize("text", ["", "x", "1-", "-1", "3-1", "1-5:0", "1:2:3", "0-100000"])
+def test_what_is_no_array(text: str) -> None:
+    with pytest.raises(BadInput):
+        parse_indexes(text)
+
+
+def test_the_numbers_of_an_array() -> None:
+    assert parse_indexes("0-3") == [0, 1, 2, 3]
+    assert parse_indexes("1,5,7-8") == [1, 5, 7, 8]
+    assert parse_indexes("0-100:50") == [0, 50, 100]
 
 
 @pytest.mark.parametrize("count", [SOME, pytest.param(MANY, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])])

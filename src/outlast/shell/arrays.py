@@ -45,7 +45,7 @@ def parse_indexes(text: str) -> list[int]:
         if not all(word.isdecimal() and len(word) < 10 for word in words) or (":" in part and not int(step)):
             raise BadInput(f"An array is numbers, as in 0-99, 1,5,7 or 0-100:10, not {text!r}.")
         end = int(last or first)
-        if (end - int(first)) // int(step or 1) >= _MOST:
-            raise BadInput(f"An array has 1 to {_MOST} tasks.")
+        if not 0 <= (end - int(first)) // int(step or 1) < _MOST:
+            raise BadInput(f"An array has 1 to {_MOST} tasks; {part} has not.")
         found += range(int(first), end + 1, int(step or 1))
     return found

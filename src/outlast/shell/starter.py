@@ -21,6 +21,7 @@ from outlast.linux.files import get_cwd
 from outlast.policy import MODES, YOLO, Policy, decide, may_apply
 from outlast.shell.context import SYSTEM_ERRORS
 from outlast.shell.validation import build_request
+from outlast.storage.registry import LEAST_SHARE_BYTES
 from outlast.types import BRIDGE, LOCAL
 
 TYPE_CHECKING = False
@@ -142,17 +143,20 @@ class Starter:
         return self.launch_request(replaced(request, evidence=evidence) if evidence else request, keeps, hold)
 
     def launch_array(self, command: str, indexes: Sequence[int], **options: Unpack[CommandOptions]) -> list[Task]:
-        """Start a background task for each index, judged once; each has its index in a variable."""
+        """Start a background task for each index, judged once; each has its index in a variable.
+
+        Together they may keep half of what all tasks may: otherwise the first hundred would reserve all of it.
+        """
         context = self.context
         how: dict[str, Any] = {"background": True, "sandbox": self._sandbox(None, os.fspath(options.get("cwd") or ""))}
         request = build_request(command, session=context.session, **how, **options)
         for _ in range(_TRIES):
             _, launch = self._grant(request, keeps=False)
-            env = launch.env
+            share = max(LEAST_SHARE_BYTES, context.settings.state_limit_bytes // (2 * len(indexes)))
+            launch = replaced(launch, output_limit=min(launch.output_limit, share))
+            launches = [replaced(launch, env={**launch.env, ARRAY_INDEX: str(index)}) for index in indexes]
             try:
-                return context.executor.start_array(
-                    [replaced(launch, env={**env, ARRAY_INDEX: str(index)}) for index in indexes]
-                )
+                return context.executor.start_array(launches)
             except SessionMoved:
                 continue
         raise SessionBusy(f"The session {named(context.session)} changes too fast to run anything in it; try again.")

@@ -9,8 +9,9 @@ for task in $(printf '%s\n' "$known" | sed 's/ .*//' | sort -u); do
         echo "$task gone 0 0"
         continue
     }
+    more= over=
+    [ ! -f over ] || over=over
     cat record >.record 2>/dev/null
-    more=
     for file in output* stderr* order; do
         [ -f "$file" ] || continue
         at=$(printf '%s\n' "$known" | sed -n "s/^$task $file //p")
@@ -21,7 +22,7 @@ for task in $(printf '%s\n' "$known" | sed 's/ .*//' | sort -u); do
         echo "$task $file ${at:-0} $count"
         [ "$count" -le 0 ] || tail -c "+$((${at:-0} + 1))" "$file" | head -c "$count"
     done
-    small='claimed/job refused .record'
+    small="claimed/job refused .record $over"
     [ "$(head -c 1025 .record 2>/dev/null | tail -c 1)" = ' ' ] || small="pipes start state $small" # it has ended
     for file in $small; do
         [ -z "$more" ] && [ -f "$file" ] || continue

@@ -238,9 +238,12 @@ class SlurmExecutor(PollingExecutor):
             return True
         if why := self._nodes.explain_absence(near):
             raise Unreachable(why)
-        new, over = self._copy(task_id, near, far)
-        if over:
-            self._close(task_id, near, far)
+        new, found = self._copy(task_id, near, far)
+        is_over = "outcome" in found and (found["outcome"].get("alone") or self._nodes.has_ended(far))
+        if is_over and not _is_cancelled(found):  # otherwise only Slurm knows why it got a signal
+            mirror.apply(near, None, alive=False)
+            self._nodes.let_go(self._steps(task_id))
+            self._clean_up(task_id, far)
             return True
         number, _, _ = directory.read_job(near)
         jobs, claim = self._client.jobs(), directory.read_claim(far)
@@ -254,24 +257,26 @@ class SlurmExecutor(PollingExecutor):
             if self._nodes.can_settle(near):
                 self._settle(task_id, claim or number, job)
             return True
+        if is_over or self._nodes.has_ended(far):
+            self._nodes.let_go(self._steps(task_id))
         if record.is_pending(near):
             mirror.note_problem(near, _explain_pending(job))
         return new
 
-    def _copy(self, task_id: str, near: str, far: str) -> tuple[bool, bool]:
-        """Copy what is new; returns whether anything was, and whether the task is closed."""
+    def _copy(self, task_id: str, near: str, far: str) -> tuple[bool, dict[str, Any]]:
+        """Copy what is new; returns whether anything was, and what the record says."""
         if not os.path.isdir(far):
-            return False, False
+            return False, {}
         page = directory.read_page(far)  # before the output: what was printed before the end is there when the end is
         new = directory.copy_output(far, near)
         if page is None:
-            return new, False
+            return new, {}
         found = record.parse(page)
         outcome = found.get("outcome")
         if outcome and not outcome.get("alone"):
             new = self._note_children(task_id, near, page) or new
         if outcome and outcome.get("alone") and _is_cancelled(found):
-            return new, False  # only Slurm knows why it got a signal
+            return new, found
         if page != read_file(f"{near}/{record.NAME}"):
             if "code" in found:
                 directory.copy_rest(far, near, self.registry.launch_of(task_id))
@@ -279,7 +284,7 @@ class SlurmExecutor(PollingExecutor):
             new = True
         elif new:
             mirror.ring(near)
-        return new, bool(outcome and outcome.get("alone"))
+        return new, found
 
     def _note_children(self, task_id: str, near: str, page: bytes) -> bool:
         """Find what a command left running, now and then: it takes a step on the node."""
@@ -322,13 +327,9 @@ class SlurmExecutor(PollingExecutor):
             return  # its directory stays for those who want to know more
         self._clean_up(task_id, far)
 
-    def _close(self, task_id: str, near: str, far: str) -> None:
-        mirror.apply(near, None, alive=False)
-        self._nodes.close(near, self._steps(task_id))
-        self._clean_up(task_id, far)
-
     def _clean_up(self, task_id: str, far: str) -> None:
         remove_tree(far)
+        self._nodes.forget(self.near(task_id))
         self._children.pop(task_id, None)
 
     # --- act ---------------------------------------------------------------------------------

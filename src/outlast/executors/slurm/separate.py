@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from outlast.types import Launch
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
-_CLAIM = "claimed/job"
-_SMALL = frozenset((record.PIPES, sessions.START, sessions.STATE, "refused", _CLAIM, record.NAME))
+_CLAIM, _OVER = "claimed/job", "over"
+_SMALL = frozenset((record.PIPES, sessions.START, sessions.STATE, "refused", _CLAIM, record.NAME, _OVER))
 _KEEP_S = 300  # how long a job waits at its end until its results were collected
 _PATIENCE_S = 60.0  # for a step that may carry all of a long output
 _GONE, _DONE = "gone", "."
@@ -117,9 +117,14 @@ class SeparateNodes:
         job = jobs.by_number.get(number)
         return job is not None and job.state == "CANCELLED" and not job.node, ""
 
-    def close(self, near: str, steps: Steps) -> None:
-        self._collected.discard(near)
+    def has_ended(self, far: str) -> bool:
+        return os.path.exists(f"{far}/{_OVER}")
+
+    def let_go(self, steps: Steps) -> None:
         steps.note_collected()
+
+    def forget(self, near: str) -> None:
+        self._collected.discard(near)
 
 
 def build_job(directory: str, name: str, programs: Sequence[str], on_node: str, wait_s: int) -> bytes:

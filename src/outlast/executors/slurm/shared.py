@@ -67,5 +67,12 @@ class SharedNodes:
             return False, ""
         return True, self._client.cancel(number) if number else ""
 
-    def close(self, near: str, steps: Steps) -> None:
-        """Note that all is known of a task."""
+    def has_ended(self, far: str) -> bool:
+        """Return whether a task is known to be over, though its job is not."""
+        return False
+
+    def let_go(self, steps: Steps) -> None:
+        """Let the job of a task end that is over."""
+
+    def forget(self, near: str) -> None:
+        """Forget a task of which all is known."""
