@@ -54,6 +54,7 @@ class RayExecutor(PollingExecutor):
         if not self._address.startswith(("http://", "https://")):
             raise BadInput(f'[executors.{name}] needs an address, such as "http://127.0.0.1:8265".')
         self._read: dict[str, int] = {}  # characters of the log of each task that were taken over
+        self._processes: dict[str, tuple[int, ...]] = {}  # of each task, as its job saw them last
 
     def place(self) -> Place:
         # What a worker has more is added there; neither it nor its directories are known before a job runs.
@@ -223,11 +224,20 @@ class RayExecutor(PollingExecutor):
             elif word == "file" and words[0] in _SMALL:
                 mirror.replace_file(near, words[0], base64.b64decode(words[1]))
             elif word == "record":
-                mirror.apply(near, self._complete(near, base64.b64decode(words[0])), alive=True)
+                page = self._complete(near, base64.b64decode(words[0]))
+                mirror.apply(near, page, alive=True, children=self._children(task_id, near))
+            elif word == "processes":
+                self._processes[task_id] = tuple(int(pid) for pid in words if pid)
+                if record.has_outcome(near):
+                    mirror.apply(near, None, alive=True, children=self._children(task_id, near))
             elif word == "refused":
                 mirror.end_unstarted(near, rest)
         except (IndexError, ValueError, binascii.Error):
             pass  # a line that something else wrote
+
+    def _children(self, task_id: str, near: str) -> tuple[int, ...]:
+        """Return the processes that a command left running when it ended."""
+        return self._processes.get(task_id, ()) if record.has_outcome(near) else ()
 
     def _complete(self, near: str, page: bytes) -> bytes:
         """Add to a page who ended the task, which only this machine knows."""
@@ -239,6 +249,7 @@ class RayExecutor(PollingExecutor):
         near = self.near(task_id)
         found, why = record.read(near), f"Ray: {job['status']}, {_last_line(job.get('message') or '')}"
         self._read.pop(task_id, None)
+        self._processes.pop(task_id, None)
         if "code" not in found and "guards" not in found:
             mirror.end_unstarted(near, f"it never began. {why}")
         else:
@@ -254,14 +265,13 @@ class RayExecutor(PollingExecutor):
         self.update_one(task_id)
         if not {"ending", "code"} & record.read(near).keys():
             record.write("ending", ending, near)
+        ended = self._processes.get(task_id, ())
         status, text = self._request("POST", f"/api/jobs/{task_id}/stop")
         if status != 200:
             raise Unreachable(f"{task_id} could not be ended: {_last_line(text)}")
         if not self.await_closed(task_id, _END_WAIT_S):
             raise Unreachable(f"Ray was told to stop {task_id}, and has not confirmed it yet.")
-        _, text = self._request("GET", f"/api/jobs/{task_id}/logs")
-        signalled = [line.split()[2:] for line in text.split("\\n") if line.startswith("outlast signalled ")]
-        return tuple(sorted({int(pid) for pids in signalled for pid in pids if pid.isdecimal()})), ()
+        return ended, ()
 
     def signal(self, task_id: str, number: int) -> bool:
         raise Unsupported(f"A job on {self.name} can be ended, and not be interrupted.")

@@ -7,7 +7,7 @@ It knows nothing of Outlast but its guard. What comes back is in lines of the jo
     outlast file NAME BASE64            a small file that the shell left
     outlast record BASE64               a page of the record, after all output that was printed before it
     outlast refused REASON              the guard could not start the command
-    outlast signalled PID...            ended on request
+    outlast processes PID...            those of the task at this moment; Ray ends them all at a stop
 
 SECONDS is the grace at a stop; Ray gives three seconds, then it kills this process.
 """
@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 PIECE_BYTES = 48 << 10
 PAUSE_S, MOST_GRACE_S = 0.05, 2.0
@@ -132,23 +133,34 @@ def list_tree(pid: int, guard: str) -> list[int]:
     return found
 
 
-def end_tree(process: subprocess.Popen[bytes], guard: str, grace: float) -> None:
-    deadline, known = time.monotonic() + grace, set[int]()
-    while process.poll() is None:
-        found = list_tree(process.pid, guard)
-        for pid in found:
-            try:
-                if time.monotonic() >= deadline:
-                    os.kill(pid, signal.SIGKILL)
-                elif pid not in known:
-                    os.kill(pid, signal.SIGTERM)
-                    os.kill(pid, signal.SIGCONT)
-            except ProcessLookupError:
-                pass
-        if new := sorted(set(found) - known):
-            say("signalled", *map(str, new))
-            known.update(new)
-        time.sleep(0.02)
+class Tree:
+    """The processes of the task."""
+
+    def __init__(self, root: int, guard: str) -> None:
+        self.root, self.guard = root, guard
+        self.known: list[int] = []
+
+    def say_changes(self) -> None:
+        found = sorted(list_tree(self.root, self.guard))
+        if found != self.known:
+            say("processes", *map(str, found))
+            self.known = found
+
+    def end(self, grace: float, is_over: Callable[[], bool]) -> None:
+        """End what Ray did not reach, such as processes that begin now."""
+        deadline, told = time.monotonic() + grace, set[int]()
+        while not is_over():
+            for pid in list_tree(self.root, self.guard):
+                try:
+                    if time.monotonic() >= deadline:
+                        os.kill(pid, signal.SIGKILL)
+                    elif pid not in told:
+                        os.kill(pid, signal.SIGTERM)
+                        os.kill(pid, signal.SIGCONT)
+                        told.add(pid)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.02)
 
 
 def main(directory: str, grace: float) -> int:
@@ -157,12 +169,13 @@ def main(directory: str, grace: float) -> int:
     prepare(directory)
     say("begun")
     process = start(directory)
-    sender = Sender(directory)
+    sender, tree = Sender(directory), Tree(process.pid, os.path.join(directory, "outlast-guard"))
     while process.poll() is None:
         sender.send()
         if stop:
-            end_tree(process, os.path.join(directory, "outlast-guard"), min(grace, MOST_GRACE_S))
+            tree.end(min(grace, MOST_GRACE_S), lambda: process.poll() is not None)
         else:
+            tree.say_changes()
             time.sleep(PAUSE_S)
     refusal = sender.read("refused", 0, 4096).decode(errors="replace").partition(" ")[2]
     if refusal:
