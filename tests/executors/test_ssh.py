@@ -18,7 +18,12 @@ from tests.executors.conftest import Bench, write_settings
 from tests.executors.sshd import Sshd
 
 
-def test_files_go_there_and_back(far: Bench, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("by", ["rsync", "tar"])
+def test_files_go_there_and_back(far: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    if by == "rsync" and not shutil.which("rsync"):
+        pytest.skip("needs rsync")
+    which = shutil.which
+    monkeypatch.setattr("shutil.which", lambda name: None if name == "rsync" and by == "tar" else which(name))
     near, there = tmp_path / "near", tmp_path / "there dir"
     (near / "src").mkdir(parents=True)
     there.mkdir()
@@ -41,6 +46,19 @@ def test_files_go_there_and_back(far: Bench, cli: Cli, tmp_path: Path, monkeypat
     with pytest.raises(BadInput, match="another machine"):
         far.shell.run("true", send=["src"])
     assert len(far.shell.list()) == 1
+
+
+def test_rsync_takes_no_link_that_leads_out_and_no_pattern(far: Bench, tmp_path: Path) -> None:
+    if not shutil.which("rsync"):
+        pytest.skip("needs rsync")
+    near, there = tmp_path / "near", tmp_path / "there"
+    near.mkdir()
+    there.mkdir()
+    made = far.run("mkdir d; ln -s /etc/passwd d/out; ln -s in d/link; echo 1 >d/in; echo 2 >'*'", cwd=str(there))
+    far.shell.control.fetch(made.task_id, ["d", "*"], str(near))
+    assert sorted(str(path.relative_to(near)) for path in near.rglob("*")) == ["*", "d", "d/in", "d/link"]
+    with pytest.raises(CopyFailed, match="no such thing"):
+        far.shell.control.fetch(made.task_id, ["no such thing"], str(near))
 
 
 def test_the_command_line(far: Bench, cli: Cli, tmp_path: Path) -> None:
