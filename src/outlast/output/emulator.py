@@ -119,7 +119,7 @@ class Emulator:
         if (blitter.scroll_top, blitter.scroll_bottom) != (0, board.height - 1):
             parts.append(f"\x1b[{blitter.scroll_top + 1};{blitter.scroll_bottom + 1}r")
         parts.append(f"\x1b[{cursor.y + 1};{cursor.display_x + 1}H")
-        if board.modes.origin_mode:  # behind the move, which it would change; the library leaves the cursor in its place
+        if board.modes.origin_mode:  # behind the move, whose meaning it changes; the library leaves the cursor there
             parts.append("\x1b[?6h")
         if cursor.wrap_pending:  # the last character once more: then the next one wraps
             row, at = blitter.current_page.grid[cursor.y], cursor.display_x

@@ -254,7 +254,7 @@ class Starter:
 
 
 class Preparer:
-    """Lets a starter `prepare` in a thread of its own, some time after it was asked to, and again while that returns True.
+    """Lets a starter `prepare` in its own thread, some time after it was asked to, and again while that returns True.
 
     The latest request counts. The thread keeps no starter alive: a shell that is dropped without `close` takes its
     thread and its prepared shells with it.
