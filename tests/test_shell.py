@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import inspect
 import json
 import os
@@ -797,6 +798,17 @@ def test_commands_at_once_find_as_many_prepared_shells(home):
         names = [os.path.basename(one.published) for one in prepared_shells(shell)]
         assert len(names) == 4
         assert {task.task_id for task in threads.map(shell.run, ["true"] * 4)} == set(names)
+
+
+def test_a_shell_that_is_dropped_takes_its_thread_and_prepared_shells_with_it(home):
+    before = threading.active_count()
+    shell = Shell.open(home=home)
+    shell.run("true")
+    wait_prepared(shell)
+    del shell
+    gc.collect()
+    eventually(lambda: threading.active_count() == before)
+    eventually(lambda: not staged(home))
 
 
 def test_a_host_can_do_without_prepared_shells(home):

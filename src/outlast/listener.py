@@ -48,7 +48,9 @@ def listen(host: str, port: int) -> socket.socket:
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, reuse_port=False
         )
     except OSError as error:
-        raise SystemRefused(f"Cannot listen on {host}:{port}: {error.strerror}; give another address.") from None
+        # `strerror` would say the address once more.
+        why = os.strerror(error.errno) if error.errno else error
+        raise SystemRefused(f"Cannot listen on {host}:{port}: {why}; give another port.") from None
 
 
 def hosts(host: str, port: int) -> frozenset[str]:

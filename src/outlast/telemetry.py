@@ -48,7 +48,7 @@ class Instruments:
             from opentelemetry import metrics, trace
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
         except ImportError:
-            raise Unsupported("The package opentelemetry-api is needed; install outlast[otel].") from None
+            raise Unsupported("The package opentelemetry-api is needed; run: pip install 'outlast[otel]'.") from None
         self._status = trace.Status
         self._codes = trace.StatusCode
         self._propagator = TraceContextTextMapPropagator()

@@ -255,7 +255,7 @@ def test_little_memory_is_a_refusal_or_enough(home, neighbour, tmp_path, monkeyp
     outcomes, poor, guard_program = [], tmp_path / "poor-guard", find_guard()
     with Shell.open(home=home, prepare=False) as shell:
         monkeypatch.setattr(client, "find_guard", lambda: str(poor))
-        for kilobytes in (1200, 8000, 64_000, 66_000, 68_000, 72_000):  # it reserves 64 MiB of addresses for the launch
+        for kilobytes in (2000, 8000, 64_000, 66_000, 68_000, 72_000):  # it reserves 64 MiB of addresses for the launch
             poor.write_text(f'#!/bin/sh\nulimit -Sv {kilobytes}\nexec {guard_program} "$@"\n')
             poor.chmod(0o700)
             before = set(os.listdir(os.path.join(home, "tasks")))

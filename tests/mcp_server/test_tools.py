@@ -251,7 +251,7 @@ def test_wrong_usage_is_one_sentence(place: str, monkeypatch: pytest.MonkeyPatch
 def test_without_the_sdk_one_sentence_says_what_to_install(place: str) -> None:
     code = "import sys; sys.modules['mcp'] = sys.modules['mcp_types'] = None; import outlast.__main__ as it; it.main()"
     ran = subprocess.run([sys.executable, "-c", code, "mcp"], capture_output=True, text=True, timeout=60)
-    assert "install outlast[mcp]" in ran.stderr
+    assert "pip install 'outlast[mcp]'" in ran.stderr
     assert ran.stderr.count("\n") == 1
     assert ran.stdout == ""
 

@@ -366,7 +366,7 @@ def test_not_even_what_forks_all_the_time_escapes_from_a_namespace(home, tmp_pat
     code = f"""
 from outlast.linux import process
 from outlast import Sandbox, Shell
-with Shell.open(home={home!r}) as shell:
+with Shell.open(home={home!r}, prepare=False) as shell:
     task = shell.start({program!r} + "; sleep 300", sandbox=Sandbox(kind="bubblewrap"))
     first = {{stat.pid for stat in process.Table().by_pid.values() if "python" in stat.name}}
     while not {{stat.pid for stat in process.Table().by_pid.values() if "python" in stat.name}} - first:

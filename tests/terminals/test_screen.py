@@ -78,6 +78,7 @@ def compute(directory: Path, size: tuple[int, int] = SIZE) -> Screen:
 
 @given(OUTPUT, OUTPUT)
 @example(b"\x1b[2;4r\x1b[?6h\x1b[2;2Hx", b"\n\n\nabc")
+@example(b"\x1b[2r\x1b[?6h", b"")
 @example(b"\x1b[1;31mred\x1b7\x1b[?1049hfull\x1b[3;3H", b"\x1b8x\x1b[?1049lback")
 @example(b"twelve chars", b"x")
 @example("寿司寿司寿司".encode(), b"x")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -17,10 +18,10 @@ from textual.pilot import Pilot
 from outlast import AsyncShell, Shell
 from outlast.errors import BadInput, OutlastError
 from outlast.tui.app import Top
-from outlast.tui.dialogs import AskText, Confirm
+from outlast.tui.dialogs import AskText, Confirm, Help
 from outlast.tui.output_pane import _render_line
 from outlast.types import Stdin
-from tests.conftest import PATIENCE_S, end_all
+from tests.conftest import PATIENCE_S, end_all, eventually
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -70,6 +71,13 @@ def text_of(app: Any) -> str:
     return "\n".join(lines)
 
 
+def compare(app: Any, golden: str) -> None:
+    """Compare what is on the screen with the file, without what differs each time."""
+    shown = re.sub(r"bash-[0-9a-f]{8}", "bash-########", text_of(app))
+    shown = re.sub(r"\d+m \d+s", "0m 0s", shown) + "\n"
+    assert shown == (GOLDEN / golden).read_text(), shown
+
+
 def test_tasks_come_and_end_while_one_looks(drive: Drive, shell: Shell) -> None:
     async def look(app: Top, pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "No tasks yet" in text_of(app), "the hint what to do")
@@ -84,16 +92,20 @@ def test_tasks_come_and_end_while_one_looks(drive: Drive, shell: Shell) -> None:
 
 def test_what_it_looks_like(drive: Drive, shell: Shell) -> None:
     shell.run("printf 'one\\n\\033[31mtwo\\033[0m\\n'; echo three >&2; exit 3")
+    shell.start("printf 'Sure? '; read -r answer", description="asks", stdin=Stdin(open=True))
     shell.start("echo Listening on 3000; exec sleep 1000", description="the dev server")
 
     async def look(app: Top, pilot: Pilot[None]) -> None:
-        await until(pilot, lambda: "Listening on 3000" in text_of(app), "the output of the first task")
-        await pilot.press("j")
-        await until(pilot, lambda: "three" in text_of(app), "the output of the second task")
-        shown = re.sub(r"bash-[0-9a-f]{8}", "bash-########", text_of(app))
-        shown = re.sub(r"\d+m \d+s", "0m 0s", shown)
-        golden = GOLDEN / "top.txt"
-        assert shown + "\n" == golden.read_text(), shown
+        await until(pilot, lambda: app.table.row_count == 3, "all tasks")
+        await until(pilot, lambda: "Needs input" in text_of(app), "what waits for input comes first")
+        await pilot.press("k", "k")  # the task that was selected stays so
+        await until(pilot, lambda: "(needs input)" in text_of(app) and "Sure?" in text_of(app), "what it does")
+        await pilot.press("j", "j")
+        await until(pilot, lambda: "three" in text_of(app), "the output of the last task")
+        compare(app, "top.txt")
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(app.screen, Help), "the keys")
+        compare(app, "top-keys.txt")
 
     drive(look)
 
@@ -227,6 +239,31 @@ def test_without_a_terminal_it_says_what_to_use(cli: Any) -> None:
     ran = cli("top")
     assert ran.returncode == 2
     assert "outlast tasks" in ran.stderr
+
+
+def test_attach_and_come_back_in_a_real_terminal(shell: Shell, home: str) -> None:
+    task = shell.start("printf 'a question '; read -r answer; echo got $answer", tty=(60, 8), description="asks")
+    top = f"env -u OUTLAST_SESSION OUTLAST_HOME={home} {sys.executable} -m outlast top"
+    view = shell.start(top, tty=(100, 30), description="the view")
+
+    def shown() -> str:
+        return "\n".join(shell.screen(view).rows)
+
+    try:
+        eventually(lambda: "the view" in shown(), what="the list")
+        shell.send(view, keys="/")
+        eventually(lambda: "search in" in shown(), what="the field of the search")
+        shell.send(view, keys="asks<Enter>")
+        eventually(lambda: "the view" not in shown() and "a question" in shown(), what="the screen of the task")
+        shell.send(view, keys="a")
+        eventually(lambda: "STATUS" not in shown() and "a question" in shown(), what="the terminal of the task itself")
+        shell.send(view, keys="yes<Enter>")
+        eventually(lambda: "STATUS" in shown() and "got yes" in shown(), what="the view is back")
+        assert shell.wait(task).exit_code == 0
+        shell.send(view, keys="q")
+        assert shell.wait(view).exit_code == 0
+    finally:
+        end_all(shell)
 
 
 def test_errors_are_told_not_raised(drive: Drive, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,9 @@ PATIENCE_MS = 15_000
 def launched() -> Iterator[Browser]:
     """Launch the system's own browser: playwright's download is never used."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=PROGRAM, args=_ARGUMENTS)
+        # It makes a socket below TMPDIR, and the path of a socket has at most 107 bytes.
+        env: dict[str, str | float | bool] = {**os.environ, "TMPDIR": "/tmp"}
+        browser = playwright.chromium.launch(executable_path=PROGRAM, args=_ARGUMENTS, env=env)
         try:
             yield browser
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -153,6 +154,62 @@ def test_tasks_are_found_by_words_state_and_session(shell: Shell, open_page: Ope
     expect(page.locator("#empty")).to_contain_text("No task matches")
 
 
+_IN_ORDER = """expected => {
+  const top = (row) => row.getBoundingClientRect().top;
+  const rows = [...document.querySelectorAll(".row.task")].sort((one, other) => top(one) - top(other));
+  return rows.map((row) => row.querySelector(".title").textContent).join("|") === expected.join("|");
+}"""
+
+
+def test_tasks_are_sorted_and_grouped(shell: Shell, open_page: Open) -> None:
+    commands = first, second, third = "echo # sorted", "true # sorted z", "true # sorted a"
+    for command in commands:
+        shell.wait(shell.start(command))
+    page = open_page()
+    page.fill(".tools input", "sorted")
+    for order, expected in (("newest", [third, second, first]), ("command", [first, third, second])):
+        page.select_option(".tools select", order)
+        page.wait_for_function(_IN_ORDER, arg=expected)
+    expect(page.locator(".row.session")).to_have_count(1)
+    page.locator(".list").press("s")
+    expect(page.locator(".row.session")).to_have_count(0)
+
+
+def test_the_time_line_names_and_opens_a_task(shell: Shell, open_page: Open) -> None:
+    task = shell.start("sleep 1000", description="in the time line")
+    page = open_page()
+    bars = page.locator("canvas.bars")
+    expect(bars).to_have_attribute("aria-label", re.compile(r"1 tasks? run"))
+    box = bars.bounding_box()
+    assert box is not None
+    bars.hover(position={"x": box["width"] - 2, "y": 6})
+    expect(page.locator(".timeline .tip")).to_contain_text("in the time line")
+    bars.click(position={"x": box["width"] - 2, "y": 6})
+    expect(page.locator(".task-view .head")).to_contain_text(task.task_id)
+
+
+def test_the_end_of_a_task_is_told_in_the_page_and_by_the_browser(shell: Shell, open_page: Open) -> None:
+    page = open_page()
+    page.context.grant_permissions(["notifications"])
+    page.click("[title=Notices]")
+    page.check("#notify")
+    page.keyboard.press("Escape")
+    # A browser without a screen shows no notification, and no page of it is ever hidden.
+    page.evaluate("""() => {
+      window.told = [];
+      window.Notification = class { static permission = "granted"; constructor(title, { body }) { told.push(body); } };
+      Object.defineProperty(document, "hidden", { get: () => true });
+    }""")
+    task = shell.start("exit 3", description="told of its end")
+    expect(page.locator(".toast.bad")).to_contain_text("told of its end")
+    assert task.task_id in page.evaluate("told")[0]
+    page.click(".toast >> text=Show")
+    expect(page.locator(".task-view .head")).to_contain_text("exit code 3")
+    page.keyboard.press("Escape")
+    page.click("[title=Notices]")
+    expect(page.locator("dialog .notices")).to_contain_text("told of its end")
+
+
 def test_the_keyboard_is_enough(shell: Shell, open_page: Open) -> None:
     task = shell.start("echo seen by keys")
     shell.wait(task)
@@ -230,6 +287,35 @@ def test_stderr_stands_apart(shell: Shell, open_page: Open) -> None:
     page.click(".tabs >> text=Output")
     page.select_option(".output .bar select", "stdout")
     expect(page.locator(".output-line")).to_have_count(1)
+
+
+def test_what_is_known_of_a_task_is_shown(shell: Shell, open_page: Open) -> None:
+    program = "import sys; [print('got', line, flush=True) for line in sys.stdin]"
+    command = f"{sys.executable} -c {shlex.quote(program)}"
+    env = {"SHOWN_HERE": "yes", "MY_API_TOKEN": "never-shown-here"}
+    task = shell.start(command, env=env, stdin=Stdin(open=True))
+    page = open_page()
+    go_to(page, task.task_id)
+    page.click(".output .bar >> text=Times")
+    shell.send(task.task_id, "it\n")
+    expect(page.locator(".output-line .at").first).to_have_text(re.compile(r"^\d\d:\d\d:\d\d\.\d{3}$"))
+    page.click(".tabs >> text=Processes")
+    rows = page.locator(".processes tbody tr")
+    expect(rows).to_have_count(2)  # the shell, and below it the program
+    expect(rows.nth(1)).to_contain_text("for line in sys.stdin")
+    expect(rows.nth(1).locator(".number").nth(1)).to_have_text(re.compile(r"^\d+%$"))
+    expect(rows.nth(1).locator(".number").nth(2)).to_have_text(re.compile(r"^[\d.]+ MB$"))
+    page.click(".tabs >> text=Events")
+    expect(page.locator(".events li")).to_contain_text(f"task.startedstatus running · pid {task.pid}")
+    page.click(".tabs >> text=About")
+    about = page.locator(".about")
+    expect(about.locator("dl.facts").nth(1)).to_have_text("PolicyyoloVerdictallowSandboxnoneHeld backnothing")
+    environment = about.locator(".environment")
+    expect(environment).to_contain_text("SHOWN_HEREyes")
+    expect(environment).to_contain_text(f"OUTLAST_TASK_ID{task.task_id}")
+    expect(environment).to_contain_text("PATH/")
+    assert "never-shown-here" not in page.content()
+    assert "MY_API_TOKEN" not in environment.inner_text()
 
 
 def test_kill_asks_and_gives_a_receipt(shell: Shell, open_page: Open) -> None:
@@ -313,21 +399,36 @@ def test_what_a_policy_asks_about_is_answered_on_the_page(browser: Browser) -> N
     one = Served("--policy", "ask")
     try:
         page = chromium.open_page(browser, one.server.link)
-        for answer, shown in (("Allow once", 1), ("Refuse", 1)):
+        card, tasks = page.locator(".approval"), 0
+
+        def start() -> None:
             page.keyboard.press("n")
-            page.keyboard.type("echo asked && pwd")
+            page.fill("#start-command", "echo asked && pwd")
             expect(page.locator(".check .verdict").first).to_have_text("ask")
             page.keyboard.press("Control+Enter")
-            card = page.locator(".approval")
+
+        for answer in ("Allow once", "Refuse", "Allow for this session"):
+            start()
             expect(card.locator(".command")).to_have_text("echo asked && pwd")
             expect(card.locator(".reasons li")).to_have_count(2)
             expect(page).to_have_title(re.compile(r"^\(1\)"))
             check_accessibility(page)
-            assert len(one.shell.list()) == shown - (answer == "Allow once")
+            assert len(one.shell.list()) == tasks
             page.wait_for_timeout(600)  # a card that has just appeared takes no click
             page.click(f"text={answer}")
             expect(card).to_have_count(0)
-            expect(page.locator(".row.task")).to_have_count(shown)
+            tasks += answer != "Refuse"
+            expect(page.locator(".row.task")).to_have_count(tasks)
+        page.keyboard.press("n")
+        page.fill("#start-command", "echo asked && pwd")
+        expect(page.locator(".check .verdict").first).to_have_text("allow")
+        page.fill("#start-session", "another")
+        expect(page.locator(".check .verdict").first).to_have_text("ask")
+        page.keyboard.press("Control+Enter")
+        page.wait_for_timeout(600)
+        page.click("text=Always allow")
+        expect(page.locator(".row.task")).to_have_count(tasks + 1)
+        assert "echo asked" in Path(one.home, "policy.toml").read_text()
         page.context.close()
     finally:
         one.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outlast.cli.agent import agent_parser
+from outlast.cli.run import run_parser
 from outlast.shell import keys
 
 pytest.importorskip("playwright", reason="playwright is not installed")
@@ -142,3 +145,40 @@ def test_every_key_is_one_that_the_command_line_knows(page: Page) -> None:
     assert name("ArrowLeft", ctrl=True) == "<C-Left>"
     assert name("a") is None
     assert name("<") is None
+
+
+# --- a task as a command line ---------------------------------------------------------------
+
+_TASK = {
+    "kind": "bash",
+    "command": "echo 'a b'; ls",
+    "session": "web",
+    "cwd": "/a b",
+    "description": "it's",
+    "name": "",
+    "limit": None,
+    "executor": "local",
+    "split": False,
+    "tty": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ({}, "run --bg --session web --cwd '/a b' --description \"it's\" -- \"echo 'a b'; ls\""),
+        (
+            {"description": "", "name": "n", "limit": 2.5, "executor": "far", "tty": [80, 24], "command": "ls"},
+            "run --bg --session web --cwd '/a b' --limit 2.5 --name n --executor far --tty --size 80x24 -- ls",
+        ),
+        (
+            {"kind": "agent", "description": "", "metadata": {"type": "claude", "prompt": "fix it"}},
+            "agent start --session web --cwd '/a b' claude 'fix it'",
+        ),
+    ],
+)
+def test_a_task_is_copied_as_the_command_line_that_starts_it(page: Page, task: dict[str, Any], words: str) -> None:
+    copied = shlex.split(call(page, "task", "commandLine", {**_TASK, **task}))
+    assert copied == ["outlast", *shlex.split(words)]
+    parser = agent_parser() if copied[1] == "agent" else run_parser()
+    parser.parse(copied[2:])  # the command line knows each option

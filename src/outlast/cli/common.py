@@ -6,15 +6,12 @@ import errno
 import os
 import sys
 
-from outlast.errors import OutlastError
 from outlast.shell.validation import session_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
-    from outlast.linux.activity import Activity
     from outlast.policy.approval import Answer, Approval
     from outlast.shell.shell import Shell
     from outlast.types import Task, Waited
@@ -41,21 +38,10 @@ def _ask(approval: Approval) -> Answer:
     return prompt(approval)
 
 
-def activities(shell: Shell, tasks: Sequence[Task]) -> dict[str, Activity]:
-    """Return by id what those tasks do that run."""
-    found = {}
-    for task in tasks:
-        if task.status == "running":
-            try:
-                found[task.task_id] = shell.activity(task)
-            except OutlastError:
-                continue  # removed since it was listed
-    return found
-
-
 def task_json(shell: Shell, task: Task, **more: Any) -> str:
     """One task (or result, or wait) as JSON, with what it does if it runs."""
     from outlast.display import render
+    from outlast.display.activity import activities
 
     for activity in activities(shell, [task]).values():
         more |= {"activity": activity, "activity_evidence": activity.evidence}

@@ -14,9 +14,10 @@ import sys
 import time
 
 from outlast.cli.arguments import Asked, Parser
-from outlast.cli.common import activities, open_shell, task_json, write
+from outlast.cli.common import open_shell, task_json, write
 from outlast.cli.tasks import width
 from outlast.display import table
+from outlast.display.activity import activities
 from outlast.errors import BadInput, OutlastError, named
 from outlast.light import replaced
 from outlast.storage.task_directory import MOVED

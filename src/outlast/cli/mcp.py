@@ -70,7 +70,7 @@ def _load() -> None:
         import outlast.mcp.server  # noqa: F401
     except ModuleNotFoundError as error:
         raise Unsupported(
-            f"The MCP server needs the package 'mcp' ({error.name} is missing); install outlast[mcp]."
+            f"The MCP server needs the package 'mcp' ({error.name} is missing); run: pip install 'outlast[mcp]'."
         ) from None
     finally:
         gc.enable()

@@ -40,5 +40,5 @@ def _check_packages() -> None:
         import uvicorn  # noqa: F401
     except ModuleNotFoundError as error:
         raise Unsupported(
-            f"The web page needs packages that are not installed ({error.name} is missing); install outlast[web]."
+            f"The web page needs more packages ({error.name} is missing); run: pip install 'outlast[web]'."
         ) from None

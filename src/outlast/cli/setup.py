@@ -206,7 +206,7 @@ def _require_sdk() -> None:
     from importlib.util import find_spec
 
     if find_spec("mcp") is None:
-        raise Unsupported("The MCP server needs the package 'mcp'; install outlast[mcp], then run this again.")
+        raise Unsupported("The MCP server needs the package 'mcp'; run: pip install 'outlast[mcp]', then this again.")
 
 
 # --- taking back ---------------------------------------------------------------------------

@@ -7,8 +7,9 @@ import sys
 import time
 
 from outlast.cli.arguments import Asked, Parser, number, seconds
-from outlast.cli.common import activities, open_shell, task_json, waited_code, write
+from outlast.cli.common import open_shell, task_json, waited_code, write
 from outlast.display import render
+from outlast.display.activity import activities
 from outlast.errors import AlreadyEnded, BadInput
 from outlast.shell import validation
 from outlast.storage.watch import Deadline

@@ -26,7 +26,7 @@ def top(asked: Asked) -> int:
         from outlast.tui.app import Top
     except ModuleNotFoundError as error:
         raise Unsupported(
-            f"The full-screen view needs the package 'textual' ({error.name} is missing); install outlast[top]."
+            f"The full-screen view needs more packages ({error.name} is missing); run: pip install 'outlast[top]'."
         ) from None
     from outlast.shell.async_shell import AsyncShell
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from outlast.errors import BadInput, OutlastError, named
+from outlast.types import LOCAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,9 +37,18 @@ def _find_named(registry: Registry, launch: Launch, task_id: str) -> Task | None
         return None
     if task is None or task.finished:
         return None
-    if (task.command, task.cwd, task.executor) != (launch.command, launch.cwd, launch.executor):
+    other = _find_difference(task, launch)
+    if other:
         raise BadInput(
-            f"The name {named(launch.name)} belongs to {task_id}, which is {task.status} and is another command "
-            "(or in another place); end it, or use another name."
+            f"The name {named(launch.name)} belongs to {task_id}, which is {task.status} and {other}; "
+            "end it, or use another name."
         )
     return task
+
+
+def _find_difference(task: Task, launch: Launch) -> str:
+    if task.command != launch.command:
+        return "is another command"
+    if task.executor != launch.executor:
+        return "runs on another machine" if task.executor != LOCAL else "runs on this machine"
+    return "runs in another directory" if task.cwd != launch.cwd else ""

@@ -188,7 +188,7 @@ bool outputs_are_closed(void);
 int write_end(int stream);
 bool has_terminal(void);
 void feed_terminal(void);
-void resize_terminal(void);
+bool resize_terminal(void);
 
 /* spawn.c: from the launch to a child that waits for its go */
 bool open_stdin(void);

@@ -297,13 +297,14 @@ void feed_terminal(void) {
     input_waits = n < 0 && errno == EAGAIN;
 }
 
-/* Do what the file `size` asks for, and note where in the output that was. A successor may do it again. */
-void resize_terminal(void) {
+/* Do what the file `size` asks for, and note where in the output that was. A successor may do it again. Returns whether
+ * the size changed: the screen is another one then, also if the program prints nothing. */
+bool resize_terminal(void) {
     char text[16], line[SIZE_BYTES + 1];
     struct size size, *set = &guard.page->size;
     struct stat found;
-    if (!has_terminal() || read_file("size", text, sizeof text) <= 0 || !parse_size(text, &size)) return;
-    if (size.columns == set->columns && size.rows == set->rows) return;
+    if (!has_terminal() || read_file("size", text, sizeof text) <= 0 || !parse_size(text, &size)) return false;
+    if (size.columns == set->columns && size.rows == set->rows) return false;
     drain_outputs(); /* what was printed before belongs to the old size */
     unsigned long long offset = progress_of(&streams[0])->offset;
     int fd = open("sizes", O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
@@ -313,6 +314,7 @@ void resize_terminal(void) {
     if (good && pwrite(fd, line, SIZE_BYTES, found.st_size < most ? found.st_size : most) < 0) errno = 0; /* a full disk */
     close_fd(&fd);
     set_size(size);
+    return true;
 }
 
 /* Move what is there, up to a bound. Returns whether there was anything. */

@@ -171,7 +171,11 @@ static noreturn void watch_task(void) {
         int found = poll(all, STREAMS + 6, find_timeout(status_is_hidden));
         if (found < 0) continue;
         if (all[5].revents) drain_fd(guard.signals), continue_peer();
-        if (all[6].revents) drain_fd(guard.wake_fifo), close_stdin_if_asked(), resize_terminal();
+        if (all[6].revents) {
+            drain_fd(guard.wake_fifo);
+            close_stdin_if_asked();
+            if (resize_terminal()) ring_bell();
+        }
         if (is_prepared && all[3].revents) refuse(ECHILD, "the prepared shell ended");
         if (is_prepared && all[7].revents) begin_prepared();
         if ((all[0].revents & POLLOUT) || all[2].revents) feed_terminal();

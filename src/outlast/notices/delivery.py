@@ -156,7 +156,9 @@ def _by_apprise(address: str) -> Deliver:
     try:
         import apprise
     except ImportError:
-        raise Unsupported(f"For {_kind(address)}:// the package apprise is needed; install outlast[apprise].") from None
+        raise Unsupported(
+            f"For {_kind(address)}:// the package apprise is needed; run: pip install 'outlast[apprise]'."
+        ) from None
     told = apprise.Apprise()
     if not told.add(address):
         raise BadInput(

@@ -118,11 +118,9 @@ class Emulator:
         blitter, cursor = board.blitter, board.cursor
         if (blitter.scroll_top, blitter.scroll_bottom) != (0, board.height - 1):
             parts.append(f"\x1b[{blitter.scroll_top + 1};{blitter.scroll_bottom + 1}r")
-        if board.modes.origin_mode:
-            row, column = cursor.y - blitter.scroll_top, cursor.display_x - blitter.left_margin
-            parts.append(f"\x1b[?6h\x1b[{row + 1};{column + 1}H")
-        else:
-            parts.append(f"\x1b[{cursor.y + 1};{cursor.display_x + 1}H")
+        parts.append(f"\x1b[{cursor.y + 1};{cursor.display_x + 1}H")
+        if board.modes.origin_mode:  # behind the move, whose meaning it changes; the library leaves the cursor there
+            parts.append("\x1b[?6h")
         if cursor.wrap_pending:  # the last character once more: then the next one wraps
             row, at = blitter.current_page.grid[cursor.y], cursor.display_x
             if not row[at][1]:  # the second half of a wide one

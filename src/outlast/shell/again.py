@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from outlast.errors import BadInput
+from outlast.shell.gate import POLICY
 from outlast.types import LOCAL, Limits, Notify, Sandbox, Stdin
 
 TYPE_CHECKING = False
@@ -27,7 +28,8 @@ def merge(task_id: str, launch: Launch, command: str, options: Mapping[str, Any]
         raise BadInput(f"{task_id} is an agent; start one again with `outlast agent start` or `Shell.agent.start`.")
     given = {name: value for name, value in options.items() if _is_given(name, value)}
     before, env = launch.given, given.get("env", {})
-    if missing := [name for name in before.get("env", ()) if name not in env]:
+    # The gate, not the caller, gave the policy's name, and gives it again.
+    if missing := [name for name in before.get("env", ()) if name not in env and name != POLICY]:
         raise BadInput(
             f"{task_id} was given {', '.join(missing)} as a variable, and values are not kept; give it again with "
             f"env (--env {missing[0]}=VALUE)."

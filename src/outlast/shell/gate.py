@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     Ask = Callable[[Approval], object]
 
-_POLICY = "OUTLAST_POLICY"
+POLICY = "OUTLAST_POLICY"
 _TRIES = 20  # a session that changes this often while one line is checked is not one to check in
 _USUAL = {"PS4": "+ ", "IFS": " \t\n"}  # as bash sets them
 _FICKLE = b"ilnuc"  # attributes that change, or evaluate, what a variable is given
@@ -101,9 +101,9 @@ class Gate:
     def _with_policy(self, request: Request) -> Request:
         """The request with our policy among its variables: an `outlast run` in the command is under it, too."""
         name = loading.policy_for_children(self._call)
-        if not name or _POLICY in request.env or os.environ.get(_POLICY):
+        if not name or POLICY in request.env or os.environ.get(POLICY):
             return request
-        return replaced(request, env={**request.env, _POLICY: name})
+        return replaced(request, env={**request.env, POLICY: name})
 
     def _decided(
         self, request: Request, overrides: Overrides, where: str, approved: Approval | None

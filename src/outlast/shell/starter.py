@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
+from _weakref import ref  # `weakref` would take each command line 1 ms to import
 
 from outlast.errors import (
     AmbiguousTask,
@@ -56,7 +58,7 @@ class Starter:
             self.gate()  # a policy that does not exist is an error at once
         self._builder = LaunchBuilder(context.settings, context.home, context.cwd)
         self._last: tuple[Grant, Launch] | None = None  # the latest command
-        self._prepares, self._preparer = options.get("prepare", True), Preparer(self._prepare)
+        self._prepares, self._preparer = options.get("prepare", True), Preparer(self)
 
     def open(self) -> None:
         """Prepare the shell of the first command, if that does not come at once."""
@@ -246,7 +248,7 @@ class Starter:
     def close(self) -> None:
         self._preparer.close()
 
-    def _prepare(self) -> bool:
+    def prepare(self) -> bool:
         """Prepare one shell for a command like the last one; return whether to prepare another one."""
         try:
             if self._last is None:
@@ -272,17 +274,25 @@ class Starter:
 
 
 class Preparer:
-    """Calls `prepare` in a thread of its own, some time after it was asked to, and again while that returns True.
+    """Lets a starter `prepare` in its own thread, some time after it was asked to, and again while that returns True.
 
-    The latest request counts.
+    The latest request counts. The thread keeps no starter alive: a shell that is dropped without `close` takes its
+    thread and its prepared shells with it.
     """
 
-    def __init__(self, prepare: Callable[[], bool]) -> None:
-        self._prepare, self._owner = prepare, os.getpid()
+    def __init__(self, starter: Starter) -> None:
+        self._starter, self._owner = ref(starter, self._abandon), os.getpid()
         self._changed = threading.Condition()
         self._due, self._closed = _NEVER, False
         self._wakes_at = 0.0  # when the thread looks again by itself; 0: it does not wait
         self._thread: threading.Thread | None = None
+
+    def _abandon(self, _: object, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if is_finalizing() or self._owner != os.getpid():
+            return  # the thread ended with the interpreter, or stayed behind in a fork, and may have held the lock
+        with self._changed:  # reentrant: the garbage collector may run while this thread holds it
+            self._closed = True
+            self._changed.notify()
 
     def request(self, delay: float) -> None:
         """Prepare after `delay` seconds."""
@@ -317,6 +327,10 @@ class Preparer:
             with self._changed:
                 if self._due == due:
                     self._due = _NEVER
+
+    def _prepare(self) -> bool:
+        starter = self._starter()
+        return starter is not None and starter.prepare()
 
     def _wait(self) -> float | None:
         """Wait until a request is due; returns None when it is closed."""

@@ -1,7 +1,7 @@
 """The application: the list above, what the selected task prints below, and the keys.
 
-The list is read again when an event says that a task began or ended; a timer only lets the times run on. Nothing here
-knows how tasks are stored: everything goes through `AsyncShell`.
+The list is read again when an event says that a task began or ended; timers let the times run on, and look at what the
+running tasks do. Nothing here knows how tasks are stored: everything goes through `AsyncShell`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from textual.reactive import reactive
 from textual.widgets import DataTable, Footer, Input, Static
 
 from outlast.display import table
-from outlast.display.render import ending, receipt, saying
+from outlast.display.activity import activities
+from outlast.display.render import doing, ending, receipt, saying
 from outlast.errors import OutlastError
 from outlast.notices.async_streams import changed
 from outlast.output.cleaner import inline
@@ -33,10 +34,13 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
 
+    from outlast.linux.activity import Activity
     from outlast.shell.async_shell import AsyncShell
     from outlast.types import Task
 
-LISTED_AT_MOST = 1000  # tasks; a search finds older ones
+LISTED_AT_MOST = 1000  # tasks
+_LOOKED_AT = 50  # running tasks whose activity is shown
+_ACTIVITY_S = 2.0  # between two looks at it: no event tells when it changes
 _TITLE = 200  # characters
 _SEARCH = "search in commands, descriptions, ids and sessions"
 _EMPTY = "No tasks yet.\n\nStart one in another terminal:\n\n    outlast run --bg 'make test'"
@@ -51,7 +55,7 @@ class Top(App[None]):
     #summary { height: 1; padding: 0 1; background: $panel; }
     #search { display: none; border: none; height: 1; padding: 0 1; }
     #search.open { display: block; }
-    #tasks { height: 45%; }
+    #tasks { height: 45%; overflow-x: hidden; scrollbar-gutter: stable; }
     #empty { display: none; height: 45%; padding: 2 4; }
     OutputPane { height: 1fr; }
     OutputPane #title { height: 1; padding: 0 1; background: $panel; }
@@ -86,6 +90,7 @@ class Top(App[None]):
         super().__init__()
         self._shell = shell
         self._tasks: list[Task] = []
+        self._activities: dict[str, Activity] = {}
         self._followed = ""
         self.table, self.output = TaskTable(), OutputPane()
         self._summary, self._search_field = Static(id="summary", markup=False), Input(placeholder=_SEARCH, id="search")
@@ -103,6 +108,7 @@ class Top(App[None]):
     def on_mount(self) -> None:
         self.table.focus()
         self.run_worker(self._watch_tasks())
+        self.run_worker(self._watch_activities())
 
     # --- what is shown -----------------------------------------------------------------------
 
@@ -118,13 +124,23 @@ class Top(App[None]):
         finally:
             stream.close()
 
+    async def _watch_activities(self) -> None:
+        while True:
+            running = [task for task in self._tasks if task.status == "running"][:_LOOKED_AT]
+            found = await asyncio.to_thread(activities, self._shell.plain, running)
+            if found != self._activities:
+                self._activities = found
+                self._show_tasks()
+            await asyncio.sleep(_ACTIVITY_S)
+
     def _show_tasks(self) -> None:
         """Show the tasks that match the filter and the search."""
         tasks = self._tasks
         running = sum(task.status == "running" for task in tasks)
         pending = sum(task.status == "pending" for task in tasks)
         shown = [task for task in tasks if task.status in table.FILTERS[self.status_filter] and self._matches(task)]
-        self.table.show_tasks(table.in_order(shown, lambda task: task.background))
+        waiting = frozenset(task for task, activity in self._activities.items() if activity == "waiting for input")
+        self.table.show_tasks(table.in_order(shown, lambda task: task.background), waiting)
         filters = "  ".join(f"[{name}]" if name == self.status_filter else name for name in table.FILTERS)
         search = f"   search: {self.search}" if self.search else ""
         self._summary.update(f"{running} running  {pending} pending  {len(tasks)} in all   {filters}{search}")
@@ -146,7 +162,7 @@ class Top(App[None]):
             self.output.clear()
             self.output.show_title("")
             return
-        self.output.show_title(_describe(task))
+        self.output.show_title(self._describe(task))
         if task.task_id != self._followed:
             self._followed = task.task_id
             self.run_worker(self._follow(task), group="follow", exclusive=True)
@@ -227,7 +243,7 @@ class Top(App[None]):
             if is_wanted:
                 self._act(self._kill(task))
 
-        self.push_screen(Confirm(f"End {task.task_id} with its whole tree?\n{_describe(task)}"), end)
+        self.push_screen(Confirm(f"End {task.task_id} with its whole tree?\n{self._describe(task)}"), end)
 
     async def _kill(self, task: Task) -> str:
         return receipt(await self._shell.kill(task.task_id)).rstrip()
@@ -280,7 +296,8 @@ class Top(App[None]):
 
         self.run_worker(act())
 
-
-def _describe(task: Task) -> str:
-    how = ending(task) if task.finished else task.status
-    return f"{task.task_id}  {how}  {inline(saying(task), _TITLE)}"
+    def _describe(self, task: Task) -> str:
+        how = ending(task) if task.finished else task.status
+        if not task.finished and (activity := self._activities.get(task.task_id)):
+            how = f"{how} ({doing(activity)})"
+        return f"{task.task_id}  {how}  {inline(saying(task), _TITLE)}"

@@ -139,6 +139,5 @@ def _render_line(line: str, stream: str) -> Text:
     text = Text.from_ansi(_CONTROLS.sub(lambda found: found[0] if found["final"] == "m" else "", line))
     text.plain = text.plain.replace("\x1b", "")
     if stream == "stderr":
-        text.stylize("red dim", 0, 0)
         text = Text("! ", style="red") + text
     return text

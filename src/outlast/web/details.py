@@ -9,7 +9,8 @@ from outlast.errors import OutlastError
 from outlast.linux import process
 from outlast.output.cleaner import inline
 from outlast.output.redaction import names_of_secrets
-from outlast.storage import agentfile, record, task_events
+from outlast.storage import agentfile, task_events
+from outlast.types import Identity
 from outlast.web.usage import members_of, memory_of
 
 TYPE_CHECKING = False
@@ -84,20 +85,21 @@ def _command_line(pid: int) -> str:
 
 
 def read_environment(shell: Shell, task: Task, mask: Mask) -> dict[str, str] | None:
-    """Return the variables that a running command began with, without secrets; None if they cannot be seen."""
-    try:
-        command = record.guards_of(shell.executor.registry.home.task(task.task_id)).command
-    except (OSError, OutlastError, KeyError, TypeError, ValueError):
-        return None
-    if not process.is_alive(command):
-        return None
-    found = process.environment(command.pid)
-    if not process.is_alive(command):
-        return None  # another process may have got its number
-    pairs = (os.fsdecode(one).partition("=") for one in found if b"=" in one)
-    variables = {name: value for name, _, value in pairs}
-    secret = set(names_of_secrets(variables, shell.settings))
-    return {name: mask.text(value) for name, value in sorted(variables.items()) if name not in secret}
+    """Return the variables of a running command without secrets; None if they cannot be seen.
+
+    They are read off the oldest program that the command started: its shell takes the variables of the session from a
+    file, and the kernel knows only those that a process began with.
+    """
+    members = sorted(members_of(shell, task.task_id).values(), key=lambda stat: (stat.pid == task.pid, stat.tick))
+    for stat in members:
+        found = process.environment(stat.pid)
+        pairs = (os.fsdecode(one).partition("=") for one in found if b"=" in one)
+        variables = {name: value for name, _, value in pairs}
+        # Its number may have gone to another process meanwhile.
+        if variables and process.is_alive(Identity(stat.pid, stat.tick, process.boot_id())):
+            secret = set(names_of_secrets(variables, shell.settings))
+            return {name: mask.text(value) for name, value in sorted(variables.items()) if name not in secret}
+    return None
 
 
 def list_events(shell: Shell, task: Task, mask: Mask) -> list[dict[str, Any]]:

@@ -59,7 +59,7 @@ export const taskPath = (id, rest = "") => `/api/tasks/${encodeURIComponent(id)}
  * A stream of events that connects again after each loss, later each time.
  * @param {string} path
  * @param {Record<string, (value: any) => void>} handlers by the name of the event
- * @param {(state: "live"|"lost"|"refused", retryAt: number) => void} [told]
+ * @param {(state: "live"|"lost"|"refused") => void} [told]
  * @returns {{close: () => void, retry: () => void}}
  */
 export function stream(path, handlers, told = () => {}) {
@@ -72,7 +72,7 @@ export function stream(path, handlers, told = () => {}) {
     clearTimeout(timer);
     source?.close();
     source = new EventSource(path);
-    source.onopen = () => ((wait = FIRST_RETRY_MS), told("live", 0));
+    source.onopen = () => ((wait = FIRST_RETRY_MS), told("live"));
     source.onerror = lost;
     for (const [name, handler] of Object.entries(handlers)) {
       source.addEventListener(name, (event) => handler(JSON.parse(/** @type {MessageEvent} */ (event).data)));
@@ -82,11 +82,11 @@ export function stream(path, handlers, told = () => {}) {
     source.close();
     if (closed) return;
     timer = setTimeout(connect, wait);
-    told("lost", Date.now() + wait);
+    told("lost");
     wait = Math.min(wait * 2, LONGEST_RETRY_MS);
     // An EventSource does not say why it failed.
     const error = await get("/api/state").then(() => null, (one) => one);
-    if (error?.status === 401 && !closed) clearTimeout(timer), told("refused", 0);
+    if (error?.status === 401 && !closed) clearTimeout(timer), told("refused");
   };
   connect();
   return {

@@ -7,6 +7,8 @@ import { titleOf } from "./list.js";
 
 const STATES = { R: "running", S: "sleeping", D: "waiting for disk", T: "stopped", t: "traced", Z: "zombie", I: "idle" };
 
+const NUMBERS = new Set(["PID", "CPU", "Memory"]);
+
 /** The process tree, with what each uses. @param {any[]} processes */
 export function processTree(processes) {
   if (!processes.length) return h("p", { class: "dim" }, "No process of it runs.");
@@ -21,17 +23,15 @@ export function processTree(processes) {
   };
   (below.get(0) ?? []).forEach((one) => place(one, 0));
   return h("table", { class: "processes" }, h("caption", { class: "unseen" }, "Processes"),
-    h("thead", {}, h("tr", {}, ["PID", "Command", "CPU", "Memory", "State"].map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows));
+    h("thead", {}, h("tr", {}, ["PID", "Command", "CPU", "Memory", "State"].map((name) => h("th", { scope: "col", class: NUMBERS.has(name) && "number" }, name)))), h("tbody", {}, rows));
 }
-
-const NOT_TOLD = new Set(["v", "number", "type", "at", "session", "task_id", "command", "cwd", "description", "output_file", "traceparent", "kind", "started_at", "ended_at", "children"]);
 
 /** What happened to it. @param {any[]} events */
 export function eventList(events) {
   if (!events.length) return h("p", { class: "dim" }, "No events are known.");
-  return h("ol", { class: "events" }, events.map((event) => {
-    const facts = Object.entries({ ...event, ...event.facts }).filter(([name, value]) => !NOT_TOLD.has(name) && name !== "facts" && value !== null && value !== "" && typeof value !== "object");
-    return h("li", {}, h("time", {}, clock(event.at, true)), h("b", {}, event.type), h("span", { class: "facts" }, facts.map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(" · ")));
+  return h("ol", { class: "events" }, events.map(({ at, type, ...facts }) => {
+    const known = Object.entries(facts).filter(([, value]) => value !== null && value !== "");
+    return h("li", {}, h("time", {}, clock(at, true)), h("b", {}, type), h("span", { class: "facts" }, known.map(([name, value]) => `${name.replaceAll("_", " ")} ${value}`).join(" · ")));
   }));
 }
 
@@ -41,9 +41,11 @@ export const facts = (pairs) => h("dl", { class: "facts" }, pairs.filter(([, val
 /** How it was judged and what kept it in. @param {any} judged @param {any} task @param {string[]} heldBack */
 export function judgement(judged, task, heldBack) {
   return h("section", {}, h("h3", {}, "How it was judged"),
-    judged ? facts([["Policy", judged.policy], ["Verdict", h("span", { class: `verdict ${judged.verdict}` }, judged.verdict)], ["Approved", judged.approved ? "yes, a person was asked" : ""]]) : h("p", { class: "dim" }, "Nothing was recorded."),
-    judged && reasons(judged.reasons.map((one) => (typeof one === "string" ? { command: one, verdict: judged.verdict, why: "" } : one))),
-    facts([["Sandbox", task.sandbox || "none"], ["Held back", heldBack.length ? h("code", {}, heldBack.join(" ")) : "nothing"]]));
+    facts([
+      ["Policy", judged?.policy], ["Verdict", judged && h("span", { class: `verdict ${judged.verdict}` }, judged.verdict)], ["Approved", judged?.approved && "yes, a person was asked"],
+      ["Sandbox", task.sandbox || "none"], ["Held back", heldBack.length ? h("code", {}, heldBack.join(" ")) : "nothing"],
+    ]),
+    judged && reasons(judged.reasons));
 }
 
 /** @param {Record<string, string>|null} environment none: it is over, or another user's */
@@ -67,11 +69,9 @@ export function about(task, now) {
 
 /** What an agent was asked, said and did. @param {any} agent */
 export function turns(agent) {
-  const turn = (role, text, at) => h("article", { class: `turn ${/^[a-z]+$/.test(role) ? role : ""}` }, h("header", {}, h("b", {}, role), at && h("time", {}, clock(at))), h("div", { class: "text" }, text));
-  const known = agent.turns ?? [];
-  const first = known[0]?.text === agent.prompt;
-  return h("div", { class: "turns" }, !first && agent.prompt && turn("prompt", agent.prompt), known.map((one) => turn(one.role, one.text, one.at)),
-    agent.result && known.at(-1)?.text !== agent.result && turn("result", agent.result));
+  const turn = ({ role, text }) => h("article", { class: `turn ${role}` }, h("header", {}, h("b", {}, role)), h("div", { class: "text" }, text));
+  const isSaid = !agent.result || agent.turns.at(-1)?.text === agent.result;
+  return h("div", { class: "turns" }, agent.turns.map(turn), !isSaid && turn({ role: "result", text: agent.result }));
 }
 
 /** The tasks that were started inside of one. @param {any[]} tasks @param {number} now @param {(id: string) => void} open */

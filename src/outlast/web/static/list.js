@@ -159,6 +159,8 @@ export class TaskList {
   setOpened(id) {
     this.opened = id;
     if (id) this.current = id;
+    const index = this.virtual.rows.findIndex((row) => row.key === id);
+    if (index >= 0) this.virtual.reveal(index);
     this.mark();
   }
 

@@ -30,7 +30,7 @@ let view = null;
 const CHIPS = [["all", "All", ""], ["attention", "Needs input", "!"], ...Object.entries({ running: LOOKS.running, pending: LOOKS.pending, failed: LOOKS.failed, completed: LOOKS.completed, killed: LOOKS.killed }).map(([key, look]) => [key, look.word, look.icon])];
 const chips = new Map(CHIPS.map(([key, word, glyph]) => {
   const number = h("span", { class: "number" });
-  const chip = h("button", { type: "button", class: `chip is-${key}`, "aria-pressed": String(key === "all"), on: { click: () => choose(key) } }, glyph && h("span", { "aria-hidden": "true" }, glyph), h("span", { class: "label" }, word), number);
+  const chip = h("button", { type: "button", class: `chip is-${key}`, title: word, "aria-pressed": String(key === "all"), on: { click: () => choose(key) } }, glyph && h("span", { "aria-hidden": "true" }, glyph), h("span", { class: "label" }, word), number);
   return [key, { chip, number }];
 }));
 const search = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter the tasks by words; session:x, type:x and is:x work too", title: "Words; also session:NAME type:test is:failed", spellcheck: "false", autocomplete: "off",

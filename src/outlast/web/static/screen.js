@@ -112,7 +112,6 @@ export class Screen {
     const columns = Math.floor((stage.clientWidth - parseFloat(style.paddingLeft) * 2 - 16) / (width / 100));
     const rows = Math.floor((stage.clientHeight - parseFloat(style.paddingTop) * 2 - 12) / height);
     if (columns < 10 || rows < 3) return this.told.fail(new ApiError(0, "too-small", "There is too little room here for a terminal."));
-    // A program that prints nothing at a new size causes no event.
-    await post(taskPath(this.id, "/resize"), { columns, rows }).then(() => this.load(), (error) => this.told.fail(error));
+    await post(taskPath(this.id, "/resize"), { columns, rows }).catch((error) => this.told.fail(error));
   }
 }

@@ -15,7 +15,7 @@ export function openStart(store, opened, like) {
   const recent = [...store.tasks.values()].slice(0, 500);
   const known = (values) => [...new Set(values)].filter(Boolean).slice(0, 30);
   const command = h("textarea", { id: "start-command", class: "code", rows: 3, required: true, spellcheck: "false", autocapitalize: "off", placeholder: "make test", on: { input: checkSoon } });
-  const cwd = field("start-cwd", { list: "known-cwds", class: "code", placeholder: store.server.cwd ?? "where the server runs", on: { input: checkSoon } });
+  const cwd = field("start-cwd", { list: "known-cwds", class: "code", placeholder: "your home directory", on: { input: checkSoon } });
   const session = field("start-session", { list: "known-sessions", placeholder: store.server.session || "default", on: { input: checkSoon } });
   const description = field("start-description", { placeholder: "what it is for" });
   const name = field("start-name", { placeholder: "a name to call it by" });

@@ -25,7 +25,6 @@ export class Store extends EventTarget {
     /** @type {any} what /api/state says */
     this.server = { sessions: [] };
     this.connection = "connecting";
-    this.retryAt = 0;
     this.isLoaded = false;
     this.ahead = 0; // how much the server's clock is ahead, in seconds
     this.version = 0; // grows with each change of the tasks
@@ -41,14 +40,14 @@ export class Store extends EventTarget {
 
   start() {
     this.events = stream("/api/events", {
-      hello: ({ now }) => this.set_clock(now),
+      hello: ({ now }) => this.setClock(now),
       tasks: ({ changed, removed, reload }) => (reload ? this.load() : this.change(changed ?? [], removed ?? [])),
       usage: ({ tasks }) => this.use(tasks),
-      notice: (notice) => this.tell_notice(notice),
+      notice: (notice) => this.tellNotice(notice),
       approvals: ({ pending }) => this.ask(pending),
       failed: (error) => this.dispatchEvent(new CustomEvent("failed", { detail: error })), // after a yes
-    }, (state, retryAt) => {
-      [this.connection, this.retryAt] = [state, retryAt];
+    }, (state) => {
+      this.connection = state;
       if (state === "live") this.load();
       this.tell("connection");
     });
@@ -63,7 +62,7 @@ export class Store extends EventTarget {
       get("/api/approvals").then(({ pending }) => this.ask(pending), () => {});
       get("/api/notices", { most: NOTICES }).then(({ notices }) => this.remember(notices), () => {});
       this.server = await get("/api/state");
-      this.set_clock(this.server.now);
+      this.setClock(this.server.now);
       for (let offset = 0, total = 1; offset < total && turn === this.loading; ) {
         const page = await get("/api/tasks", { limit: offset ? PAGE : FIRST_PAGE, offset });
         page.tasks.forEach((task) => seen.add(task.task_id));
@@ -86,7 +85,7 @@ export class Store extends EventTarget {
   }
 
   /** @param {number} now */
-  set_clock(now) {
+  setClock(now) {
     this.ahead = now - Date.now() / 1000;
   }
 
@@ -129,7 +128,7 @@ export class Store extends EventTarget {
   }
 
   /** @param {any} notice */
-  tell_notice(notice) {
+  tellNotice(notice) {
     if (this.notices.some((one) => one.number === notice.number)) return;
     this.notices = [notice, ...this.notices].slice(0, NOTICES);
     this.tell("notices");

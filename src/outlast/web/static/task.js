@@ -268,8 +268,7 @@ export class TaskView {
   }
 
   async copy() {
-    const { command, session, cwd } = this.task;
-    const text = `outlast run --bg --session ${quoted(session)} --cwd ${quoted(cwd)} -- ${quoted(command)}`;
+    const text = commandLine(this.task);
     await navigator.clipboard.writeText(text).then(() => toast("Copied: the command line that starts it again."), () => toast(text));
   }
 
@@ -277,6 +276,15 @@ export class TaskView {
     const is = await remove(taskPath(this.id)).then(() => true, fail);
     if (is) this.told.close();
   }
+}
+
+/** The command line that starts the same again. @param {any} task */
+export function commandLine(task) {
+  const { metadata, executor, tty } = task;
+  const options = ["session", "cwd", "description", "limit"].filter((name) => task[name]).map((name) => `--${name} ${quoted(String(task[name]))}`);
+  if (task.kind === "agent") return ["outlast agent start", ...options, quoted(metadata.type), quoted(metadata.prompt)].join(" ");
+  const more = [task.name && `--name ${quoted(task.name)}`, executor !== "local" && `--executor ${quoted(executor)}`, task.split && "--split", tty && `--tty --size ${tty.join("x")}`];
+  return ["outlast run --bg", ...options, ...more.filter(Boolean), "--", quoted(task.command)].join(" ");
 }
 
 /** What a kill did. @param {{ended: number[], survivors: number[]}} receipt */

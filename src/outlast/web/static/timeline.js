@@ -16,14 +16,14 @@ export class Timeline {
   /** @param {import("./state.js").Store} store @param {{open: (id: string) => void}} told */
   constructor(store, told) {
     this.store = store;
-    this.minutes = Number(localStorage.getItem(KEPT)) || 60;
+    this.chosen = Number(localStorage.getItem(KEPT));
+    this.minutes = this.chosen || 60;
     this.bars = [];
     this.canvas = h("canvas", { class: "bars", role: "img" });
     this.tip = h("div", { class: "tip", hidden: true });
-    const choose = h("select", { class: "span", "aria-label": "Time line shows the last", on: { change: () => this.choose(Number(choose.value)) } },
+    this.select = h("select", { class: "span", "aria-label": "Time line shows the last", on: { change: () => this.choose(Number(this.select.value)) } },
       SPANS.map(([minutes, word]) => h("option", { value: String(minutes) }, word)));
-    choose.value = String(this.minutes);
-    this.element = h("section", { class: "timeline", "aria-label": "Time line" }, this.canvas, choose, this.tip);
+    this.element = h("section", { class: "timeline", "aria-label": "Time line" }, this.canvas, this.select, this.tip);
     this.canvas.addEventListener("mousemove", (event) => this.point(event));
     this.canvas.addEventListener("mouseleave", () => (this.tip.hidden = true));
     this.canvas.addEventListener("click", (event) => { const bar = this.at(event); if (bar) told.open(bar.task.task_id); });
@@ -35,14 +35,22 @@ export class Timeline {
 
   /** @param {number} minutes */
   choose(minutes) {
-    this.minutes = minutes;
+    this.chosen = minutes;
     localStorage.setItem(KEPT, String(minutes));
     this.isStale = true;
     this.draw();
   }
 
+  /** An hour; less while all tasks are younger, or they would share a few pixels. */
+  usual() {
+    const [shortest] = SPANS[0];
+    return this.store.tasks.values().every((task) => this.store.now - task.started_at < shortest * 60) ? shortest : 60;
+  }
+
   /** Give each task a lane in which nothing else runs at its time; the oldest first. */
   arrange() {
+    this.minutes = this.chosen || this.usual();
+    this.select.value = String(this.minutes);
     const since = this.store.now - this.minutes * 60;
     const tasks = [...this.store.tasks.values()].filter((task) => task.status !== "pending" && (task.ended_at ?? Infinity) > since);
     tasks.sort((a, b) => a.started_at - b.started_at);
