@@ -11,8 +11,8 @@ import errno
 import os
 from shutil import copyfile
 
+from outlast.executors.far_launch import describe
 from outlast.executors.local import shell_argv
-from outlast.executors.remote import describe
 from outlast.guard.client import HEADER, encode_items, find_guard
 from outlast.linux.files import create_file, open_regular, read_file, remove_file
 from outlast.storage import mirror, record, sessions
