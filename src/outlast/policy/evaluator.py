@@ -283,7 +283,7 @@ class Evaluator(NestedEvaluator):
             named = [base(word.text).removeprefix("-f") for word in words[1:]]
             files = ["GNUmakefile", "Makefile", "makefile", *named] if "make" in name else named
             self.flow.ran += [(file, "" if "make" in name else text) for file in files]
-        elif "/" in name:
+        elif "/" in name or name in self.flow.copies:
             self.flow.ran.append((base(name), text))
             for source in self.flow.copies.get(base(name), []):
                 self.denied([Word(source, words[0].at, words[0].end), *words[1:]], text)

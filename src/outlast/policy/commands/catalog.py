@@ -99,8 +99,9 @@ def find(name: str) -> Entry | None:
     if key != name:
         return find(key)
     said, root = _said(key), key.partition(" ")[0]
-    common = (said if root == key else _said(root) if root in found else {}).get("common", "")
-    return Entry(key, said, str(common), key in above)
+    shared = said if root == key else _said(root) if root in found else {}
+    said = {**said, "values": {**shared.get("values", {}), **said.get("values", {})}}  # type: ignore[dict-item]
+    return Entry(key, said, str(shared.get("common", "")), key in above)
 
 
 def _said(key: str) -> dict[str, object]:
