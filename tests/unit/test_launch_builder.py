@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from outlast.launch_builder import TASK_ID, LaunchBuilder, SessionScope, compose_first_snapshot
-from outlast.policy import YOLO, decide
+from outlast.policy import YOLO
+from outlast.policy.decision import decide
 from outlast.settings import Settings
 from outlast.shell import validation
 from outlast.storage.sessions import Sessions
