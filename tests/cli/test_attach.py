@@ -17,7 +17,7 @@ import pytest
 from outlast.cli.attach import detach_key
 from outlast.cli.cells import paint, sgr
 from outlast.errors import BadInput
-from outlast.types import Screen
+from outlast.output.screen import Screen
 from tests.cli import listed, the_running
 from tests.cli.test_terminal import HEIGHT, WIDTH, Terminal, terminal  # noqa: F401 - a fixture
 from tests.conftest import Cli, eventually

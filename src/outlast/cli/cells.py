@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from outlast.types import Screen
+    from outlast.output.screen import Screen
 
 _FLAGS = {"bold": 1, "dim": 2, "italic": 3, "underline": 4, "inverse": 7}
 
