@@ -12,6 +12,7 @@ import os
 import resource
 import time
 
+from outlast.environment import TASK_ID
 from outlast.errors import (
     WITH_TERMINAL,
     AlreadyEnded,
@@ -26,7 +27,6 @@ from outlast.executors.local import shell_argv
 from outlast.executors.local.stdin import end_terminal_input
 from outlast.executors.naming import start_named
 from outlast.guard.client import Refused, limit_items
-from outlast.launch_builder import TASK_ID
 from outlast.light import extended
 from outlast.linux.files import open_regular, read_file, unlock_and_close
 from outlast.storage import mirror, record, task_directory
