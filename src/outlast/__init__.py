@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         UnknownTask,
         Unsupported,
     )
-    from outlast.notices.notice_store import Event, Notice
+    from outlast.notices.notice import Event, Notice
     from outlast.policy import Policy
     from outlast.policy.approval import Approval
     from outlast.shell.async_shell import AsyncShell

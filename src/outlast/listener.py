@@ -11,6 +11,7 @@ import hmac
 import os
 import resource
 import socket
+from contextlib import suppress
 
 from outlast.errors import BadInput, SystemRefused
 
@@ -28,6 +29,7 @@ VARIABLE = "OUTLAST_HTTP_TOKEN"
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SHORTEST_TOKEN = 16
 _LEAVE_S = 1  # for streams that are still open
+_LINGER_S = 1.0  # for the rest of a request that was refused
 _SHOW_TOKEN_S = 10.0  # from the connection to the end of the headers: a slow network takes a second
 _MOST_UNAUTHENTICATED = 256  # connections that have not shown the token: far more than clients that connect at once
 _CONNECTION = "outlast.connection"  # in the state of a request
@@ -138,7 +140,7 @@ class Guard:
             return
         connection = scope.get("state", {}).get(_CONNECTION)
         try:
-            await self.answer(refusal, scope, send)
+            await self.answer(refusal, scope, receive, send)
         except Exception:  # it was no HTTP, and was answered so: no line in the log for each of them
             if connection is None:
                 raise
@@ -171,18 +173,25 @@ class Guard:
         """Return whether a request comes under our own name, and not from a page of another origin."""
         return self._refuse_foreign(_joined(scope["headers"])) is None
 
-    async def answer(self, refusal: Refusal, scope: Scope, send: Send) -> None:
+    async def answer(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that is refused."""
-        await send_closing(send, *refusal, "text/plain; charset=utf-8")
+        await send_closing(receive, send, *refusal, "text/plain; charset=utf-8")
 
 
-async def send_closing(send: Send, status: int, said: str, kind: str, more: Iterable[tuple[bytes, bytes]] = ()) -> None:
-    """Answer and close: a client without the token does not keep a connection, nor send a body."""
-    headers = [(b"content-type", kind.encode()), (b"connection", b"close"), *more]
+async def send_closing(receive: Receive, send: Send, status: int, said: str, kind: str) -> None:
+    """Answer and close: a client without the token does not keep a connection."""
+    body = said.encode()
+    headers = [(b"content-type", kind.encode()), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
     if status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="outlast"'))
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": said.encode()})
+    await send({"type": "http.response.body", "body": body, "more_body": True})
+    # A close with unread bytes resets the connection, and the client may lose the answer: read the request first.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_LINGER_S):
+            while (await receive()).get("more_body"):
+                pass
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _joined(headers: Iterable[tuple[bytes, bytes]]) -> Headers:

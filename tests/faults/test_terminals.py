@@ -33,6 +33,8 @@ def kill_guards(shell: Shell, count: int) -> None:
             replace(task, rng.choice(["supervisor", "keeper"]))
             if turn == 3:
                 shell.resize(task, 100, 30)
+            if turn == 1:
+                await_output(task, b"line 1\r\n")  # by then it has switched the echo off
             shell.send(task, f"word {turn}\n")
             if rng.random() < 0.5 and turn < LINES // 500:  # after the last one it ends
                 replace(task, rng.choice(["supervisor", "keeper"]))

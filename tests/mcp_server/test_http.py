@@ -106,7 +106,10 @@ def test_the_guard_stands_before_everything() -> None:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        await Guard(never, TOKEN, hosts("::1", 80))({"type": "http", "headers": list(headers)}, never, send)
+        async def receive() -> Any:
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        await Guard(never, TOKEN, hosts("::1", 80))({"type": "http", "headers": list(headers)}, receive, send)
         return int(sent[0]["status"])
 
     assert asyncio.run(status_of()) == 403

@@ -16,7 +16,8 @@ from outlast.cli.check import policy_in_force
 from outlast.errors import BadInput, NeedsApproval, Refused
 from outlast.light import replaced
 from outlast.output.cleaner import is_invisible
-from outlast.policy import YOLO, decide
+from outlast.policy import YOLO
+from outlast.policy.decision import decide
 from outlast.policy.loading import load
 from outlast.policy.rules import Overrides
 from outlast.settings import Settings
@@ -385,7 +386,7 @@ def test_only_one_place_makes_a_grant_and_only_one_a_launch() -> None:
         for noun in ("Grant", "Launch")
     }
     assert makers == {
-        "Grant": ["policy/__init__.py"],
+        "Grant": ["policy/decision.py"],
         "Launch": ["launch_builder.py"],
     }
 

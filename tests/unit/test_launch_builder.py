@@ -11,7 +11,8 @@ import pytest
 
 from outlast.environment import TASK_ID, compose_first_snapshot
 from outlast.launch_builder import LaunchBuilder, SessionScope
-from outlast.policy import YOLO, decide
+from outlast.policy import YOLO
+from outlast.policy.decision import decide
 from outlast.settings import Settings
 from outlast.shell import validation
 from outlast.storage.sessions import Sessions

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from outlast.web.routes import ROUTES, Route
+from tests.conftest import PATIENCE_S
 from tests.web.support import Page, ended, serving
 
 JSON = {"Content-Type": "application/json"}
@@ -75,6 +76,16 @@ def test_every_route_refuses_what_is_not_ours(page: Page, task_id: str) -> None:
             ):
                 assert status(page, method, path, headers) == expected, (method, path, headers)
     assert page.get("/api/tasks")["total"] == 1  # none of it did anything
+
+
+def test_a_refusal_reaches_a_client_that_still_sends(page: Page) -> None:
+    body = b" " * 2_000_000
+    head = f"POST /api/tasks HTTP/1.1\r\nHost: {page.host}\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", page.port), PATIENCE_S) as line:
+        line.sendall(head.encode() + body)
+        answer = b"".join(iter(lambda: line.recv(65536), b""))  # to its end: a connection that is reset raises
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert b'"no-token"' in answer
 
 
 def test_the_page_gets_in_with_its_cookie_and_changes_with_its_key(page: Page) -> None:

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from outlast.notices.notice_store import Event, Notice
+    from outlast.notices.notice import Event, Notice
     from outlast.notices.subscription import Subscription
     from outlast.shell.shell import Shell
 
@@ -236,7 +236,7 @@ def _named_by(profile: str | None) -> Callable[[Event], Event | None]:
 
 def _event(event: Event, as_json: bool) -> str:
     if as_json:
-        from outlast.notices.notice_store import event_json
+        from outlast.notices.notice import event_json
 
         return event_json(event) + "\n"
     from outlast.output.cleaner import inline

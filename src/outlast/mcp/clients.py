@@ -13,7 +13,7 @@ import os
 import re
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, PaginatedRequestParams
 
 from outlast.errors import BadInput, OutlastError
 from outlast.settings import load
@@ -163,3 +163,9 @@ def derived(client: str) -> str:
 
 def _plain(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:_PART].strip("-") or "x"
+
+
+def refuse_cursor(params: PaginatedRequestParams | None) -> None:
+    """Refuse the cursor of a list that fits on one page."""
+    if params is not None and params.cursor is not None:
+        raise MCPError(INVALID_PARAMS, "There is no such cursor: all is on the first page; list without one.")

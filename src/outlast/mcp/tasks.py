@@ -17,17 +17,17 @@ from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
 from outlast.errors import AlreadyEnded, OutlastError, UnknownTask
-from outlast.mcp.calls import read_with
 from outlast.mcp.clients import client_name
 from outlast.mcp.held_calls import UNASKED_S
 from outlast.mcp.replies import ENDED_BADLY, LAST_LINES, failure_line, final_result_of, shown_to
+from outlast.mcp.running_call import read_with
 from outlast.tools.formatting import iso_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.mcp.calls import RunningCall
     from outlast.mcp.clients import Clients, ConnectedClient, Context
     from outlast.mcp.held_calls import HeldCall, HeldCalls
+    from outlast.mcp.running_call import RunningCall
     from outlast.tools.model import Reply
 
 EXTENSION = "io.modelcontextprotocol/tasks"

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from outlast.notices.event_stream import EventStream
-    from outlast.notices.notice_store import Event, Notice, NoticeStore
+    from outlast.notices.notice import Event, Notice
+    from outlast.notices.notice_store import NoticeStore
     from outlast.notices.subscription import Subscription
     from outlast.notices.watcher import StateWatcher
 

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from outlast.notices.notice_store import Notice
+    from outlast.notices.notice import Notice
 
     Deliver = Callable[[Notice], None]
 

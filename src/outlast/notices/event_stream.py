@@ -4,7 +4,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.notices.notice_store import Event, NoticeStore
+    from outlast.notices.notice import Event
+    from outlast.notices.notice_store import NoticeStore
     from outlast.notices.watcher import StateWatcher
 
 _AT_ONCE = 1000

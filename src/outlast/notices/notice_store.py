@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from outlast.light import frozen, json
 from outlast.notices import words
 from outlast.notices.gatherer import Gatherer
+from outlast.notices.notice import Event, Notice
 from outlast.notices.signing import NoticeSigner, parsed
 from outlast.notices.watcher import StateWatcher
 from outlast.notices.while_running import RunningTaskNotices
@@ -23,45 +23,9 @@ if TYPE_CHECKING:
     from outlast.storage.outbox import Stored
     from outlast.storage.registry import Registry
 
-VERSION = 1  # of the form of an event
 TOOL_CALL = "tool.call"
 _MASKED = ("command", "description", "line", "pattern", "error", "ended_by", "cwd", "name", "arguments")
 _FORGET_EVERY_S = 3600.0
-
-
-@frozen
-class Notice:
-    """A message to subscribers: one line of text, with a number and a code that `verify` checks.
-
-    `kind` is ended, matched, silenced, silent, limit-near, left-behind or waits-for-input. `repeated`: who claimed it
-    before died or gave it back without having acknowledged it.
-    """
-
-    number: int
-    code: str
-    kind: str
-    task_id: str
-    session: str
-    at: float
-    text: str
-    facts: Mapping[str, Any]
-    repeated: bool = False
-
-    def __str__(self) -> str:
-        return f"[outlast notice {self.number}, code {self.code}] {self.text}"
-
-
-@frozen
-class Event:
-    """What happened: to a task (task.queued, .started, .background, .ended), or that a tool was called (tool.call)."""
-
-    number: int
-    type: str
-    at: float
-    session: str
-    task_id: str
-    traceparent: str
-    facts: Mapping[str, Any]
 
 
 class NoticeStore:
@@ -162,16 +126,3 @@ class NoticeStore:
     def called(self, session: str, facts: Mapping[str, Any]) -> None:
         """A tool was called."""
         self.outbox.add(Happened(None, TOOL_CALL, session, time.time(), facts))
-
-
-_ALWAYS = (
-    *("task_id", "kind", "status", "reason", "exit_code", "signal", "command", "description", "session", "cwd"),
-    *("pid", "pgid", "started_at", "ended_at", "elapsed_ms", "children", "output_file"),
-)
-
-
-def event_json(event: Event) -> str:
-    """One line, in the form of docs/events.md."""
-    head = {"v": VERSION, "number": event.number, "type": event.type, "at": event.at}
-    known = {**dict.fromkeys(_ALWAYS), **event.facts, "task_id": event.task_id or None, "session": event.session}
-    return json.dumps({**head, "traceparent": event.traceparent or None, **known})

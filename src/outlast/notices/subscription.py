@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from outlast.notices.notice_store import Notice, NoticeStore
+    from outlast.notices.notice import Notice
+    from outlast.notices.notice_store import NoticeStore
     from outlast.notices.watcher import StateWatcher
 
 AT_ONCE = 100

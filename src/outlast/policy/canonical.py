@@ -17,7 +17,8 @@ _AT_HOME = re.compile(
     r"(?:\$OUTLAST_HOME|\$\{OUTLAST_HOME\}|\$HOME|\$\{HOME(?::?\?[^}]*)?\}"
     r"|(?:/home/|~)(?:\$\{?(?:USER|LOGNAME)\}?|\$\((?:whoami|id -un)\)|`whoami`))(?:/[^$`]*)?"
 )
-_PERHAPS_ROOT = re.compile(rf"(?:~?/)?{UNKNOWN}+/[*.?/]*|~?/{UNKNOWN}+")  # `$X/*`: the root if there is no X
+# `$X/*` is the root if there is no X, and `$X/etc` is /etc.
+_PERHAPS_ROOT = re.compile(rf"(?:~?/)?{UNKNOWN}+/(?:[*.?/]*|(?:boot|etc|home|root|usr|var)/?)|~?/{UNKNOWN}+")
 
 
 def shown(words: list[Word]) -> str:

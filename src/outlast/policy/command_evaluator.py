@@ -41,7 +41,7 @@ _INPUT = re.compile(r"(?:-f|--(?:make)?file=)?(?:-|/dev/stdin|/dev/fd/\d+|/proc/
 _MOST_TEXTS = 32  # bash is started for each
 _MOST_WORK = 512 * 1024  # characters and words looked at, texts within texts included: no line can make it slow
 CONTAINERS = names("docker podman nerdctl kubectl oc lxc docker-compose")
-_READ_COMMANDS = names("at batch crontab newgrp sg make gmake")
+_READ_COMMANDS = names("at batch crontab newgrp sg make gmake patch")
 
 
 class CommandEvaluator:
@@ -243,7 +243,7 @@ class CommandEvaluator:
         if reads_program(words, name, fed):
             return "its program comes from its input", False
         if name in _READ_COMMANDS and not self.rules.any_arguments and _reads_input(words, name, fed):
-            return "its program comes from its input", True
+            return "its program comes from its input", name != "patch"
         return None
 
     def _may_be_denied(self, words: list[Word]) -> bool:

@@ -95,7 +95,7 @@ class Dataflow:
         """All values that a variable may have."""
         if name == "PWD":
             return [self.where if self.where and UNKNOWN not in self.where else None]
-        initial = self.overrides.values.get(name)
+        initial = self.overrides.values.get(name, "/bin/bash" if name == "SHELL" else None)
         found = [*self.values.get(name, []), *([] if initial is None or initial.startswith("([") else [initial])]
         fickle = self.fickle and ("" in self.fickle or name in self.fickle)
         return [*found, None] if fickle or name in self.overrides.attributes or not found else found
@@ -307,7 +307,8 @@ class Dataflow:
                         self.anywhere.add(word.text)
         elif name == "printf" and rest and rest[0].text.startswith("-v"):
             target = rest[0].text[2:] or (rest[1].text if len(rest) > 1 else "")
-            self.bind(target, [text for word in rest[1:] for text in self.texts(word)] or [None])
+            made: list[Value] = [None] if any(re.search("%[^s]|%s.|.%s", word.text) for word in rest) else []
+            self.bind(target, [*made, *(text for word in rest[1:] for text in self.texts(word))] or [None])
             self.anywhere |= {target} if any(map(self.is_anywhere, rest)) else set()
         self.decodes = self.decodes or name in _DECODERS
         if name in ("printf", "echo") and any(_ESCAPED.search(word.text) for word in rest):

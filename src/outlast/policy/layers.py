@@ -6,7 +6,7 @@ from outlast.errors import named
 from outlast.light import frozen, replaced
 from outlast.policy import OWN_RULES
 from outlast.policy.patterns import UNKNOWN
-from outlast.policy.rules import Decision, Overrides, Part, evaluate
+from outlast.policy.rules import Decision, Overrides, Part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ def exported_functions(env: Mapping[str, str]) -> list[str]:
 def _by_layer(line: str, layer: Layer, overrides: Overrides, shell: str) -> Decision:
     if layer.broken:
         return Decision("ask", (Part(line, "ask", "", layer.broken, 0, ""),))
+    from outlast.policy.evaluator import evaluate  # loaded when a line is judged
+
     decision = evaluate(line, layer.rules, overrides, shell=shell)
     if layer.asks_all:
         decision = _all_asked(decision, layer.rules)

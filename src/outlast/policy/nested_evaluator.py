@@ -16,10 +16,10 @@ _MOST_SUFFIXES = 64
 _NO_NAME = "the name of the program is not static"
 # What they run runs elsewhere: on another machine, or in a container.
 _HOST_MOUNTED = re.compile(
-    r"--privileged|unshare|(?:-v|--volume=?)?(?:/(?:etc|usr|boot|home(?:/[^/:]+)?)?/?|~|\$HOME|\$\{HOME\}):.*|.*(?:source|src)=/(?:,.*)?"
+    r"--privileged|unshare|(?:-v|--volume=?)?(?:/(?:etc|usr|boot|home(?:/[^/:]+)?)?/?|~|\$HOME|\$\{HOME\}):.*|.*(?:source|src)=/(?:etc|usr|boot|home(?:/[^/,]+)?)?/?(?:,.*)?"
 )
 _MOUNTS = re.compile(
-    r"(?:-v|--volume=)?(/[^:]*|~|\$HOME|\$\{HOME\}):(/[^:]+).*"
+    r"(?:-v|--volume=|.*(?:source|src)=)?(/[^:,]*|~|\$HOME|\$\{HOME\})(?::|,(?:dst|target|destination)=)(/[^:,]+).*"
 )  # a directory, and where the container has it
 _ELSEWHERE = CONTAINERS | names("ssh vagrant mosh")
 # Outlast's own verbs that run nothing; the others must not be called with another policy, or with none.

@@ -19,7 +19,7 @@ from outlast.errors import BadInput, named
 from outlast.light import frozen
 from outlast.policy.approval import CATEGORIES
 from outlast.policy.layers import STRICTNESS
-from outlast.policy.rules import Rules, evaluate
+from outlast.policy.rules import Rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -142,6 +142,8 @@ def _check_examples(path: str, values: Mapping[str, Any], rules: Rules) -> None:
 
 def _is_matched(line: str, rules: Rules) -> bool:
     """Whether the rules alone deny a line, or allow the whole of it."""
+    from outlast.policy.evaluator import evaluate  # loaded when a line is judged
+
     denied = bool(rules.deny) and evaluate(line, Rules(deny=rules.deny, otherwise="allow")).verdict == "deny"
     return denied or (
         bool(rules.allow) and evaluate(line, Rules(allow=rules.allow, write=rules.write)).verdict == "allow"

@@ -31,14 +31,35 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Mapping
-    from typing import Any, Unpack
+    from typing import Any, Protocol, Unpack
 
     from outlast.agents.host import Hosting, Run
     from outlast.agents.types import Type
+    from outlast.executors.base import Executors
     from outlast.output.redaction import Mask
-    from outlast.shell.options import AgentOptions
-    from outlast.shell.shell import Shell
-    from outlast.types import Task
+    from outlast.settings import Settings
+    from outlast.shell.context import Context as ShellContext
+    from outlast.shell.flows import Driver, Flows
+    from outlast.shell.options import AgentOptions, ListOptions, ReadOptions, TaskId
+    from outlast.shell.starter import Starter
+    from outlast.types import Receipt, Result, Task
+
+    class HostShell(Protocol):
+        """What agents need of a `Shell`."""
+
+        context: ShellContext
+        session: str
+        settings: Settings
+        starter: Starter
+        executor: Executors
+        driver: Driver
+        flows: Flows
+
+        def show(self, task: TaskId) -> Task: ...
+        def list(self, **options: Unpack[ListOptions]) -> list[Task]: ...
+        def read(self, task: TaskId, **options: Unpack[ReadOptions]) -> Result: ...
+        def kill(self, task: TaskId, grace: float | None = None) -> Receipt: ...
+
 
 _FOR_COROUTINES = ("description", "limit", "name", "after", "after_failed")
 NO_OUTPUT = "(no output yet)"
@@ -50,7 +71,7 @@ _READ_BYTES = 4 << 20  # of each end of an output file
 class Agents:
     """The agents of one shell."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: HostShell) -> None:
         self._shell, self.context = shell, shell.context
         self._templates: dict[str, Type] = {}
         self._hosting: Hosting | None = None

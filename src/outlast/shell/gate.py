@@ -12,8 +12,9 @@ import os
 from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, named
 from outlast.light import replaced
 from outlast.linux.files import get_cwd
-from outlast.policy import OWN_RULES, Policy, decide, layers, loading, policy_file, project_files
+from outlast.policy import OWN_RULES, Policy, layers, loading, policy_file, project_files
 from outlast.policy.approval import Approval
+from outlast.policy.decision import decide
 from outlast.policy.rules import Decision, Overrides
 from outlast.storage import session_rules, snapshot
 from outlast.storage.dump import find_changed_variables

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.notices.event_stream import EventStream
-    from outlast.notices.notice_store import Event, Notice, NoticeStore
+    from outlast.notices.notice import Event, Notice
+    from outlast.notices.notice_store import NoticeStore
     from outlast.notices.subscription import Calling, Subscription
     from outlast.shell.context import Context
     from outlast.shell.reader import Reader

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
     from outlast.linux.activity import Activity
-    from outlast.notices.notice_store import Event, Notice
+    from outlast.notices.notice import Event, Notice
     from outlast.notices.subscription import Calling, Subscription
     from outlast.policy import Policy
     from outlast.policy.rules import Decision
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         StartOptions,
         TaskId,
     )
-    from outlast.types import Receipt, Result, Screen, Slice, Task, Usual, Waited
+    from outlast.types import Receipt, Result, Screen, Slice, Task, Waited
 
 
 class Shell:
@@ -230,10 +230,6 @@ class Shell:
     def activity(self, task: TaskId) -> Activity:
         """Return what a running task does at this moment, in a few words, with its `evidence`; empty if not seen."""
         return self.reader.activity(task)
-
-    def usual(self, command: str) -> Usual | None:
-        """Return how long this command took in this session when it last went well, if it did."""
-        return self.reader.usual(command)
 
     def kill(self, task: TaskId, grace: float | None = None) -> Receipt:
         """End a task's whole tree; returns when it is gone, with a receipt."""

@@ -20,7 +20,8 @@ from outlast.errors import (
 from outlast.launch_builder import ARRAY_INDEX, LaunchBuilder, SessionScope
 from outlast.light import replaced
 from outlast.linux.files import get_cwd
-from outlast.policy import MODES, YOLO, Policy, decide, may_apply
+from outlast.policy import MODES, YOLO, Policy, may_apply
+from outlast.policy.decision import decide
 from outlast.shell.context import SYSTEM_ERRORS
 from outlast.shell.validation import build_request
 from outlast.storage.registry import LEAST_SHARE_BYTES

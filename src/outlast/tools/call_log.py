@@ -13,7 +13,7 @@ from outlast.tools.formatting import add_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.notices.notice_store import Event, Notice
+    from outlast.notices.notice import Event, Notice
     from outlast.notices.subscription import Subscription
     from outlast.shell.shell import Shell
     from outlast.tools.model import Profile, Reply

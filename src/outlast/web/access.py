@@ -63,7 +63,7 @@ class PageGuard(Guard):
             await send(message)
 
         if scope["type"] == "http" and self._is_link(scope) and self.names_us(scope):
-            await self._follow_link(scope, protected)
+            await self._follow_link(scope, receive, protected)
         else:
             await super().__call__(scope, receive, protected)
 
@@ -74,11 +74,11 @@ class PageGuard(Guard):
         is_link = scope["method"] == "GET" and scope["path"] == "/" and query.startswith(b"token=")
         return is_link and len(query) < _LONGEST_QUERY
 
-    async def _follow_link(self, scope: Scope, send: Send) -> None:
+    async def _follow_link(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Set the cookie, and hand the key to the page in a fragment, which no browser sends anywhere."""
         given = scope["query_string"].removeprefix(b"token=")
         if not hmac.compare_digest(given, self._token.encode()):
-            await self.answer((401, _PAGE), scope, send)
+            await self.answer((401, _PAGE), scope, receive, send)
             return
         cookie = f"{self._name}={self._cookie}; HttpOnly; SameSite=Strict; Path=/"
         headers = [(b"location", f"/#key={self._key}".encode()), (b"set-cookie", cookie.encode())]
@@ -108,11 +108,11 @@ class PageGuard(Guard):
         values = [value for name, _, value in given if name == self._name.encode()]
         return len(values) == 1 and hmac.compare_digest(values[0], self._cookie.encode())
 
-    async def answer(self, refusal: Refusal, scope: Scope, send: Send) -> None:
+    async def answer(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
         status, said = refusal
         if status == 401 and scope["path"] == "/":
-            await send_closing(send, status, _PAGE, "text/html; charset=utf-8")
+            await send_closing(receive, send, status, _PAGE, "text/html; charset=utf-8")
             return
         codes = {401: "no-token", 403: "no-key" if "its key" in said else "forbidden", 415: "wrong-content-type"}
         body = json.dumps({"error": codes[status], "message": said.strip()})
-        await send_closing(send, status, body, "application/json")
+        await send_closing(receive, send, status, body, "application/json")

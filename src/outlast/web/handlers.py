@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from outlast.types import Task
-    from outlast.web.app import Given
+    from outlast.web.given import Given
     from outlast.web.viewers import Viewer
 
     Reply = dict[str, Any]

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from outlast.executors.local.description import Description
+    from outlast.executors.local.description_items import Description
     from outlast.types import Launch, Sandbox
 
 _FIRST_LINE_BYTES = 1000

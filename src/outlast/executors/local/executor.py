@@ -11,6 +11,7 @@ from functools import partial
 from outlast.errors import BadInput, Hint, OutlastError, StartFailed, Unsupported
 from outlast.executors.local.description import begin_items, describe, explain_refusal
 from outlast.executors.local.queued import publish_pending, start_pending
+from outlast.executors.local.staged_task import StagedTask
 from outlast.executors.naming import start_named
 from outlast.guard.client import LAUNCH_MOST_HELD, Refused, check_descriptors_left, start_guard
 from outlast.light import sqlite3
@@ -45,41 +46,6 @@ _ID_TRIES = 5
 _PRUNE_EVERY_S = 0.1  # with what one prune removes, more often than tasks can be started
 _PREPARED_AT_LEAST, _PREPARED_AT_MOST = 2, 4  # shells for the next command, and for those at once or right after it
 _BACKGROUND_CONNECTIONS = 32  # kept open; waiting for a task without a connection takes a little longer
-# What a shell needs before it knows its command: a prepared shell fits a launch if these are equal.
-_SHELL_FIELDS = (
-    *("shell", "cwd", "env", "umask", "stdin", "split", "rlimits", "nice", "state", "snapshot", "sandbox", "groups"),
-    *("tty", "max_running"),  # so many slots of the queue its guards can hold
-)
-
-
-class StagedTask:
-    """A directory that is to become a task, and the connection to its guard once there is one."""
-
-    def __init__(self, paths: tuple[str, str], launch: Launch) -> None:
-        self.staged, self.published = paths
-        self.task_id = os.path.basename(self.published)
-        self.launch, self.owner = launch, os.getpid()
-        self.connection: Connection | None = None
-        self.slots: list[int] = []  # open files of the queue's slots, which its guards can hold, too
-
-    def is_prepared_for(self, launch: Launch) -> bool:
-        """Return whether its shell waits for a command like this one."""
-        ours, other = self.launch.__dict__, launch.__dict__
-        return all(ours[name] == other[name] for name in _SHELL_FIELDS)
-
-    def is_waiting(self) -> bool:
-        """Return whether it is a prepared shell that waits for its command."""
-        return self.owner == os.getpid() and self.connection is not None and self.connection.is_prepared()
-
-    def close(self) -> None:
-        self.close_slots()
-        # After a fork both processes have the connection of a prepared shell, which belongs to the parent.
-        if self.connection is not None and self.owner == os.getpid():
-            self.connection.close()
-
-    def close_slots(self) -> None:
-        while self.slots:
-            os.close(self.slots.pop())
 
 
 class LocalExecutor:

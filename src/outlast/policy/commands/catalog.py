@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from functools import cache
 
 from outlast.policy.bash.words import Word
@@ -14,6 +15,7 @@ from outlast.policy.commands import sensitive_files
 from outlast.policy.commands.getopt import may_be_option
 
 RiskyArgument = tuple[int, str, str]  # the word, the option as it is written ("" if no rule can spell it), why
+Analyse = Callable[[list[Word], tuple[str, ...]], list[RiskyArgument]]
 ANY_OPTION = "it may be any option"
 _ENTRY = re.compile(r'^"?([^"=\n#]+?)"? = \{ (?:also = (?:"""([^"]*)"""|"([^"]*)"))?', re.MULTILINE)
 _LETTER = re.compile(r"(.)(::|[:>!]?)")
@@ -99,8 +101,9 @@ def find(name: str) -> Entry | None:
     if key != name:
         return find(key)
     said, root = _said(key), key.partition(" ")[0]
-    common = (said if root == key else _said(root) if root in found else {}).get("common", "")
-    return Entry(key, said, str(common), key in above)
+    shared = said if root == key else _said(root) if root in found else {}
+    said = {**said, "values": {**shared.get("values", {}), **said.get("values", {})}}  # type: ignore[dict-item]
+    return Entry(key, said, str(shared.get("common", "")), key in above)
 
 
 def _said(key: str) -> dict[str, object]:
@@ -227,8 +230,10 @@ def read_words(words: list[Word], name: str, write: tuple[str, ...]) -> Reading:
     return Reading(words, entry, 1, write)
 
 
-def by_entry(words: list[Word], entry: Entry, start: int = 1, write: tuple[str, ...] = ()) -> list[RiskyArgument]:
-    """What in a command its entry does not name as safe."""
+def by_entry(
+    words: list[Word], entry: Entry, start: int, write: tuple[str, ...], analyse: Analyse
+) -> list[RiskyArgument]:
+    """What in a command its entry does not name as safe; `analyse` judges a command among its operands."""
     if entry.plain and entry.kinds == ["read"] and not (entry.verbs or entry.match or entry.subs):
         return []
     reading = Reading(words, entry, start, write)
@@ -236,7 +241,7 @@ def by_entry(words: list[Word], entry: Entry, start: int = 1, write: tuple[str, 
     if not operands or reading.trusted:
         return found
     if entry.subs:
-        return found + _by_subcommand(words, entry, operands[0], write)
+        return found + _by_subcommand(words, entry, operands[0], write, analyse)
     if entry.verbs:
         at = operands.pop(0)
         if words[at].text not in entry.verbs:
@@ -245,29 +250,31 @@ def by_entry(words: list[Word], entry: Entry, start: int = 1, write: tuple[str, 
         return found + _targets(words, operands, write) + _recursive(words, reading)
     for number, index in enumerate(operands):
         kind = entry.kinds[min(number, len(entry.kinds) - 1)]
-        found += _operand(words, index, kind, entry, write)
+        found += _operand(words, index, kind, entry, write, analyse)
         if kind == "command":
             break
     return found
 
 
-def _by_subcommand(words: list[Word], entry: Entry, at: int, write: tuple[str, ...]) -> list[RiskyArgument]:
+def _by_subcommand(
+    words: list[Word], entry: Entry, at: int, write: tuple[str, ...], analyse: Analyse
+) -> list[RiskyArgument]:
     name = words[at].text
     sub = find(f"{entry.key} {name}") if words[at].static else None
     if sub is None:
         return [(at, name if words[at].static else "", f"{entry.key} {name} is not known to be safe")]
-    return by_entry(words, sub, at + 1, write)
+    return by_entry(words, sub, at + 1, write, analyse)
 
 
-def _operand(words: list[Word], index: int, kind: str, entry: Entry, write: tuple[str, ...]) -> list[RiskyArgument]:
+def _operand(
+    words: list[Word], index: int, kind: str, entry: Entry, write: tuple[str, ...], analyse: Analyse
+) -> list[RiskyArgument]:
     word = words[index]
     text, written = word.text, word.text if word.static else ""
     if entry.match and not entry.match.fullmatch(text):
         return [(index, written, f"{text} is not known to be safe")]
     if kind == "command":
-        from outlast.policy.commands.risky import risky_arguments
-
-        inner = [(index + at, spelled, why) for at, spelled, why in risky_arguments(words[index:], write)]
+        inner = [(index + at, spelled, why) for at, spelled, why in analyse(words[index:], write)]
         return [(index, written, _WHY[kind]), *inner]
     if kind in ("target", "output"):
         why = sensitive_files.runs_later(word.value) if kind == "target" else f"it writes {text}"

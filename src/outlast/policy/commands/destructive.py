@@ -26,7 +26,7 @@ _STOPS = "it stops the machine"
 _ENDS_ALL = "it ends every process that it can reach"
 _RUN_BY_FIND = DESTROYERS | names("sh bash")
 _GIT_LOSES = names("clean rm reset checkout restore switch stash read-tree checkout-index worktree")
-_OUTPUTS = names("-o -O -out --output --output-document")
+_OUTPUTS = names("-o -O -out --output --output-document -fprint -fprint0 -fprintf -fls")
 _FIND_NAMES = names("-name -iname -path -ipath -wholename -regex -iregex -empty -samefile -inum")
 _FIND_TESTS = tuple(names("-mtime -mmin -atime -amin -ctime -cmin -newer -size -user -group -perm"))
 _ALL_UNKNOWN = re.compile(rf"{UNKNOWN}+(?:/[*.?/]*|/(?:{'|'.join(SYSTEM)})/?)?")  # all of a directory that is not known
@@ -316,6 +316,10 @@ def _kill(words: Words, place: Place) -> str | None:
     return "it ends the first process, and all others with it" if "1" in rest else None
 
 
+def _crontab(words: Words, place: Place) -> str | None:
+    return "it removes the whole crontab" if has_option(words, "r") or "/dev/null" in words else None
+
+
 def _packages(words: Words, place: Place) -> str | None:
     removes = any(
         word and re.match(r"remove|purge|erase|autoremove|--purge|--remove|-[er]\b|-R", word) for word in words
@@ -370,7 +374,7 @@ _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
         "shutdown reboot halt poweroff": _halts,
         "init telinit": _with("0 1 6 s S", _STOPS, first=None),
         "systemctl loginctl": _with(_STOPPING, _STOPS, first=1),
-        "crontab": lambda words, place: "it removes the whole crontab" if has_option(words, "r") else None,
+        "crontab": _crontab,
         "kill": _kill,
         "killall5": lambda words, place: _ENDS_ALL,
     }.items()

@@ -13,7 +13,8 @@ from outlast.policy.commands.interpreters import may_read_program
 from outlast.policy.commands.nested import base
 
 _LITERAL = re.compile(
-    r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|`([^`]*)`|\bq[qxw]?\s?[{(\[/|]([^})\]/|]*)[})\]/|]", re.DOTALL
+    r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|`([^`]*)`|(?:\bq[qxw]?|%[xw])\s?[{(\[/|]([^})\]/|]*)[})\]/|]",
+    re.DOTALL,
 )
 _REMOVES = re.compile(r"rmtree|unlink|remove|rmdir|rm_rf?|rmSync|rimraf|shutil\.move|truncate|chmod|rename")
 _WRITTEN = re.compile(
@@ -27,7 +28,8 @@ _ALL_OF_HOME = re.compile(
 # sed's `e`, an editor's `!`, and options that take a command: `--checkpoint-action=exec=rm`.
 _RUNS = re.compile(
     r"(?:\A|[;{0-9/$])e(?:[ \t]+|\\\n)([^\n;]+)|\A[:+]?[ \t]*!(.+)|exec=(.+)|\A\.(?:shell|system)\s+(.+)"
-    r"|\b(?:spawn|exec) (.+)|\bs([/|,#])[^\n]*?\6([^\n]+?)\6\w*e|\b(?:EXEC|SYSTEM|exec|system):(.+)",
+    r"|\b(?:spawn|exec) (.+)|\bs([/|,#])[^\n]*?\6([^\n]+?)\6\w*e|\b(?:EXEC|SYSTEM|exec|system):(.+)"
+    r"|\Ascripts\.[^=]+=(.+)",
     re.DOTALL,
 )
 _CALLS = re.compile(r"(?:\brun|call|Popen|check_output|exec\w*|spawn\w*|system)\s*\(?\s*\[?(.*)", re.DOTALL)
@@ -43,7 +45,7 @@ _COMMAND_OPTIONS = table("""
 # `key="command"`, `shell command`, `:!command`.
 _BEFORE_COMMAND = re.compile(r"""[^ ]*=["']?|:?!|\\!|(?:shell|system)\s+""")
 PROGRAMS = names("awk gawk mawk nawk sed gsed")
-_TAKES_COMMANDS = names("git tar gtar bsdtar socat less more")
+_TAKES_COMMANDS = names("git tar gtar bsdtar socat less more npm pnpm")
 _MOST = 32
 
 

@@ -31,14 +31,14 @@ def risky_arguments(words: list[Word], write: tuple[str, ...] = ()) -> list[Risk
     name = base(words[0].text)
     words = [_counted(word) if word.unknown else word for word in words]
     if name == "git":
-        return git.risky_arguments(words, write)
+        return git.risky_arguments(words, write, risky_arguments)
     if analyse := _ANALYSERS.get(name):
         return analyse(words, write)
     entry = find(name)
     if entry is None:
         start = find_inner_start(words)
         return [] if start is None else _loose(words, start)
-    found = by_entry(words, entry, 1, write)
+    found = by_entry(words, entry, 1, write, risky_arguments)
     at = _module_of(words) if entry.key == "python" else None
     if at is not None and find(words[at].text):  # `python -m pytest` has the options of pytest
         found += [(index + at, written, why) for index, written, why in risky_arguments(words[at:], write)]

@@ -13,8 +13,7 @@ from outlast.tools.untrusted import label, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.tools.model import Arguments
-    from outlast.tools.toolbox import Toolbox
+    from outlast.tools.model import Arguments, ToolContext
     from outlast.types import Result
 
 _MOST_S = 600.0
@@ -22,7 +21,7 @@ _USER_CHARS = 1000
 _NOTHING_YET = "(no output yet)"
 
 
-async def _bash(box: Toolbox, given: Arguments) -> Reply:
+async def _bash(box: ToolContext, given: Arguments) -> Reply:
     limit = operations.seconds(given.get("timeout"), _MOST_S)
     if given.get("run_in_background"):
         task = await operations.start(box, given["command"], limit=limit, split=True)
@@ -35,7 +34,7 @@ async def _bash(box: Toolbox, given: Arguments) -> Reply:
     return Reply(_ended(result), data(result), failed=result.status != "completed", user=_for_user(result))
 
 
-async def _read(box: Toolbox, task_id: str) -> Result:
+async def _read(box: ToolContext, task_id: str) -> Result:
     """Read both streams as one text, in the order they came."""
     return await operations.read(box, task_id, interleaved=True)
 
@@ -89,7 +88,7 @@ def _moved(result: Result) -> Reply:
     return Reply(said, data(result), user=f"Moved to the background as {result.task_id}.")
 
 
-async def _output(box: Toolbox, given: Arguments) -> Reply:
+async def _output(box: ToolContext, given: Arguments) -> Reply:
     result = await _read(box, given["task_id"])
     known = result.exit_code is not None
     said = (
@@ -103,7 +102,7 @@ async def _output(box: Toolbox, given: Arguments) -> Reply:
     return Reply(said, data(result), user=f"{result.task_id}: {shown_status(result)}")
 
 
-async def _kill(box: Toolbox, given: Arguments) -> Reply:
+async def _kill(box: ToolContext, given: Arguments) -> Reply:
     ended = "{task.task_id} is not running: its status is {task.status}."
     task = await operations.show_alive(box, given["task_id"], ended)
     receipt = await operations.kill(box, task.task_id)

@@ -15,8 +15,7 @@ from outlast.tools.untrusted import label, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.tools.model import Arguments
-    from outlast.tools.toolbox import Toolbox
+    from outlast.tools.model import Arguments, ToolContext
     from outlast.types import Result
 
 _STARTUP_S = 1.5
@@ -25,7 +24,7 @@ _REMEMBERED = 20
 _COMMAND = 50
 
 
-async def _run(box: Toolbox, given: Arguments) -> Reply:
+async def _run(box: ToolContext, given: Arguments) -> Reply:
     how = {"cwd": given.get("cwd"), "description": given.get("description", ""), "split": True}
     limit = operations.seconds(given.get("timeout"))
     if given.get("run_in_background"):
@@ -53,7 +52,7 @@ def _how_it_ended(result: Result) -> str:
     return f"Exit Code: {'(none)' if result.exit_code is None else result.exit_code}\nError: {why(result)}\n"
 
 
-async def _started(box: Toolbox, result: Result) -> Reply:
+async def _started(box: ToolContext, result: Result) -> Reply:
     command = f"ID: {result.task_id}\n" + label("Command", result.command, "(none)")
     if result.status in ("failed", "killed"):
         said = "Command failed at once in the background.\n" + command
@@ -85,7 +84,7 @@ def _filled(marked: str) -> list[str]:
     return [line for line in plain(marked).split("\n") if line.strip()]
 
 
-async def _output(box: Toolbox, given: Arguments) -> Reply:
+async def _output(box: ToolContext, given: Arguments) -> Reply:
     pattern = given.get("filter")
     result = await operations.read(box, given["bash_id"], new=True, page=True, filter=pattern, ignore_case=True)
     # A task of another profile may have kept both in one.
@@ -105,7 +104,7 @@ async def _output(box: Toolbox, given: Arguments) -> Reply:
     return json_reply(said, data(result))
 
 
-def _limit_note(box: Toolbox, result: Result, pattern: str | None) -> list[str]:
+def _limit_note(box: ToolContext, result: Result, pattern: str | None) -> list[str]:
     """The line about the limit, if it passes the filter and no reply has had it yet."""
     note = f"[outlast: killed: {result.ended_by}]"
     sieve = LineFilter(pattern, None, ignore_case=True)
@@ -114,7 +113,7 @@ def _limit_note(box: Toolbox, result: Result, pattern: str | None) -> list[str]:
     return [note] if box.shell.reader.is_first_time(result.task_id, "limit note") else []
 
 
-async def _kill(box: Toolbox, given: Arguments) -> Reply:
+async def _kill(box: ToolContext, given: Arguments) -> Reply:
     ended = "{task.task_id} has finished already: its status is {task.status}."
     task = await operations.show_alive(box, given["shell_id"], ended)
     receipt = await operations.kill(box, task.task_id)
@@ -124,7 +123,7 @@ async def _kill(box: Toolbox, given: Arguments) -> Reply:
     return json_reply(said, fields(receipt), error=left)
 
 
-async def _list(box: Toolbox, given: Arguments) -> Reply:
+async def _list(box: ToolContext, given: Arguments) -> Reply:
     tasks = [task for task in await box.waiting.list(kind="bash") if task.background]
     said = []
     for task in tasks:
