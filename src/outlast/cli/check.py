@@ -8,7 +8,7 @@ import sys
 
 from outlast.cli.arguments import Asked, Parser
 from outlast.cli.common import open_shell, write
-from outlast.cli.run import command_of
+from outlast.cli.run_options import read_command
 from outlast.display.table import columns
 from outlast.errors import BadInput, OutlastError
 from outlast.output.cleaner import inline
@@ -55,7 +55,7 @@ def check(asked: Asked) -> int:
     if not asked.command:
         raise BadInput("No command was given; write it as one word, as in `outlast check 'rm -rf build'`.")
     with open_shell(asked.session, asked.policy) as shell:
-        found, policy = shell.check(command_of(asked.command)), policy_in_force(shell)[0]
+        found, policy = shell.check(read_command(asked.command)), policy_in_force(shell)[0]
     if asked.json:
         write(json.dumps(as_object(found, policy), ensure_ascii=False) + "\n")
     else:

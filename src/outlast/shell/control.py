@@ -14,10 +14,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from outlast.output.screen import Screen
     from outlast.shell.context import Context
     from outlast.shell.gate import Gate
     from outlast.shell.options import TaskId
-    from outlast.types import Receipt, Screen, Task
+    from outlast.types import Receipt, Task
 
 _CLOSE_WAIT_S = 1.0  # guards exit within milliseconds of the end, if nothing of the command is left
 

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
     from outlast.linux.activity import Activity
     from outlast.output.first_error import Excerpt
+    from outlast.output.screen import Screen
     from outlast.shell.conditions import Condition
     from outlast.shell.context import Context
     from outlast.shell.options import ListOptions, ReadOptions, TaskId
+    from outlast.storage.index import Usual
     from outlast.storage.output import Source
-    from outlast.types import Result, Screen, Slice, Usual
+    from outlast.types import Result, Slice
 
 _PAGE = 100  # tasks that are looked up at once
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}

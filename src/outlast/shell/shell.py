@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from outlast.linux.activity import Activity
     from outlast.notices.notice import Event, Notice
     from outlast.notices.subscription import Calling, Subscription
+    from outlast.output.screen import Screen
     from outlast.policy import Policy
     from outlast.policy.rules import Decision
     from outlast.shell.agents import Agents
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
         StartOptions,
         TaskId,
     )
-    from outlast.types import Receipt, Result, Screen, Slice, Task, Waited
+    from outlast.types import Receipt, Result, Slice, Task, Waited
 
 
 class Shell:

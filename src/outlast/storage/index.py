@@ -58,6 +58,14 @@ _WAL_PAGES = 100  # of 4 KiB, then they go into the index itself: its log takes 
 
 
 @frozen
+class Usual:
+    """How long a command took when it went well: the middle of its latest runs."""
+
+    elapsed_ms: int
+    runs: int
+
+
+@frozen
 class Row:
     """One task in the index; `view` is its final state as JSON, once it is closed."""
 

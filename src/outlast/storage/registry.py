@@ -22,10 +22,9 @@ from outlast.light import replaced, sqlite3
 from outlast.linux.files import measure_size, remove_tree
 from outlast.linux.process import Table
 from outlast.storage import layout, output, removal, sessions, task_directory
-from outlast.storage.index import NOTICE_DUE, NOTICE_IF_CALLER_DIED, Index
+from outlast.storage.index import NOTICE_DUE, NOTICE_IF_CALLER_DIED, Index, Usual
 from outlast.storage.record import explain_error
 from outlast.storage.sessions import Sessions
-from outlast.types import Usual
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.linux.activity import Activity
+    from outlast.output.screen import Screen
     from outlast.shell.shell import Shell
+    from outlast.storage.index import Usual
     from outlast.tools.model import ToolContext
-    from outlast.types import Result, Screen, Task, Usual
+    from outlast.types import Result, Task
 
 FEW_LINES, FEW_CHARS = 60, 4_000  # of a failed command: so much is shown whole, without leading to its first error
 LAST_LINES, LAST_CHARS = 20, 2_000  # else these are shown, behind the first error
