@@ -10,8 +10,8 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import BadInput, OutlastError, Unsupported
-from outlast.executors.ssh_copy import CopyFailed
-from outlast.executors.ssh_link import hash_program
+from outlast.executors.ssh.files import CopyFailed
+from outlast.executors.ssh.link import hash_program
 from outlast.guard.client import find_guard
 from tests.conftest import Cli
 from tests.executors.conftest import Bench, write_settings
@@ -114,7 +114,7 @@ def test_a_machine_that_cannot_be_reached(sshd: Sshd, home: str) -> None:
 
 def test_a_machine_without_a_guard_says_so(sshd: Sshd, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write_settings(home, sshd.settings())
-    monkeypatch.setattr("outlast.executors.ssh.find_guards", lambda given: {"s390x": shutil.which("true")})
+    monkeypatch.setattr("outlast.executors.ssh.executor.find_guards", lambda given: {"s390x": shutil.which("true")})
     with (
         Shell.open(home=home) as shell,
         pytest.raises(Unsupported, match=r"no guard for it here .*\[executors.box\]"),

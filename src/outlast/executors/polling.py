@@ -106,7 +106,9 @@ class PollingExecutor(RemoteExecutor):
             if self._look_at(followed):
                 pause = FASTEST_S
             with self._changed:
-                self._changed.wait(pause)
+                # A task that came during the look is looked at now: its notify found no thread that waits.
+                if self._followed and not self._followed.keys() - followed:
+                    self._changed.wait(pause)
 
     # --- files -------------------------------------------------------------------------------
 

@@ -7,12 +7,9 @@ it. A subclass has the few methods that end with `raise NotImplementedError`.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import resource
 import time
 
-from outlast.environment import TASK_ID
 from outlast.errors import (
     WITH_TERMINAL,
     AlreadyEnded,
@@ -23,12 +20,11 @@ from outlast.errors import (
     Unsupported,
     named,
 )
-from outlast.executors.local import shell_argv
 from outlast.executors.local.stdin import end_terminal_input
 from outlast.executors.naming import start_named
-from outlast.guard.client import Refused, limit_items
+from outlast.guard.client import Refused
 from outlast.light import extended
-from outlast.linux.files import open_regular, read_file, unlock_and_close
+from outlast.linux.files import open_regular, unlock_and_close
 from outlast.storage import mirror, record, task_directory
 from outlast.storage.index import NOTICE_DUE
 from outlast.storage.layout import SIZE, random_token
@@ -36,15 +32,14 @@ from outlast.storage.queue import Queue
 from outlast.storage.sessions import Sessions
 from outlast.storage.task_directory import view_started
 from outlast.storage.watch import Watch, wake_waiters
-from outlast.types import AGENT, BRIDGE, NO_SHELL, Ended, Exited, Pending, Receipt, Running
+from outlast.types import AGENT, BRIDGE, Ended, Exited, Pending, Receipt, Running
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from outlast.executors.base import Phase
-    from outlast.guard.client import Item
     from outlast.linux.activity import Activity
     from outlast.settings import Settings
     from outlast.storage.name_lock import NameLock
@@ -328,61 +323,6 @@ class RemoteExecutor:
         for task_id, (pids, survivors) in zip(task_ids, ended, strict=True):
             receipts.append(extended(Receipt, self.status(task_id), ended=tuple(pids), survivors=tuple(survivors)))
         return receipts
-
-
-def name_home(registry: Registry) -> str:
-    """Return a name for the state directory here that no other one has, of any machine and user."""
-    try:
-        machine = read_file("/etc/machine-id", 64).decode().strip()
-    except OSError:
-        machine = os.uname().nodename
-    return hashlib.sha256(f"{machine}:{os.getuid()}:{registry.home.path}".encode()).hexdigest()[:16]
-
-
-def read_session_script() -> tuple[str, bytes]:
-    """Return what a shell restores its session with, and the name that it gets there: another version has another."""
-    with open(shell_argv.SESSION_SCRIPT, "rb") as file:
-        script = file.read()
-    return f"session-{hashlib.sha256(script).hexdigest()[:16]}.bash", script
-
-
-def describe(task_id: str, launch: Launch, published: str, session_script: str) -> list[Item]:
-    """Describe a launch for a guard elsewhere, but for the directory that it begins in: see docs/guard.md."""
-    items: list[Item] = [("publish", published), *_describe_program(launch, published, session_script)]
-    env = {**launch.env, TASK_ID: task_id, "PWD": launch.cwd}
-    items += [("env", f"{name}={value}") for name, value in env.items()]
-    items += [("mark", f"{TASK_ID}={task_id}"), ("cwd", launch.cwd), ("umask", f"{launch.umask:o}")]
-    items.append(("split", int(launch.split)))
-    if launch.stdin.text is not None:
-        items += [("stdin", "text"), ("stdin-text", launch.stdin.text)]
-    elif launch.stdin.open:
-        items.append(("stdin", "open"))
-    if launch.tty is not None:
-        items.append(("tty", "{}x{}".format(*launch.tty)))
-    for name, (soft, hard) in launch.rlimits.items():
-        items.append(("rlimit", f"{getattr(resource, name)} {soft} {hard}"))
-    return [*items, *limit_items(launch)]
-
-
-def _describe_program(launch: Launch, published: str, session_script: str) -> Iterator[Item]:
-    if os.path.basename(launch.shell) == "bash":
-        built = shell_argv.build_bash(published, launch.state)
-        words = [session_script if word == shell_argv.SESSION_SCRIPT else word for word in built]
-        yield from (("program", launch.shell), ("program-waits", 1))
-        for number, source in ((0, "stdin"), (1, "stdout"), (2, "stderr"), (shell_argv.GO_FD, "go")):
-            yield "fd", f"{number} {source}"
-        if launch.state:
-            yield "fd", f"{shell_argv.BEFORE_FD} inherit {_BEFORE_FD}"
-            yield "fd", f"{shell_argv.START_FD} inherit {_START_FD}"
-    elif launch.shell == NO_SHELL:
-        from shlex import split
-
-        words = ["sh", "-c", 'exec "$@"', "sh", *split(launch.command)]
-        yield "program", "/bin/sh"
-    else:
-        words = shell_argv.build_other_shell(launch.shell, published)
-        yield "program", launch.shell
-    yield from (("arg", word) for word in words)
 
 
 class FollowingWatch(Watch):

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import cache
 from shutil import copyfile
 
+from outlast.executors.far_launch import describe
 from outlast.executors.local import shell_argv
-from outlast.executors.remote import describe
 from outlast.guard.client import HEADER, encode_items, find_guard
 from outlast.linux.files import create_file, open_regular, read_file, remove_file
 from outlast.storage import mirror, record, sessions
@@ -69,15 +70,19 @@ def install(root: str) -> tuple[str, str]:
     return _install(root, find_guard(), "outlast-guard"), _install(root, f"{HERE}/job.sh", "job")
 
 
-def _install(root: str, source: str, name: str) -> str:
+@cache
+def _hash_program(path: str) -> str:
     from hashlib import sha256
 
-    data = read_file(source)
-    path = f"{root}/bin/{sha256(data).hexdigest()[:16]}/{name}"
+    return sha256(read_file(path)).hexdigest()[:16]
+
+
+def _install(root: str, source: str, name: str) -> str:
+    path = f"{root}/bin/{_hash_program(source)}/{name}"
     if not os.path.exists(path):
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         temporary = f"{path}.{random_token()}"
-        create_file(temporary, data)
+        create_file(temporary, read_file(source))
         os.chmod(temporary, 0o700)
         os.rename(temporary, path)
     return path

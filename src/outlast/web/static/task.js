@@ -127,7 +127,7 @@ export class TaskView {
   }
 
   makeTabs() {
-    const children = () => this.store.tasks.values().filter((one) => one.parent === this.id).toArray();
+    const children = () => [...this.store.tasks.values()].filter((one) => one.parent === this.id);
     this.views = {
       ...(this.hasScreen && { screen: ["Screen", () => this.screen.element] }),
       ...(this.detail.agent && { turns: ["Turns", () => details.turns(this.detail.agent)] }),

@@ -14,7 +14,8 @@ import threading
 from functools import cache
 
 from outlast.errors import OutlastError, Unsupported
-from outlast.executors.remote import Unreachable, describe, read_session_script
+from outlast.executors.far_launch import describe, read_session_script
+from outlast.executors.remote import Unreachable
 from outlast.guard.client import HEADER, encode_launch, find_guard
 from outlast.linux.files import read_file
 from outlast.storage import record, sessions
