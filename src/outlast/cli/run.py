@@ -174,7 +174,12 @@ class _Foreground:
         try:
             if task.status == "pending":
                 timeout = self._await_begin(task, timeout)
-            self._show(timeout, then_end and ours)
+            if self._is_typed_at(task):
+                from outlast.cli.attach import attend
+
+                attend(self._shell, task)
+            else:
+                self._show(timeout, then_end and ours)
             if ours:
                 self._shell.control.release(self._task_id)
         except OSError as error:
@@ -182,6 +187,11 @@ class _Foreground:
             raise
         self._fetch()
         return self._report(command, how)
+
+    def _is_typed_at(self, task: Task) -> bool:
+        """Whether a person at our terminal uses the program, which only a limit that was asked for ends then."""
+        is_at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        return task.tty is not None and is_at_terminal and self._asked.wait is None and not self._asked.json
 
     def _fetch(self) -> None:
         """Copy back what was asked for, also if the command failed: that is when its logs are wanted."""

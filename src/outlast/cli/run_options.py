@@ -23,6 +23,7 @@ _EXAMPLES = """\
   outlast run --bg --ready Local: npx vite   until it is ready, has died, or 30 s have passed
   outlast run --wait 10 make                 see 10 s of it, then leave it running
   outlast run --stdin open --bg bc           feed it later with `outlast send`
+  outlast run --tty vim notes.txt            type at it; Ctrl-] leaves it running
   outlast run --tty --bg htop                see it with `outlast screen`
   outlast run --split --json 'ls /nowhere'   one JSON object, stdout and stderr apart
   outlast run --bg --after 1a2b make test    when that task completed

@@ -280,7 +280,7 @@ def hint(task: Task, activity: Activity | None) -> str:
     """How to go on with a task that was left running."""
     return (
         f"{task.task_id} {_still(task, activity)}.\n"
-        f"  read on:  outlast logs -f {task.task_id}\n"
+        f"  read on:  outlast {'attach' if task.tty else 'logs -f'} {task.task_id}\n"
         f"  wait:     outlast wait {task.task_id}\n"
         f"  end it:   outlast kill {task.task_id}\n"
     )
