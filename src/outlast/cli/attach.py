@@ -15,7 +15,7 @@ from outlast.cli.attach_views import Lines, Page
 from outlast.cli.common import exit_code, open_shell, write
 from outlast.cli.own_terminal import OwnTerminal
 from outlast.display import render
-from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, named
+from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, quote
 from outlast.output.cleaner import inline
 from outlast.shell.validation import MOST_COLUMNS, MOST_ROWS
 from outlast.storage.watch import Deadline, until
@@ -74,7 +74,7 @@ def detach_key(setting: str) -> tuple[str, bytes]:
     found = keys.parse(setting)
     byte = keys.encode(found)
     if len(found) != 1 or len(byte) != 1 or byte[0] >= 0x20 or byte in b"\0\r\n\t\x1b\x03\x04":
-        raise BadInput(f"The setting detach_key is {named(setting)}; use Ctrl and another character, such as <C-]>.")
+        raise BadInput(f"The setting detach_key is {quote(setting)}; use Ctrl and another character, such as <C-]>.")
     return f"Ctrl-{chr(byte[0] + 0x40)}", byte
 
 

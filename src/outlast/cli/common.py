@@ -51,7 +51,7 @@ def waited(shell: Shell, task: Waited, condition: bool) -> str:
     """What became of a wait, as a line for people."""
     from outlast.display import render
 
-    return render.waited(task, condition, shell.reader.activities([task]).get(task.task_id))
+    return render.describe_wait(task, condition, shell.reader.activities([task]).get(task.task_id))
 
 
 def hint(shell: Shell, task: Task) -> str:

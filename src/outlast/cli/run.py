@@ -20,7 +20,7 @@ from outlast.cli.common import (
 from outlast.cli.run_options import open_stdin, parse_environment, parse_needs, parse_terminal, read_command, run_parser
 from outlast.display import render
 from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused
-from outlast.light import replaced, signal
+from outlast.light import replace, signal
 from outlast.output.cleaner import inline
 from outlast.shell import validation
 from outlast.shell.conditions import choose_leave
@@ -121,7 +121,9 @@ def _tell_of(shell: Shell, task: Waited, asked: Asked) -> int:
         write(task_json(shell, task, ready=task.met if condition else None, **opening) + "\n")
     else:
         write(f"{task.task_id}\n")
-        sys.stderr.write(waited(shell, task, condition) + render.opening_text(opening) + _missed(shell, task))
+        sys.stderr.write(
+            waited(shell, task, condition) + render.opening_text(opening) + _explain_missing_secret(shell, task)
+        )
     # Still running is what a background command should be, unless it should be ready by now.
     return waited_code(task, condition) if task.finished or condition else 0
 
@@ -134,12 +136,12 @@ def _as_a_person_says(shell: Shell, asked: Asked) -> Settings:
     if asked.no_sandbox:
         if asked.sandbox or asked.writable or asked.network:
             raise BadInput("--no-sandbox contradicts --sandbox, --writable and --network; leave out one of them.")
-        return replaced(settings, sandbox=False)
+        return replace(settings, sandbox=False)
     more = [os.path.abspath(path) for path in (*asked.writable, *([asked.cwd] if asked.cwd else []))]
     if any(":" in path for path in more):
         raise BadInput("The name of a directory that a sandbox may write to must not hold a ':'; rename it.")
     writable = ":".join([settings.sandbox_writable, *more])
-    return replaced(settings, sandbox_writable=writable, sandbox_network=settings.sandbox_network or asked.network)
+    return replace(settings, sandbox_writable=writable, sandbox_network=settings.sandbox_network or asked.network)
 
 
 class _Foreground:
@@ -266,7 +268,7 @@ class _Foreground:
             sys.stderr.write(hint(self._shell, task))
         elif task.reason != "exit":
             sys.stderr.write(f"outlast: {task.task_id} {task.status}: {render.ending(task)}\n")
-        sys.stderr.write(_missed(self._shell, task))
+        sys.stderr.write(_explain_missing_secret(self._shell, task))
         if task.status == "failed" and task.sandbox and (why := self._shell.read(self._task_id, tail=1).error):
             sys.stderr.write(f"outlast: {inline(why, 300)}\n")
             if self._shell.starter.can_ask and self._shell.starter.is_kept_inside(how):
@@ -282,11 +284,11 @@ class _Foreground:
             return code
 
 
-def _missed(shell: Shell, task: Task) -> str:
+def _explain_missing_secret(shell: Shell, task: Task) -> str:
     """If a command failed and seems to miss a secret that was held back: a line that says so."""
     if task.status != "failed" or not task.held_back:
         return ""
-    return render.missed(task, shell.read(task.task_id, tail=_LAST_LINES).output)
+    return render.explain_missing_secret(task, shell.read(task.task_id, tail=_LAST_LINES).output)
 
 
 def copy(piece: Slice) -> None:

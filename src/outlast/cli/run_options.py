@@ -7,7 +7,7 @@ import stat
 import sys
 
 from outlast.cli.arguments import REST, Asked, Parser, seconds, size, whole
-from outlast.errors import BadInput, named
+from outlast.errors import BadInput, quote
 from outlast.shell.validation import MOST_COLUMNS, MOST_ROWS, SKIP
 from outlast.types import Stdin
 
@@ -112,7 +112,7 @@ def parse_environment(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise BadInput(f"{named(pair)} does not set a variable; write NAME=VALUE.")
+            raise BadInput(f"{quote(pair)} does not set a variable; write NAME=VALUE.")
         found[name] = value
     return found
 

@@ -209,7 +209,7 @@ def _of_agent(task: Task) -> dict[str, str]:
     }
 
 
-def missed(task: Task, said: str) -> str:
+def explain_missing_secret(task: Task, said: str) -> str:
     """A line about the secrets that a task did not get, if what it said sounds as if it missed one."""
     names = task.held_back
     said = f"{task.command}\n{said}"
@@ -231,7 +231,7 @@ def receipt(task: Receipt) -> str:
     return text + "\n"
 
 
-def waited(task: Waited, condition: bool, activity: Activity | None) -> str:
+def describe_wait(task: Waited, condition: bool, activity: Activity | None) -> str:
     """What became of a wait: for the end, or for a condition. `activity`: of a task that runs."""
     took = duration(task.elapsed_ms)
     if not condition:

@@ -19,7 +19,7 @@ from outlast.mcp.clients import Clients
 from outlast.mcp.held_calls import HeldCalls
 from outlast.mcp.resources import Resources
 from outlast.mcp.tasks import EXTENSION, TaskParams, Tasks, UpdateParams
-from outlast.notices.signing import read_or_create_secret
+from outlast.notices.signer import read_or_create_secret
 from outlast.storage.layout import open_home
 
 TYPE_CHECKING = False

@@ -221,12 +221,12 @@ class LoopWatch:
             self._change = self._loop.create_future()
             self._watched = self._watch.fds
             for fd in self._watched:
-                self._loop.add_reader(fd, self._changed)
+                self._loop.add_reader(fd, self._note_change)
             if self._watch.look_again_s is not None:
-                self._loop.call_later(self._watch.look_again_s, self._changed)
+                self._loop.call_later(self._watch.look_again_s, self._note_change)
         return self._change
 
-    def _changed(self) -> None:
+    def _note_change(self) -> None:
         change, self._change = self._change, None
         for fd in self._watched:
             self._loop.remove_reader(fd)
@@ -236,7 +236,7 @@ class LoopWatch:
 
     def close(self) -> None:
         self._closed = True
-        self._changed()
+        self._note_change()
         self._watch.close()
         self._hold.close()
 

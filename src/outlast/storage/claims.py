@@ -55,9 +55,9 @@ class Claims:
 
     def is_any(self) -> bool:
         """Whether there is something to claim, without claiming it."""
-        if self._outbox.found(*self._fresh(1)):
+        if self._outbox.query(*self._fresh(1)):
             return True
-        holders = self._outbox.found("SELECT DISTINCT holder FROM claims WHERE subscriber = ?", self._id)
+        holders = self._outbox.query("SELECT DISTINCT holder FROM claims WHERE subscriber = ?", self._id)
         return bool(self._dead(str(row[0]) for row in holders))
 
     def _fresh(self, most: int) -> tuple[Any, ...]:
