@@ -42,7 +42,7 @@ _AS_REQUESTED = (
     *("agent", "tty", "like", "executor", "needs"),
 )
 _MOST_REASONS, _LONGEST_REASON = 20, 200  # that a task keeps of how it was judged, and characters of each
-_LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near helps nobody
+_LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near is of no use
 # The agent that runs as a coroutine here: it has no environment of its own. Threads that it has work done in get a
 # copy of its context.
 _agent: ContextVar[str] = ContextVar("agent", default="")

@@ -47,7 +47,7 @@ def task_json(shell: Shell, task: Task, **more: Any) -> str:
     return render.as_json(task, **more)
 
 
-def waited(shell: Shell, task: Waited, condition: bool) -> str:
+def describe_wait(shell: Shell, task: Waited, condition: bool) -> str:
     """What became of a wait, as a line for people."""
     from outlast.display import render
 

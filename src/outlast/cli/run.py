@@ -8,12 +8,12 @@ import sys
 from outlast.cli.arguments import Asked
 from outlast.cli.common import (
     check_stdout,
+    describe_wait,
     exit_code,
     hint,
     open_shell,
     task_json,
     tell_id_on_stderr,
-    waited,
     waited_code,
     write,
 )
@@ -122,7 +122,7 @@ def _tell_of(shell: Shell, task: Waited, asked: Asked) -> int:
     else:
         write(f"{task.task_id}\n")
         sys.stderr.write(
-            waited(shell, task, condition) + render.opening_text(opening) + _explain_missing_secret(shell, task)
+            describe_wait(shell, task, condition) + render.opening_text(opening) + _explain_missing_secret(shell, task)
         )
     # Still running is what a background command should be, unless it should be ready by now.
     return waited_code(task, condition) if task.finished or condition else 0

@@ -99,9 +99,9 @@ def _add_tasks(server: Server[None], tasks: Tasks) -> None:
 def _modern(method: Callable[[Context, Any], Awaitable[Any]]) -> Callable[[Context, Any], Awaitable[Any]]:
     """Refuse a method of the extension under older protocols, which had another one of the same name."""
 
-    async def checked(ctx: Context, params: Any) -> Any:
+    async def call_if_modern(ctx: Context, params: Any) -> Any:
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             raise MCPError(wire.METHOD_NOT_FOUND, "Method not found", ctx.method)
         return await method(ctx, params)
 
-    return checked
+    return call_if_modern

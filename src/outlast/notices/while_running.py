@@ -1,7 +1,7 @@
 """What there is to tell of a task while it runs: a line matched, silence, a limit near, waiting for input.
 
-All of it is read off the task's files by whoever gathers, so no guard has to look. The lines
-of a task's patterns are found in its output, which is kept: nothing is lost while nobody
+All of it is read off the task's files by the process that gathers, so no guard has to look. The lines
+of a task's patterns are found in its output, which is kept: nothing is lost while no process
 listens. How far that went is written down together with the notice, so each line counts once.
 
 `Launch.notify`, all of it optional: `patterns`, `cooldown` and `most` (how often at most), `silent` (seconds),
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 NEAR = 0.9  # of its limit, when that is told
 PROMPT_S = 2.0  # a command that asks for something has printed its question by then
 ANSWER_S = 10.0  # what it asks so soon after some input is seen by the sender, who waits for the answer
-_LOOK_FOR_INPUT_S = 30.0  # at least so often, while somebody listens
+_LOOK_FOR_INPUT_S = 30.0  # at least so often, while a subscriber listens
 _BYTES_AT_ONCE = 8 << 20  # of one task's output; then the others have their turn
 _LONGEST_LINE = 1 << 20
 _MOST_SILENCES = 20

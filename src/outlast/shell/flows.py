@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 # Set by a server whose client brings the user's answer with a second call: in its sandbox the command failed before.
 go_outside: ContextVar[bool] = ContextVar("go_outside", default=False)
-_NOBODY_TO_ASK = "it can run outside after a yes, and nobody can be asked here"
+_NO_USER_TO_ASK = "it can run outside after a yes, and no user can be asked here"
 READY_WAIT_S = 30.0  # how long a start waits for `ready` without a `startup_wait`
 
 
@@ -114,7 +114,7 @@ class Flows:
         result = yield from self._run(command, **options)
         if (result.error or "").startswith(OUTSIDE) and self._starter.is_kept_inside(options):
             if not self._starter.can_ask:
-                return replace(result, error=f"{result.error}; {_NOBODY_TO_ASK}")
+                return replace(result, error=f"{result.error}; {_NO_USER_TO_ASK}")
             try:
                 outside: Any = {**options, "sandbox": False, "evidence": result.error}
                 result = yield from self._run(command, **outside)
