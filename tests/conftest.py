@@ -63,6 +63,13 @@ def prepared_shells(shell: Any) -> list[Any]:
     return list(eventually(lambda: shell.starter._preparer._due == idle and shell.executor.local._prepared))
 
 
+def prepare_most(shell: Any) -> None:
+    """Let the shell keep as many prepared shells as it ever does: each has descriptors, which tests count."""
+    shell.executor.local._prepared_wanted = 4
+    shell.run("true")
+    eventually(lambda: len(prepared_shells(shell)) == 4)
+
+
 def processes_of(home: str) -> dict[int, str]:
     """Every living process that belongs to a state directory: its guards, and what carries its tasks' ids."""
     tasks = os.path.join(home, "tasks")

@@ -12,7 +12,7 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, SystemRefused, UnknownTask
-from outlast.executors.local import ending
+from outlast.executors.local import end_one
 from outlast.linux import process
 from tests.conftest import eventually, processes_of
 from tests.guard_files import write_guards
@@ -352,7 +352,7 @@ def test_a_process_that_catches_term_gets_it_once(shell):
 
 
 def test_a_pending_task_that_is_just_being_started_is_waited_for_with_a_bound(shell, monkeypatch):
-    monkeypatch.setattr(ending, "_START_WAIT_S", 0.1)
+    monkeypatch.setattr(end_one, "_START_WAIT_S", 0.1)
     first = shell.start("exec sleep 60", name="first")
     pending = shell.start("echo never", after=[first.task_id])
     fd = os.open(os.path.join(os.path.dirname(pending.output_file), "lock"), os.O_RDWR)

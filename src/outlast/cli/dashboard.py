@@ -17,7 +17,6 @@ from outlast.cli.arguments import Asked, Parser
 from outlast.cli.common import open_shell, task_json, write
 from outlast.cli.tasks import width
 from outlast.display import table
-from outlast.display.activity import activities
 from outlast.errors import BadInput, OutlastError, named
 from outlast.light import replaced
 from outlast.storage.task_directory import MOVED
@@ -68,7 +67,7 @@ def tasks(asked: Asked) -> int:
         if asked.json:
             write("".join(task_json(shell, task) + "\n" for task in found))
         else:
-            write(table.dashboard(found, width(), colourful(), doing=activities(shell, found)))
+            write(table.dashboard(found, width(), colourful(), doing=shell.reader.activities(found)))
     return 0
 
 
@@ -142,7 +141,7 @@ class _Board:
 
     def doing(self) -> dict[str, Activity]:
         """What those do that run, at this moment; of very many, the first ones."""
-        return activities(self._shell, self.tasks[:WATCHED_AT_MOST])
+        return self._shell.reader.activities(self.tasks[:WATCHED_AT_MOST])
 
     def close(self) -> None:
         for watch in self._watches.values():

@@ -6,7 +6,17 @@ import os
 import sys
 
 from outlast.cli.arguments import Asked
-from outlast.cli.common import check_stdout, exit_code, open_shell, task_json, tell_id_on_stderr, waited_code, write
+from outlast.cli.common import (
+    check_stdout,
+    exit_code,
+    hint,
+    open_shell,
+    task_json,
+    tell_id_on_stderr,
+    waited,
+    waited_code,
+    write,
+)
 from outlast.cli.run_options import open_stdin, parse_environment, parse_needs, parse_terminal, read_command, run_parser
 from outlast.display import render
 from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused
@@ -111,7 +121,7 @@ def _tell_of(shell: Shell, task: Waited, asked: Asked) -> int:
         write(task_json(shell, task, ready=task.met if condition else None, **opening) + "\n")
     else:
         write(f"{task.task_id}\n")
-        sys.stderr.write(render.waited(task, condition) + render.opening_text(opening) + _missed(shell, task))
+        sys.stderr.write(waited(shell, task, condition) + render.opening_text(opening) + _missed(shell, task))
     # Still running is what a background command should be, unless it should be ready by now.
     return waited_code(task, condition) if task.finished or condition else 0
 
@@ -215,7 +225,7 @@ class _Foreground:
             raise SystemRefused(f"{why}; `outlast logs -f {self._task_id}` has it.") from None
         task = self._shell.show(self._task_id)
         if not task.finished:
-            sys.stderr.write(render.hint(task))
+            sys.stderr.write(hint(self._shell, task))
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self._interrupts += 1
@@ -243,7 +253,7 @@ class _Foreground:
             return exit_code(result)
         task = self._shell.show(self._task_id)
         if not task.finished:
-            sys.stderr.write(render.hint(task))
+            sys.stderr.write(hint(self._shell, task))
         elif task.reason != "exit":
             sys.stderr.write(f"outlast: {task.task_id} {task.status}: {render.ending(task)}\n")
         sys.stderr.write(_missed(self._shell, task))

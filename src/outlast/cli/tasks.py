@@ -7,9 +7,8 @@ import sys
 import time
 
 from outlast.cli.arguments import Asked, Parser, number, seconds
-from outlast.cli.common import open_shell, task_json, waited_code, write
+from outlast.cli.common import open_shell, task_json, waited, waited_code, write
 from outlast.display import render
-from outlast.display.activity import activities
 from outlast.errors import AlreadyEnded, BadInput
 from outlast.shell import validation
 from outlast.storage.watch import Deadline
@@ -50,7 +49,7 @@ def ps(asked: Asked) -> int:
         if asked.json:
             write("".join(_json(shell, task) + "\n" for task in tasks))
         elif tasks:
-            doing = activities(shell, tasks)
+            doing = shell.reader.activities(tasks)
             rows = [(task, shell.reader.line_counts(task), doing.get(task.task_id, "")) for task in tasks]
             write(render.table(rows, width()))
         else:
@@ -118,7 +117,7 @@ def wait(asked: Asked) -> int:
         ids = [shell.show(one).task_id for one in asked.id]
         for task_id in ids:
             task = shell.wait(task_id, timeout=deadline.left(), **what)
-            write(task_json(shell, task) + "\n" if asked.json else render.waited(task, condition))
+            write(task_json(shell, task) + "\n" if asked.json else waited(shell, task, condition))
             codes.append(waited_code(task, condition))
     return next((code for code in codes if code), 0)
 

@@ -6,9 +6,9 @@ import hashlib
 import os
 import resource
 
+from outlast.environment import TASK_ID
 from outlast.executors.local import shell_argv
 from outlast.guard.client import limit_items
-from outlast.launch_builder import TASK_ID
 from outlast.linux.files import read_file
 from outlast.types import NO_SHELL
 

@@ -9,7 +9,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from outlast.storage.queue import NameLock, Queue
+    from outlast.storage.name_lock import NameLock
+    from outlast.storage.queue import Queue
     from outlast.storage.registry import Registry
     from outlast.storage.task_directory import Hold
     from outlast.types import Launch, Task

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from outlast.executors.base import Phase
     from outlast.linux.activity import Activity
     from outlast.settings import Settings
+    from outlast.storage.name_lock import NameLock
     from outlast.storage.output import Source
-    from outlast.storage.queue import NameLock
     from outlast.storage.registry import Registry
     from outlast.storage.task_directory import Hold
     from outlast.types import Launch, Place, Task

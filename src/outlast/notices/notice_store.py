@@ -10,7 +10,8 @@ from outlast.notices.notice import Event, Notice
 from outlast.notices.signing import NoticeSigner, parsed
 from outlast.notices.watcher import StateWatcher
 from outlast.notices.while_running import RunningTaskNotices
-from outlast.storage.outbox import EVERYBODY, Claims, Happened, Outbox
+from outlast.storage.claims import Claims
+from outlast.storage.outbox import EVERYBODY, Happened, Outbox
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

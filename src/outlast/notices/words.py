@@ -96,18 +96,20 @@ def _summed_up(notices: Sequence[Notice]) -> str:
     )
 
 
-def brief(running: Sequence[Task], notices: Sequence[Notice], budget: int) -> str:
-    """One paragraph: what runs, what ended since the last one."""
+def brief(running: Sequence[tuple[Task, str]], notices: Sequence[Notice], budget: int) -> str:
+    """One paragraph: what runs and what it does, what ended since the last one."""
     said = ["[outlast: automatic, not the user's words.]"]
-    said.append(_some("Running", [_runs(task) for task in running], budget // 2) or "Nothing runs.")
+    said.append(_some("Running", [_runs(task, activity) for task, activity in running], budget // 2) or "Nothing runs.")
     over = [f"{one.task_id} {_ended(one)}" for one in notices if one.kind == "ended"]
     said.append(_some("Ended since the last brief", over, budget // 2) or "Nothing has ended since the last brief.")
     return " ".join(said) + "\n"
 
 
-def _runs(task: Task) -> str:
-    waits = "pending" if task.status == "pending" else f"for {duration(task.elapsed_ms)}"
-    return f"{task.task_id} {waits} ({quoted(task.description or task.command, 60)})"
+def _runs(task: Task, activity: str) -> str:
+    how = "pending" if task.status == "pending" else f"for {duration(task.elapsed_ms)}"
+    if activity:
+        how += f", {activity}"
+    return f"{task.task_id} {how} ({quoted(task.description or task.command, 60)})"
 
 
 def _ended(one: Notice) -> str:

@@ -8,9 +8,9 @@ from functools import wraps
 
 from outlast.errors import BadInput, OutlastError, SystemRefused
 from outlast.executors.router import Router
-from outlast.launch_builder import read_umask
 from outlast.light import sqlite3
 from outlast.linux.files import get_cwd
+from outlast.linux.process import read_umask
 from outlast.output.redaction import Redactor
 from outlast.settings import Settings, load
 from outlast.shell import validation

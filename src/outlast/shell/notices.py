@@ -93,7 +93,9 @@ class Notices:
         from outlast.notices import words
         from outlast.notices.subscription import Subscription
 
-        running = [task for task in self._reader.list(session=self.context.session) if not task.finished]
+        tasks = [task for task in self._reader.list(session=self.context.session) if not task.finished]
+        doing = self._reader.activities(tasks)
+        running = [(task, doing.get(task.task_id, "")) for task in tasks]
         with Subscription(self.new_board(self.context.session), _BRIEF, close_board=True) as subscription:
             ended = []
             while taken := subscription.take():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from outlast.errors import WITH_TERMINAL, BadInput, InputRefused, named
+from outlast.errors import WITH_TERMINAL, BadInput, InputRefused, OutlastError, named
 from outlast.light import replaced
 from outlast.output.reader import check_options, read
 from outlast.output.redaction import OFF
@@ -17,7 +17,7 @@ from outlast.types import STREAMS, Cursor, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, Unpack
 
     from outlast.linux.activity import Activity
@@ -198,6 +198,17 @@ class Reader:
     def activity(self, task: TaskId) -> Activity:
         """As `Shell.activity`."""
         return self._executor.activity(self.context.find(task))
+
+    def activities(self, tasks: Iterable[Task]) -> dict[str, Activity]:
+        """Return by id what those tasks do that run."""
+        found = {}
+        for task in tasks:
+            if task.status == "running":
+                try:
+                    found[task.task_id] = self.activity(task)
+                except OutlastError:
+                    continue  # removed since it was listed
+        return found
 
     @translate_errors
     def printed_at(self, task: Task) -> float | None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 
+from outlast.environment import compose_first_snapshot
 from outlast.errors import BadInput, Hint, SessionBusy, UnknownSession, named
-from outlast.launch_builder import compose_first_snapshot
+from outlast.launch_builder import find_directory
+from outlast.linux.process import read_umask
 from outlast.output.redaction import split_variables
 from outlast.shell import validation
 from outlast.shell.context import translate_errors
@@ -83,7 +85,8 @@ class SessionControl:
             self._remove(reached)  # the next command there begins with what a login there has
             return
         try:
-            self._sessions.reset(reached, compose_first_snapshot(environ, reached))
+            first = compose_first_snapshot(environ, reached, find_directory("", self.context.cwd), read_umask())
+            self._sessions.reset(reached, first)
             session_rules.remove(self.context.home, reached)
         except _NO_SESSION:
             raise self._unknown(reached) from None

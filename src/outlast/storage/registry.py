@@ -19,12 +19,12 @@ from outlast.errors import (
     named,
 )
 from outlast.light import replaced, sqlite3
+from outlast.linux.files import measure_size, remove_tree
 from outlast.linux.process import Table
 from outlast.storage import layout, output, removal, sessions, task_directory
 from outlast.storage.index import NOTICE_DUE, NOTICE_IF_CALLER_DIED, Index, Usual
 from outlast.storage.record import explain_error
 from outlast.storage.sessions import Sessions
-from outlast.storage.task_directory import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -243,7 +243,7 @@ class Registry:
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise
-        size = task_directory.measure_size(directory, sessions.TEMPORARY_FILES)
+        size = measure_size(directory, sessions.TEMPORARY_FILES)
         self.index.finish(task.task_id, task.ended_at or task.started_at, size, task_directory.dump_task(task))
 
     def _store_closed(self) -> None:

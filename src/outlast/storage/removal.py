@@ -9,13 +9,12 @@ import os
 import time
 
 from outlast.errors import OutlastError, SessionBusy
-from outlast.linux.files import open_locked, unlock_and_close
+from outlast.linux.files import open_locked, remove_tree, unlock_and_close
 from outlast.storage import sessions, task_directory
 from outlast.storage.layout import FORMAT, LAUNCH, random_token
 from outlast.storage.queue import Queue
 from outlast.storage.record import UNREADABLE, explain_error, has_guard, is_damage, is_pending
 from outlast.storage.sessions import Sessions
-from outlast.storage.task_directory import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

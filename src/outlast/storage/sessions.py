@@ -27,9 +27,8 @@ import os
 import time
 
 from outlast.errors import SessionBusy, SessionMoved
-from outlast.linux.files import FileLock, create_file, read_file, remove_file, try_lock
+from outlast.linux.files import FileLock, create_file, read_file, remove_file, remove_tree, try_lock
 from outlast.storage import dump, record, snapshot, task_directory
-from outlast.storage.task_directory import remove_tree
 from outlast.types import Ended, Pending, Running
 
 TYPE_CHECKING = False

@@ -216,31 +216,6 @@ class Hold:
             unlock_and_close(self._fds.pop())
 
 
-def measure_size(directory: str, without: tuple[str, ...] = ()) -> int:
-    """Return the bytes that a task takes on disk, without some of its files."""
-    size = os.stat(directory).st_blocks * 512
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            try:
-                if entry.is_dir(follow_symlinks=False):
-                    size += measure_size(entry.path)
-                elif entry.name not in without:
-                    size += entry.stat(follow_symlinks=False).st_blocks * 512
-            except FileNotFoundError:
-                continue  # the guard or a reader removed it
-    return size
-
-
-def remove_tree(directory: str) -> None:
-    """Remove a directory that is no task (any more)."""
-    from shutil import rmtree  # takes 4 ms to import
-
-    try:
-        os.unlink(directory)  # a planted link is not followed
-    except OSError:
-        rmtree(directory, ignore_errors=True)
-
-
 # --- as callers see it: launch and status in one flat `Task` -----------------------------
 
 
@@ -284,7 +259,11 @@ def view_started(directory: str, launch: Launch, pid: int | None, started: float
 
 
 def _create_task(directory: str, launch: Launch, pid: int | None, started: float, values: dict[str, Any]) -> Task:
-    about_agent = _describe_agent(directory, launch, values) if launch.agent else {"metadata": None}
+    about_agent: dict[str, Any] = {"metadata": None}
+    if launch.agent:
+        from outlast.storage import agentfile  # most tasks are no agents
+
+        about_agent = agentfile.describe_end(directory, launch.agent, values)
     return Task(
         task_id=os.path.basename(directory),
         category=launch.kind if launch.agent else category(launch.command),
@@ -356,19 +335,6 @@ def _is_unfinished(directory: str) -> bool:
         return isinstance(status_of(directory)[0], (Pending, Running))
     except UNREADABLE:
         return False
-
-
-def _describe_agent(directory: str, launch: Launch, values: dict[str, Any]) -> dict[str, Any]:
-    """Return what an agent reported, and how it ended if its exit code does not say that."""
-    from outlast.storage import agentfile  # most tasks are no agents
-
-    report = agentfile.read(directory)
-    found: dict[str, Any] = {"metadata": agentfile.metadata(launch.agent, report)}
-    if values["status"] != "failed" or values["reason"] != "exit":
-        return found
-    if why := report.get(agentfile.LOST):
-        return {**found, "reason": "lost", "exit_code": None, "pipe_status": None, "error": str(why)}
-    return {**found, "error": str(report["error"])} if report.get("error") else found
 
 
 def _describe_resources(launch: Launch) -> str | None:

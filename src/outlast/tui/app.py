@@ -19,7 +19,6 @@ from textual.reactive import reactive
 from textual.widgets import DataTable, Footer, Input, Static
 
 from outlast.display import table
-from outlast.display.activity import activities
 from outlast.display.render import doing, ending, receipt, saying
 from outlast.errors import OutlastError
 from outlast.notices.async_streams import changed
@@ -129,7 +128,7 @@ class Top(App[None]):
     async def _watch_activities(self) -> None:
         while True:
             running = [task for task in self._tasks if task.status == "running"][:_LOOKED_AT]
-            found = await asyncio.to_thread(activities, self._shell.plain, running)
+            found = await asyncio.to_thread(self._shell.plain.reader.activities, running)
             if found != self._activities:
                 self._activities = found
                 self._show_tasks()

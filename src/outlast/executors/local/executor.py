@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from outlast.guard.client import Connection
     from outlast.linux.activity import Activity
     from outlast.settings import Settings
+    from outlast.storage.name_lock import NameLock
     from outlast.storage.output import Source
-    from outlast.storage.queue import NameLock
     from outlast.storage.task_directory import Hold
     from outlast.types import Launch, Receipt, Task
 

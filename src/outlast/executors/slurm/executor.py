@@ -20,9 +20,8 @@ from outlast.executors.slurm.separate import SeparateNodes
 from outlast.executors.slurm.shared import SharedNodes
 from outlast.executors.slurm.steps import Steps
 from outlast.guard.client import Refused
-from outlast.linux.files import read_file, unlock_and_close
+from outlast.linux.files import read_file, remove_tree, unlock_and_close
 from outlast.storage import mirror, record
-from outlast.storage.task_directory import remove_tree
 from outlast.types import Place
 
 TYPE_CHECKING = False
