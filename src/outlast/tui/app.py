@@ -195,7 +195,7 @@ class Top(App[None]):
 
     def action_search(self) -> None:
         self._search_field.add_class("open")
-        self._search_field.focus()
+        self.screen.set_focus(self._search_field)  # at once: what is typed next belongs to it, and is no key
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input is self._search_field:
