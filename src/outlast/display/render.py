@@ -83,7 +83,9 @@ def ending(task: Task) -> str:
 
 def waits(task: Task) -> str:
     """What a pending task waits for."""
-    return f"waits for {', '.join(task.waits_for)}" if task.waits_for else "waits for a place"
+    if task.waits_for:
+        return f"waits for {', '.join(task.waits_for)}"
+    return "waits for a place" if task.executor == LOCAL else f"waits to begin on {task.executor}"
 
 
 def doing(activity: str) -> str:
