@@ -18,12 +18,12 @@ from outlast.errors import (
     OutlastError,
     StartFailed,
     Unsupported,
-    named,
+    quote,
 )
 from outlast.executors.local.stdin import end_terminal_input
-from outlast.executors.naming import start_named
+from outlast.executors.names import start_named
 from outlast.guard.client import Refused
-from outlast.light import extended
+from outlast.light import extend
 from outlast.linux.files import open_regular, unlock_and_close
 from outlast.storage import mirror, record, task_directory
 from outlast.storage.index import NOTICE_DUE
@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from outlast.types import Launch, Place, Task
 
 _ID_TRIES = 5
+# Of a side that does not answer: how often as long as a look waited no other look asks it again, and at most.
+_QUIET_PARTS, _LONGEST_QUIET_S = 10, 10.0
 # The numbers of the descriptors from which a shell there restores its session: see far.c.
 _BEFORE_FD, _START_FD = 100, 101
 
@@ -64,6 +66,7 @@ class RemoteExecutor:
 
     def __init__(self, name: str, table: Mapping[str, Any], registry: Registry, settings: Settings) -> None:
         self.name, self.table, self.registry, self.settings = name, table, registry, settings
+        self._problem, self._quiet_until = "", 0.0
         self._sessions = Sessions(registry.home.sessions)
         self._queue = Queue(registry.home.path)
 
@@ -147,7 +150,7 @@ class RemoteExecutor:
         for need in launch.needs:
             if need not in self.needs:
                 some = f"it can be for {', '.join(sorted(self.needs))}" if self.needs else "leave that out"
-                raise BadInput(f"{self.name} cannot be asked for {named(need)}; {some}.")
+                raise BadInput(f"{self.name} cannot be asked for {quote(need)}; {some}.")
         if launch.after:
             raise Unsupported(f"A task on {self.name} cannot wait for others; wait for them first (outlast wait).")
 
@@ -227,7 +230,7 @@ class RemoteExecutor:
         """There is no queue for other machines."""
 
     def refresh(self) -> None:
-        unfinished = self.registry.index.unfinished(time.time() + 1, -1)
+        unfinished = self.registry.index.sample_unfinished(time.time() + 1, -1)
         if changing := [one for one in unfinished if self._is_ours(one) and self._can_change(one)]:
             self.update(changing)
 
@@ -248,9 +251,26 @@ class RemoteExecutor:
         return self.registry.get(task_id)
 
     def _look(self, task_id: str) -> None:
-        """Bring one mirror up to date."""
-        if self._can_change(task_id):
+        """Bring one mirror up to date; not while the other side is known not to answer."""
+        if self._can_change(task_id) and not self.is_silent(task_id):
             self.update([task_id])
+
+    def is_silent(self, task_id: str) -> bool:
+        """Return whether the other side is known not to answer now, and note that in a mirror."""
+        if time.monotonic() >= self._quiet_until:
+            return False
+        self.note_problem(task_id, self._problem)
+        return True
+
+    def note_problem(self, task_id: str, problem: str) -> None:
+        try:
+            mirror.note_problem(self.near(task_id), problem)
+        except (OSError, ValueError):
+            pass  # it was removed
+
+    def note_silence(self, problem: str, waited: float) -> None:
+        """The other side did not answer for so long. A look at a hundred tasks must not wait for each."""
+        self._problem, self._quiet_until = problem, time.monotonic() + min(_QUIET_PARTS * waited, _LONGEST_QUIET_S)
 
     def has_reached(self, task_id: str, phase: Phase) -> bool:
         directory = self.near(task_id)
@@ -321,7 +341,7 @@ class RemoteExecutor:
         ended = self.end(task_ids, grace, {"by": by, "rule": record.shorten(rule, 360), "at": time.time()})
         receipts = []
         for task_id, (pids, survivors) in zip(task_ids, ended, strict=True):
-            receipts.append(extended(Receipt, self.status(task_id), ended=tuple(pids), survivors=tuple(survivors)))
+            receipts.append(extend(Receipt, self.status(task_id), ended=tuple(pids), survivors=tuple(survivors)))
         return receipts
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from contextlib import suppress
 from typing import ClassVar
 
 from textual.app import App
@@ -20,7 +21,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 from outlast.display import table
 from outlast.display.render import doing, ending, receipt, saying
 from outlast.errors import OutlastError
-from outlast.notices.async_streams import changed
+from outlast.notices.async_streams import wait_for_change
 from outlast.output.cleaner import inline
 from outlast.tui.dialogs import AskText, Confirm, Help
 from outlast.tui.output_pane import OutputPane
@@ -108,6 +109,7 @@ class Top(App[None]):
         self.table.focus()
         self.run_worker(self._watch_tasks())
         self.run_worker(self._watch_activities())
+        self.run_worker(self._look_elsewhere())
 
     # --- what is shown -----------------------------------------------------------------------
 
@@ -119,7 +121,7 @@ class Top(App[None]):
                 await asyncio.to_thread(stream.look)  # before the list is read: no task is missed between the two
                 self._tasks = await self._shell.list(most=LISTED_AT_MOST)
                 self._show_tasks()
-                await changed(stream.watch)
+                await wait_for_change(stream.watch)
         finally:
             stream.close()
 
@@ -130,6 +132,13 @@ class Top(App[None]):
             if found != self._activities:
                 self._activities = found
                 self._show_tasks()
+            await asyncio.sleep(_ACTIVITY_S)
+
+    async def _look_elsewhere(self) -> None:
+        """Bring tasks on other machines up to date, which ring no bell here."""
+        while True:
+            with suppress(OSError, OutlastError):
+                await asyncio.to_thread(self._shell.plain.executor.refresh)
             await asyncio.sleep(_ACTIVITY_S)
 
     def _show_tasks(self) -> None:

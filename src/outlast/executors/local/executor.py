@@ -12,7 +12,7 @@ from outlast.executors.local.description import begin_items, describe, explain_r
 from outlast.executors.local.prepared_shells import PreparedShells
 from outlast.executors.local.queued import publish_pending, start_pending
 from outlast.executors.local.staged_task import StagedTask
-from outlast.executors.naming import start_named
+from outlast.executors.names import start_named
 from outlast.guard.client import Refused, check_descriptors_left, start_guard
 from outlast.light import sqlite3
 from outlast.linux.files import open_regular
@@ -289,7 +289,7 @@ class LocalExecutor:
             pass  # a full disk, or the task was removed: the caller has a more important error to report
 
     def interrupt(self, task_id: str) -> bool:
-        from outlast.executors.local.ending import interrupt
+        from outlast.executors.local.end_tasks import interrupt
 
         return interrupt(self, task_id)
 
@@ -297,6 +297,6 @@ class LocalExecutor:
         raise BadInput(f"{task_id} runs on this machine: its files are here.")
 
     def kill(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
-        from outlast.executors.local.ending import end_tasks
+        from outlast.executors.local.end_tasks import end_tasks
 
         return end_tasks(self, task_ids, grace, by, rule)
