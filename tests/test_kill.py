@@ -287,7 +287,7 @@ def test_to_be_named_like_a_guard_saves_nobody(shell, tmp_path):
 
 def test_a_stranger_with_the_same_pid_is_left_alone(shell):
     """The record names a pid; the process that has it now is another one."""
-    from outlast.light import replaced
+    from outlast.light import replace
     from outlast.storage import record
 
     done = shell.run("true")
@@ -295,7 +295,7 @@ def test_a_stranger_with_the_same_pid_is_left_alone(shell):
     stranger = shell.start("sleep 60")
     directory = os.path.dirname(done.output_file)
     guards = record.guards_of(directory)
-    write_guards(replaced(guards, command=replaced(guards.command, pid=stranger.pid)), directory)
+    write_guards(replace(guards, command=replace(guards.command, pid=stranger.pid)), directory)
     assert not shell.executor.interrupt(done.task_id)
     with pytest.raises(AlreadyEnded):
         shell.kill(done.task_id)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from outlast.errors import BadInput, named
+from outlast.errors import BadInput, quote
 from outlast.output.redaction import split_variables
 from outlast.storage import snapshot
 
@@ -111,7 +111,7 @@ def split_secrets(
     missing = [name for name in request.pass_secrets if "*" not in name and name not in environ]
     if missing:
         raise BadInput(
-            f"The variable {named(missing[0])} is not set here, so it cannot be passed on; "
+            f"The variable {quote(missing[0])} is not set here, so it cannot be passed on; "
             "set it, or give its value with env (--env NAME=VALUE)."
         )
     return split_variables(environ, settings, request.pass_secrets, secret_names)

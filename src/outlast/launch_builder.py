@@ -16,8 +16,8 @@ from outlast.environment import (
     select_undeclared,
     split_secrets,
 )
-from outlast.errors import BadInput, Unsupported, named
-from outlast.light import frozen, replaced
+from outlast.errors import BadInput, Unsupported, quote
+from outlast.light import frozen, replace
 from outlast.linux.files import find_program
 from outlast.linux.process import read_umask
 from outlast.output.redaction import split_variables
@@ -42,7 +42,7 @@ _AS_REQUESTED = (
     *("agent", "tty", "like", "executor", "needs"),
 )
 _MOST_REASONS, _LONGEST_REASON = 20, 200  # that a task keeps of how it was judged, and characters of each
-_LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near helps nobody
+_LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near is of no use
 # The agent that runs as a coroutine here: it has no environment of its own. Threads that it has work done in get a
 # copy of its context.
 _agent: ContextVar[str] = ContextVar("agent", default="")
@@ -216,7 +216,7 @@ class _Elsewhere:
         self._request, self._base, self._home = request, base, place.home
         self.shell, self.umask = request.shell or place.shell, place.umask
         asked = split_secrets({**place.environ, **environ}, settings, request, None).asked
-        self.variables = replaced(split_variables(place.environ, settings), asked=asked)
+        self.variables = replace(split_variables(place.environ, settings), asked=asked)
 
     def find_directory(self, asked: str) -> str:
         return os.path.normpath(os.path.join(self._home, asked.replace("~", self._home, asked[:1] == "~")))
@@ -337,7 +337,7 @@ def _find_shell(asked: str, environ: Mapping[str, str]) -> str:
     if not asked:
         return found or "/bin/sh"
     if not found:
-        raise BadInput(f"There is no shell {named(asked)}; give the path of one that is installed.")
+        raise BadInput(f"There is no shell {quote(asked)}; give the path of one that is installed.")
     return os.path.abspath(found)
 
 
@@ -352,9 +352,9 @@ def _resolve_sandbox(request: Request, cwd: str, home: str, environ: Mapping[str
     """Return the sandbox, and the directory inside it: the session's may be hidden there."""
     if request.sandbox is None:
         return None, cwd
-    from outlast.sandbox.choice import nearest_seen, refuse_input, settled  # most commands run without
+    from outlast.sandbox.choice import nearest_seen, refuse_input, resolve_sandbox  # most commands run without
 
-    found = settled(request.sandbox, home, environ)
+    found = resolve_sandbox(request.sandbox, home, environ)
     cwd = nearest_seen(found, cwd, home, asked=bool(request.cwd))
     if request.stdin.file is not None:
         refuse_input(os.path.join(cwd, request.stdin.file), home)

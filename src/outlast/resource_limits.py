@@ -34,7 +34,7 @@ def plan_groups(resources: Mapping[str, int]) -> dict[str, dict[str, str]]:
     """Return the control groups that hold a command to its limits; none where they cannot be made."""
     from outlast.sandbox import cgroup  # most commands have no limits
 
-    found = cgroup.planned(resources)
+    found = cgroup.plan_groups(resources)
     if "processes" in resources and not found and os.geteuid() == 0:
         raise Unsupported(
             "The kernel holds root to a number of processes only where control groups can be made, and here they "

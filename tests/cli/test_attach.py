@@ -283,6 +283,55 @@ def test_a_task_without_input_is_only_looked_at(terminal: Terminal, cli: Cli) ->
     assert the_running(cli)["task_id"] == task_id
 
 
+# --- a command with a terminal in the foreground --------------------------------------------
+
+
+def test_a_command_in_the_foreground_is_typed_at(terminal: Terminal, cli: Cli) -> None:  # noqa: F811
+    terminal.type("clear; echo what was before")
+    terminal.type("outlast run --tty 'read -p \"name? \" n; echo hello $n; exit 3'; echo code=$?")
+    shows(terminal, "name?")
+    terminal.type("Ada")
+    shows(terminal, "hello Ada")
+    shows(terminal, "code=3")
+    assert "what was before" in terminal.screen().splitlines()  # it prints below
+    is_as_before(terminal)
+
+
+def test_it_ends_with_ctrl_c_by_its_own_choice(terminal: Terminal, cli: Cli) -> None:  # noqa: F811
+    terminal.type(f"clear; outlast run --tty {shlex.quote(ECHO)}; echo code=$?")
+    shows(terminal, "ready")
+    terminal.press("C-c")
+    shows(terminal, "got 03")
+    terminal.press("q")
+    shows(terminal, "code=7")
+    is_as_before(terminal)
+
+
+def test_it_goes_on_after_a_detach(terminal: Terminal, cli: Cli) -> None:  # noqa: F811
+    terminal.type(f"clear; outlast run --tty {shlex.quote(ECHO)}; echo code=$?")
+    shows(terminal, "ready")
+    terminal.press("C-]")
+    shows(terminal, "code=0")
+    task = the_running(cli)
+    assert f"  read on:  outlast attach {task['task_id']}" in terminal.screen()
+    is_as_before(terminal)
+    attached(terminal, task["task_id"])
+    shows(terminal, "ready")
+    terminal.press("q")
+    shows(terminal, "code=7")
+
+
+def test_the_default_limit_does_not_end_what_is_typed_at(terminal: Terminal, cli: Cli) -> None:  # noqa: F811
+    limited = "env OUTLAST_FOREGROUND_LIMIT_S=0.3 outlast run --tty"
+    terminal.type(f"clear; {limited} 'echo begun; sleep 1; echo there; read n'; echo code=$?")
+    shows(terminal, "there")
+    terminal.press("Enter")
+    shows(terminal, "code=0")
+    terminal.type("clear; outlast run --tty --limit 1 'echo begun; sleep 1000'; echo code=$?")
+    shows(terminal, "code=124")
+    is_as_before(terminal)
+
+
 # --- without a person ----------------------------------------------------------------------
 
 

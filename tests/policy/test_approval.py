@@ -14,7 +14,7 @@ import outlast
 from outlast import Approval, AsyncShell, OutlastError, Shell
 from outlast.cli.check import policy_in_force
 from outlast.errors import BadInput, NeedsApproval, Refused
-from outlast.light import replaced
+from outlast.light import replace
 from outlast.output.cleaner import is_invisible
 from outlast.policy import YOLO
 from outlast.policy.decision import decide
@@ -157,7 +157,7 @@ def test_where_nobody_can_be_asked_the_refusal_says_so_and_what_would_allow_it(h
         with pytest.raises(NeedsApproval) as caught:
             shell.run('make "two words"')
         assert caught.value.code == "needs-approval"
-        assert "nobody can be asked here" in caught.value.message
+        assert "no user can be asked here" in caught.value.message
         assert "allow = [\"make 'two words'\"]" in caught.value.message
         assert not shell.list()
 
@@ -338,13 +338,13 @@ def test_a_yes_is_for_one_line_under_one_judgement() -> None:
     for command, known, other in (
         ("make install", Overrides(), policy),
         ("make", Overrides(functions=frozenset(["make"])), policy),
-        ("make", Overrides(), replaced(policy, name="another")),
+        ("make", Overrides(), replace(policy, name="another")),
     ):
         with pytest.raises(NeedsApproval):
             decide(request(command, session="s"), other, known, approved=approval)
     with pytest.raises(Refused, match="denies"):
         decide(
-            request("bash x", session="s"), load("allowlist", Settings()), approved=replaced(approval, command="bash x")
+            request("bash x", session="s"), load("allowlist", Settings()), approved=replace(approval, command="bash x")
         )
 
 
@@ -512,9 +512,9 @@ FORGED = [
 
 def questions(approval: Approval) -> list[str]:
     """As a terminal shows it, and as a client of the MCP server does."""
-    from outlast.cli.approve import shown
+    from outlast.cli.approve import describe_question
 
-    found = [shown(approval, colour=False)]
+    found = [describe_question(approval, colour=False)]
     try:
         from outlast.mcp.approval import question
     except ModuleNotFoundError:

@@ -9,7 +9,7 @@ from outlast.agents.types import Agent
 from outlast.cli.arguments import Asked, Parser, VerbGroup, seconds
 from outlast.cli.common import check_stdout, open_shell, tell_id_on_stderr, write
 from outlast.display import render
-from outlast.errors import named
+from outlast.errors import quote
 from outlast.light import fields
 from outlast.output.cleaner import inline
 from outlast.output.duration import duration
@@ -144,7 +144,7 @@ def _unknown(asked: Asked) -> int:
     """Nothing on standard output (null as JSON); the sentence is for people."""
     if asked.json:
         write("null\n")
-    print(f"outlast: There is no agent {named(asked.id)}; `outlast agent list` lists them.", file=sys.stderr)
+    print(f"outlast: There is no agent {quote(asked.id)}; `outlast agent list` lists them.", file=sys.stderr)
     return 1
 
 

@@ -15,7 +15,7 @@ from outlast.cli.attach_views import Lines, Page
 from outlast.cli.common import exit_code, open_shell, write
 from outlast.cli.own_terminal import OwnTerminal
 from outlast.display import render
-from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, named
+from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, quote
 from outlast.output.cleaner import inline
 from outlast.shell.validation import MOST_COLUMNS, MOST_ROWS
 from outlast.storage.watch import Deadline, until
@@ -74,14 +74,22 @@ def detach_key(setting: str) -> tuple[str, bytes]:
     found = keys.parse(setting)
     byte = keys.encode(found)
     if len(found) != 1 or len(byte) != 1 or byte[0] >= 0x20 or byte in b"\0\r\n\t\x1b\x03\x04":
-        raise BadInput(f"The setting detach_key is {named(setting)}; use Ctrl and another character, such as <C-]>.")
+        raise BadInput(f"The setting detach_key is {quote(setting)}; use Ctrl and another character, such as <C-]>.")
     return f"Ctrl-{chr(byte[0] + 0x40)}", byte
+
+
+def attend(shell: Shell, task: Task) -> None:
+    """Attach the person who has just started a task to it, until it ends or the person detaches."""
+    name, key = detach_key(shell.settings.detach_key)
+    sys.stderr.write(f"outlast: {task.task_id}; {name} detaches, and it goes on.\n")
+    _Attachment(shell, task, False, name, key, in_place=True).run()
 
 
 class _Attachment:
     """One person attached to one task that has begun."""
 
-    def __init__(self, shell: Shell, task: Task, watches: bool, name: str, key: bytes) -> None:
+    def __init__(self, shell: Shell, task: Task, watches: bool, name: str, key: bytes, in_place: bool = False) -> None:
+        """`in_place`: below what is on the person's screen, from the first byte that the program prints."""
         self._shell, self._task, self._id, self._key = shell, task, task.task_id, key
         launch = shell.executor.registry.launch_of(task.task_id)
         self._watches = watches or not launch.stdin.open
@@ -90,7 +98,7 @@ class _Attachment:
         self._page = Page(shell, task, self._terminal, launch.tty, self._keys) if launch.tty else None
         self._view = self._page or Lines(shell, task, self._terminal)
         self._own_size: tuple[int, int] | None = None  # of our window, when the task's terminal last got it
-        self._input_ended = False
+        self._in_place, self._input_ended = in_place, False
         self._code = 0  # after a detach
 
     def run(self) -> int | None:
@@ -115,6 +123,10 @@ class _Attachment:
                     return self._code
 
     def _begin(self, watch: Watch) -> None:
+        if self._in_place and self._page is not None:
+            self._own_size = self._terminal.size()
+            self._page.begin_in_place()
+            return
         what = inline(self._task.description or self._task.command, 60)
         about = f"outlast: attached to {self._id} ({what}){' to look' if self._watches else ''}; {self._keys}"
         if self._page is None:

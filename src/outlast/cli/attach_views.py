@@ -100,6 +100,15 @@ class Page:
             self._hint_until = time.monotonic() + _HINT_S
         self.draw()
 
+    def begin_in_place(self) -> None:
+        """Show what the program prints from its first byte on, below what is on our screen."""
+        self._resizes = self._read_resizes()
+        if self._terminal.size() != self.task_size:
+            self.begin()
+            return
+        _, self._live, first = self._shell.reader.open_live(self._id, "0", False)
+        self._show(first)
+
     # --- the screen as it is -------------------------------------------------------------------
 
     def draw(self) -> None:
@@ -107,6 +116,7 @@ class Page:
         began = time.monotonic()
         self._resizes = self._read_resizes()  # before the screen is computed: `update` sees what changes later
         self._hint_is_drawn = False
+        self._terminal.is_page = True
         size = self._terminal.size()
         if size in (None, self.task_size):
             self._draw_whole(began + _WHOLE_S)

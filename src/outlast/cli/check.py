@@ -88,16 +88,16 @@ def _table(found: Decision, policy: str, colour: bool) -> str:
     lines = []
     for row in cells:
         gaps = [" " * (size - columns(cell) + 2) for cell, size in zip(row, sizes, strict=True)]
-        first = _painted(row[0], row[0], colour)
+        first = _paint(row[0], row[0], colour)
         lines.append("".join(cell + gap for cell, gap in zip((first, *row[1:]), gaps, strict=True)).rstrip() + "\n")
     return _summary(found, policy, colour) + ("".join(lines) if found.parts else "")
 
 
 def _summary(found: Decision, policy: str, colour: bool) -> str:
-    return f"{_painted(found.verdict, found.verdict, colour)} under the policy {policy}\n"
+    return f"{_paint(found.verdict, found.verdict, colour)} under the policy {policy}\n"
 
 
-def _painted(text: str, verdict: str, colour: bool) -> str:
+def _paint(text: str, verdict: str, colour: bool) -> str:
     return f"\033[{_COLOURS[verdict]}m{text}\033[0m" if colour and verdict in _COLOURS else text
 
 
@@ -111,7 +111,7 @@ def _tree(found: Decision, policy: str, colour: bool) -> str:
 def _branch(part: Part, colour: bool) -> Iterator[str]:
     margin = "  " * (part.depth + 1)
     within = f"in {part.inside}: " if part.inside else ""
-    yield f"{margin}{_painted(part.verdict, part.verdict, colour)}  {within}{inline(part.command, 500)}\n"
+    yield f"{margin}{_paint(part.verdict, part.verdict, colour)}  {within}{inline(part.command, 500)}\n"
     because = [f"rule {part.rule}"] if part.rule else []
     because += [part.why] if part.why else []
     if because:

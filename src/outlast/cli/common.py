@@ -47,11 +47,11 @@ def task_json(shell: Shell, task: Task, **more: Any) -> str:
     return render.as_json(task, **more)
 
 
-def waited(shell: Shell, task: Waited, condition: bool) -> str:
+def describe_wait(shell: Shell, task: Waited, condition: bool) -> str:
     """What became of a wait, as a line for people."""
     from outlast.display import render
 
-    return render.waited(task, condition, shell.reader.activities([task]).get(task.task_id))
+    return render.describe_wait(task, condition, shell.reader.activities([task]).get(task.task_id))
 
 
 def hint(shell: Shell, task: Task) -> str:

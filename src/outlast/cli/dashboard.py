@@ -17,8 +17,8 @@ from outlast.cli.arguments import Asked, Parser
 from outlast.cli.common import open_shell, task_json, write
 from outlast.cli.tasks import width
 from outlast.display import table
-from outlast.errors import BadInput, OutlastError, named
-from outlast.light import replaced
+from outlast.errors import BadInput, OutlastError, quote
+from outlast.light import replace
 from outlast.storage.task_directory import MOVED
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ def tasks_parser() -> Parser:
 
 def tasks(asked: Asked) -> int:
     if asked.filter not in table.FILTERS:
-        raise BadInput(f"There is no filter {named(asked.filter)}; use one of {', '.join(table.FILTERS)}.")
+        raise BadInput(f"There is no filter {quote(asked.filter)}; use one of {', '.join(table.FILTERS)}.")
     if asked.json and asked.watch:
         raise BadInput("--json lists once and --watch goes on; leave out one of them.")
     with open_shell(asked.session) as shell:
@@ -131,11 +131,11 @@ class _Board:
                     gone.close()
         self._complete = self._watches.keys() >= set(ids)
 
-    def aged(self) -> list[Task]:
+    def update_times(self) -> list[Task]:
         """The tasks with the times of this moment."""
         since = round((time.monotonic() - self._listed_at) * 1000)
         return [
-            replaced(task, elapsed_ms=task.elapsed_ms + since) if task.status == "running" else task
+            replace(task, elapsed_ms=task.elapsed_ms + since) if task.status == "running" else task
             for task in self.tasks
         ]
 
@@ -155,7 +155,7 @@ def _watch(board: _Board) -> int:
         ended = True
         while True:
             board.look(ended)
-            screen.show(board.aged(), board.doing())
+            screen.show(board.update_times(), board.doing())
             ready = _wait([*board.fds, *screen.fds])
             if not screen.goes_on(ready):
                 return 0

@@ -54,17 +54,17 @@ def notices(asked: Asked) -> int:
     with open_shell(asked.session) as shell:
         if asked.all:
             for notice in shell.notices(_LISTED):
-                write(_shown(notice, asked.json))
+                write(_format_notice(notice, asked.json))
             return 0
         if asked.for_model:
             with shell.subscribe(_MODEL if asked.name is None else asked.name, from_now=asked.from_now) as subscription:
                 write(subscription.text(shell.settings.notice_chars))
-                subscription.told()
+                subscription.confirm_text()
             return 0
         if asked.to:
             return _deliver_all(shell, asked)
         with shell.subscribe(_NAME if asked.name is None else asked.name, from_now=asked.from_now) as subscription:
-            return _each(subscription, asked, lambda notice: write(_shown(notice, asked.json)))
+            return _each(subscription, asked, lambda notice: write(_format_notice(notice, asked.json)))
 
 
 def _refuse_contradictions(asked: Asked) -> None:
@@ -77,7 +77,7 @@ def _refuse_contradictions(asked: Asked) -> None:
         raise BadInput("--timeout says when -f stops; add -f, or leave it out.")
 
 
-def _shown(notice: Notice, as_json: bool) -> str:
+def _format_notice(notice: Notice, as_json: bool) -> str:
     if as_json:
         from outlast.notices.words import as_json as rendered
 

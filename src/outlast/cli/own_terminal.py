@@ -27,8 +27,8 @@ class OwnTerminal:
     """Standard input and output while we are attached. `raw`: keys come one by one and mean nothing to us."""
 
     def __init__(self, raw: bool, detach: bytes) -> None:
-        """`raw` is for a task with a terminal, whose program draws on ours."""
-        self.raw, self._is_drawn_on, self._detach = raw and os.isatty(_STDIN), raw, detach
+        self.raw, self._detach = raw and os.isatty(_STDIN), detach
+        self.is_page = False  # all of the screen was drawn; if not, the program printed below what was there before
         self.is_screen = os.isatty(_STDOUT)
         self._modes: Any = None  # as they were
         self._handlers: dict[int, Any] = {}
@@ -73,11 +73,12 @@ class OwnTerminal:
         termios.tcsetattr(_STDIN, termios.TCSADRAIN, modes)
 
     def _give_back(self) -> None:
-        if self.is_screen and self._is_drawn_on:
+        if self.is_screen and (self.raw or self.is_page):
             size = self.size()
             bottom = f"\x1b[{size[1]};1H\r\n" if size else "\r\n"
             try:
-                self.write(UNDO + bottom.encode())
+                # Some of what is undone moves the cursor.
+                self.write(UNDO + bottom.encode() if self.is_page else b"\x1b7" + UNDO + b"\x1b8")
             except OSError:
                 pass  # the terminal is gone
         if self._modes is not None:

@@ -8,19 +8,19 @@ import sys
 from outlast.cli.arguments import Asked
 from outlast.cli.common import (
     check_stdout,
+    describe_wait,
     exit_code,
     hint,
     open_shell,
     task_json,
     tell_id_on_stderr,
-    waited,
     waited_code,
     write,
 )
 from outlast.cli.run_options import open_stdin, parse_environment, parse_needs, parse_terminal, read_command, run_parser
 from outlast.display import render
 from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused
-from outlast.light import replaced, signal
+from outlast.light import replace, signal
 from outlast.output.cleaner import inline
 from outlast.shell import validation
 from outlast.shell.conditions import choose_leave
@@ -121,7 +121,9 @@ def _tell_of(shell: Shell, task: Waited, asked: Asked) -> int:
         write(task_json(shell, task, ready=task.met if condition else None, **opening) + "\n")
     else:
         write(f"{task.task_id}\n")
-        sys.stderr.write(waited(shell, task, condition) + render.opening_text(opening) + _missed(shell, task))
+        sys.stderr.write(
+            describe_wait(shell, task, condition) + render.opening_text(opening) + _explain_missing_secret(shell, task)
+        )
     # Still running is what a background command should be, unless it should be ready by now.
     return waited_code(task, condition) if task.finished or condition else 0
 
@@ -134,12 +136,12 @@ def _as_a_person_says(shell: Shell, asked: Asked) -> Settings:
     if asked.no_sandbox:
         if asked.sandbox or asked.writable or asked.network:
             raise BadInput("--no-sandbox contradicts --sandbox, --writable and --network; leave out one of them.")
-        return replaced(settings, sandbox=False)
+        return replace(settings, sandbox=False)
     more = [os.path.abspath(path) for path in (*asked.writable, *([asked.cwd] if asked.cwd else []))]
     if any(":" in path for path in more):
         raise BadInput("The name of a directory that a sandbox may write to must not hold a ':'; rename it.")
     writable = ":".join([settings.sandbox_writable, *more])
-    return replaced(settings, sandbox_writable=writable, sandbox_network=settings.sandbox_network or asked.network)
+    return replace(settings, sandbox_writable=writable, sandbox_network=settings.sandbox_network or asked.network)
 
 
 class _Foreground:
@@ -174,7 +176,12 @@ class _Foreground:
         try:
             if task.status == "pending":
                 timeout = self._await_begin(task, timeout)
-            self._show(timeout, then_end and ours)
+            if self._is_typed_at(task):
+                from outlast.cli.attach import attend
+
+                attend(self._shell, task)
+            else:
+                self._show(timeout, then_end and ours)
             if ours:
                 self._shell.control.release(self._task_id)
         except OSError as error:
@@ -182,6 +189,11 @@ class _Foreground:
             raise
         self._fetch()
         return self._report(command, how)
+
+    def _is_typed_at(self, task: Task) -> bool:
+        """Whether a person at our terminal uses the program, which only a limit that was asked for ends then."""
+        is_at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        return task.tty is not None and is_at_terminal and self._asked.wait is None and not self._asked.json
 
     def _fetch(self) -> None:
         """Copy back what was asked for, also if the command failed: that is when its logs are wanted."""
@@ -256,7 +268,7 @@ class _Foreground:
             sys.stderr.write(hint(self._shell, task))
         elif task.reason != "exit":
             sys.stderr.write(f"outlast: {task.task_id} {task.status}: {render.ending(task)}\n")
-        sys.stderr.write(_missed(self._shell, task))
+        sys.stderr.write(_explain_missing_secret(self._shell, task))
         if task.status == "failed" and task.sandbox and (why := self._shell.read(self._task_id, tail=1).error):
             sys.stderr.write(f"outlast: {inline(why, 300)}\n")
             if self._shell.starter.can_ask and self._shell.starter.is_kept_inside(how):
@@ -272,11 +284,11 @@ class _Foreground:
             return code
 
 
-def _missed(shell: Shell, task: Task) -> str:
+def _explain_missing_secret(shell: Shell, task: Task) -> str:
     """If a command failed and seems to miss a secret that was held back: a line that says so."""
     if task.status != "failed" or not task.held_back:
         return ""
-    return render.missed(task, shell.read(task.task_id, tail=_LAST_LINES).output)
+    return render.explain_missing_secret(task, shell.read(task.task_id, tail=_LAST_LINES).output)
 
 
 def copy(piece: Slice) -> None:

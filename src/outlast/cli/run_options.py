@@ -7,7 +7,7 @@ import stat
 import sys
 
 from outlast.cli.arguments import REST, Asked, Parser, seconds, size, whole
-from outlast.errors import BadInput, named
+from outlast.errors import BadInput, quote
 from outlast.shell.validation import MOST_COLUMNS, MOST_ROWS, SKIP
 from outlast.types import Stdin
 
@@ -23,6 +23,7 @@ _EXAMPLES = """\
   outlast run --bg --ready Local: npx vite   until it is ready, has died, or 30 s have passed
   outlast run --wait 10 make                 see 10 s of it, then leave it running
   outlast run --stdin open --bg bc           feed it later with `outlast send`
+  outlast run --tty vim notes.txt            type at it; Ctrl-] leaves it running
   outlast run --tty --bg htop                see it with `outlast screen`
   outlast run --split --json 'ls /nowhere'   one JSON object, stdout and stderr apart
   outlast run --bg --after 1a2b make test    when that task completed
@@ -111,7 +112,7 @@ def parse_environment(pairs: Sequence[str]) -> dict[str, str]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise BadInput(f"{named(pair)} does not set a variable; write NAME=VALUE.")
+            raise BadInput(f"{quote(pair)} does not set a variable; write NAME=VALUE.")
         found[name] = value
     return found
 

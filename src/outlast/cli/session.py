@@ -43,10 +43,10 @@ def session(asked: Asked) -> int:
     with open_shell() as shell:
         match asked.command:
             case "list":
-                write(_listed(shell, asked.json))
+                write(_format_list(shell, asked.json))
             case "show":
                 state = shell.sessions.state(asked.session)
-                write(json.dumps(fields(state), ensure_ascii=False) + "\n" if asked.json else shown(state))
+                write(json.dumps(fields(state), ensure_ascii=False) + "\n" if asked.json else format_state(state))
             case command:
                 names = (asked.session, asked.new) if command == "copy" else (asked.session,)
                 getattr(shell.sessions, command)(*names)
@@ -54,12 +54,12 @@ def session(asked: Asked) -> int:
     return 0
 
 
-def _listed(shell: Shell, as_json: bool) -> str:
+def _format_list(shell: Shell, as_json: bool) -> str:
     names = shell.sessions.names()
     return json.dumps(list(names)) + "\n" if as_json else "".join(f"{name}\n" for name in names)
 
 
-def shown(state: SessionState) -> str:
+def format_state(state: SessionState) -> str:
     """For people."""
     lines = [f"session    {state.name}", f"directory  {inline(state.directory, _SHOWN)}", f"umask      {state.umask}"]
     lines += [f"changed    {state.generation} times" + (f", last by {state.last_task}" if state.last_task else "")]

@@ -7,7 +7,7 @@ import sys
 import time
 
 from outlast.cli.arguments import Asked, Parser, number, seconds
-from outlast.cli.common import open_shell, task_json, waited, waited_code, write
+from outlast.cli.common import describe_wait, open_shell, task_json, waited_code, write
 from outlast.display import render
 from outlast.errors import AlreadyEnded, BadInput
 from outlast.shell import validation
@@ -117,7 +117,7 @@ def wait(asked: Asked) -> int:
         ids = [shell.show(one).task_id for one in asked.id]
         for task_id in ids:
             task = shell.wait(task_id, timeout=deadline.left(), **what)
-            write(task_json(shell, task) + "\n" if asked.json else waited(shell, task, condition))
+            write(task_json(shell, task) + "\n" if asked.json else describe_wait(shell, task, condition))
             codes.append(waited_code(task, condition))
     return next((code for code in codes if code), 0)
 

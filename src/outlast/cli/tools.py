@@ -8,7 +8,7 @@ import sys
 
 from outlast.cli.arguments import Asked, Parser
 from outlast.cli.common import write
-from outlast.errors import BadInput, named
+from outlast.errors import BadInput, quote
 from outlast.settings import default_home, load
 from outlast.shell.validation import session_name
 
@@ -38,10 +38,10 @@ def tools(asked: Asked) -> int:
     from outlast.tools.profiles import profile_named
 
     if asked.format not in adapters.FORMATS:
-        raise BadInput(f"There is no format {named(asked.format)}; use one of {', '.join(adapters.FORMATS)}.")
+        raise BadInput(f"There is no format {quote(asked.format)}; use one of {', '.join(adapters.FORMATS)}.")
     profile = profile_named(asked.profile)
     by = policy.choose(profile, load(default_home(os.environ), os.environ))
-    listed = adapters.as_dictionaries(asked.format, adapters.offered(profile, write=not asked.read_only), by)
+    listed = adapters.as_dictionaries(asked.format, adapters.list_offered(profile, write=not asked.read_only), by)
     write(json.dumps(listed, ensure_ascii=False, indent=2) + "\n")
     return 0
 

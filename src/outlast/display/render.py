@@ -211,7 +211,7 @@ def _of_agent(task: Task) -> dict[str, str]:
     }
 
 
-def missed(task: Task, said: str) -> str:
+def explain_missing_secret(task: Task, said: str) -> str:
     """A line about the secrets that a task did not get, if what it said sounds as if it missed one."""
     names = task.held_back
     said = f"{task.command}\n{said}"
@@ -233,7 +233,7 @@ def receipt(task: Receipt) -> str:
     return text + "\n"
 
 
-def waited(task: Waited, condition: bool, activity: Activity | None) -> str:
+def describe_wait(task: Waited, condition: bool, activity: Activity | None) -> str:
     """What became of a wait: for the end, or for a condition. `activity`: of a task that runs."""
     took = duration(task.elapsed_ms)
     if not condition:
@@ -282,7 +282,7 @@ def hint(task: Task, activity: Activity | None) -> str:
     """How to go on with a task that was left running."""
     return (
         f"{task.task_id} {_still(task, activity)}.\n"
-        f"  read on:  outlast logs -f {task.task_id}\n"
+        f"  read on:  outlast {'attach' if task.tty else 'logs -f'} {task.task_id}\n"
         f"  wait:     outlast wait {task.task_id}\n"
         f"  end it:   outlast kill {task.task_id}\n"
     )

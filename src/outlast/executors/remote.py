@@ -18,12 +18,12 @@ from outlast.errors import (
     OutlastError,
     StartFailed,
     Unsupported,
-    named,
+    quote,
 )
 from outlast.executors.local.stdin import end_terminal_input
-from outlast.executors.naming import start_named
+from outlast.executors.names import start_named
 from outlast.guard.client import Refused
-from outlast.light import extended
+from outlast.light import extend
 from outlast.linux.files import open_regular, unlock_and_close
 from outlast.storage import mirror, record, task_directory
 from outlast.storage.index import NOTICE_DUE
@@ -150,7 +150,7 @@ class RemoteExecutor:
         for need in launch.needs:
             if need not in self.needs:
                 some = f"it can be for {', '.join(sorted(self.needs))}" if self.needs else "leave that out"
-                raise BadInput(f"{self.name} cannot be asked for {named(need)}; {some}.")
+                raise BadInput(f"{self.name} cannot be asked for {quote(need)}; {some}.")
         if launch.after:
             raise Unsupported(f"A task on {self.name} cannot wait for others; wait for them first (outlast wait).")
 
@@ -230,7 +230,7 @@ class RemoteExecutor:
         """There is no queue for other machines."""
 
     def refresh(self) -> None:
-        unfinished = self.registry.index.unfinished(time.time() + 1, -1)
+        unfinished = self.registry.index.sample_unfinished(time.time() + 1, -1)
         if changing := [one for one in unfinished if self._is_ours(one) and self._can_change(one)]:
             self.update(changing)
 
@@ -341,7 +341,7 @@ class RemoteExecutor:
         ended = self.end(task_ids, grace, {"by": by, "rule": record.shorten(rule, 360), "at": time.time()})
         receipts = []
         for task_id, (pids, survivors) in zip(task_ids, ended, strict=True):
-            receipts.append(extended(Receipt, self.status(task_id), ended=tuple(pids), survivors=tuple(survivors)))
+            receipts.append(extend(Receipt, self.status(task_id), ended=tuple(pids), survivors=tuple(survivors)))
         return receipts
 
 

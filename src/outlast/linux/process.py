@@ -106,7 +106,7 @@ class Table:
         for stat in self.by_pid.values():
             self.children.setdefault(stat.parent, []).append(stat.pid)
 
-    def marked(self, variable: bytes) -> set[int]:
+    def find_marked(self, variable: bytes) -> set[int]:
         """Return the processes that were started with this variable, as NAME=VALUE; those that we may look at."""
         if self._variables is None:
             self._variables = {pid: environment(pid) for pid in self.by_pid}

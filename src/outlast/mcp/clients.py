@@ -112,17 +112,19 @@ class Clients:
     async def find(self, ctx: Context) -> ConnectedClient:
         """Return the client that a request is from."""
         try:
-            return await self._found(ctx)
+            return await self._find_client(ctx)
         except OutlastError as error:
             code = INVALID_PARAMS if isinstance(error, BadInput) else INTERNAL_ERROR
             raise MCPError(code, self.profile.message_of(error)) from None
 
-    async def _found(self, ctx: Context) -> ConnectedClient:
+    async def _find_client(self, ctx: Context) -> ConnectedClient:
         name = self._named_by(ctx)
         if name not in self._by_name:
             async with self._opening:
                 if name not in self._by_name:
-                    self._by_name[name] = await asyncio.to_thread(self._opened, name or derived(client_name(ctx)), ctx)
+                    self._by_name[name] = await asyncio.to_thread(
+                        self._open_client, name or derive_session_name(client_name(ctx)), ctx
+                    )
         return self._by_name[name]
 
     def _named_by(self, ctx: Context) -> str:
@@ -130,9 +132,9 @@ class Clients:
         if self.options.session or not self._shared:
             return self.options.session
         asked = ctx.request.headers.get(HEADER) if ctx.request is not None else None
-        return session_name(asked) if asked is not None else derived(client_name(ctx))
+        return session_name(asked) if asked is not None else derive_session_name(client_name(ctx))
 
-    def _opened(self, name: str, ctx: Context) -> ConnectedClient:
+    def _open_client(self, name: str, ctx: Context) -> ConnectedClient:
         lease = None
         if not self.options.session and not self._shared:
             lease = Lease(os.path.join(self.options.home, "mcp", "sessions"), name, _LEAVING_S)
@@ -154,7 +156,7 @@ def client_name(ctx: Context) -> str:
     return params.client_info.name if params is not None else "client"
 
 
-def derived(client: str) -> str:
+def derive_session_name(client: str) -> str:
     """Return the name of a client's session: the same one each time it works in this directory."""
     here = os.path.realpath(".")
     place = hashlib.sha256(os.fsencode(here)).hexdigest()[:8]

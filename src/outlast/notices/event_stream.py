@@ -22,7 +22,7 @@ class EventStream:
     def look(self) -> list[Event]:
         """What has happened since the last look; wait on `watch` if that is nothing."""
         self.watch.arm()
-        self.watch.found(self._board.gather())
+        self.watch.watch_gathered(self._board.gather())
         if self._place is None:
             self._place = self._board.outbox.last_event()
         some = self._board.events(self._place, _AT_ONCE)

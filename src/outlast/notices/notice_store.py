@@ -7,7 +7,7 @@ import time
 from outlast.notices import words
 from outlast.notices.gatherer import Gatherer
 from outlast.notices.notice import Event, Notice
-from outlast.notices.signing import NoticeSigner, parsed
+from outlast.notices.signer import NoticeSigner, parse_notice
 from outlast.notices.watcher import StateWatcher
 from outlast.notices.while_running import RunningTaskNotices
 from outlast.storage.claims import Claims
@@ -61,9 +61,9 @@ class NoticeStore:
 
     # --- notices ---------------------------------------------------------------------------
 
-    def shown(self, stored: Stored) -> Notice:
+    def show(self, stored: Stored) -> Notice:
         """A notice as it is shown: without secrets, sealed as it is shown."""
-        facts = self._masked(stored.facts)
+        facts = self._mask_facts(stored.facts)
         text = words.sentence(stored.task, stored.kind, facts)
         code = self._seal.code(stored.number, text)
         return Notice(
@@ -78,7 +78,7 @@ class NoticeStore:
             repeated=stored.times > 1,
         )
 
-    def _masked(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+    def _mask_facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         mask = self._mask()
         return {
             name: mask.text(value) if name in _MASKED and isinstance(value, str) else value
@@ -86,22 +86,22 @@ class NoticeStore:
         }
 
     def newest(self, most: int) -> list[Notice]:
-        return [self.shown(one) for one in self.outbox.newest(self.session, most)]
+        return [self.show(one) for one in self.outbox.newest(self.session, most)]
 
     def behind(self, number: int) -> list[Notice]:
         """The notices behind that number, in order."""
-        return [self.shown(one) for one in self.outbox.behind(self.session, number)]
+        return [self.show(one) for one in self.outbox.behind(self.session, number)]
 
     def verify(self, said: str) -> Notice | None:
         """Return the notice that is quoted, if it is genuine: its number, its code and, if given, its text fit."""
-        found = parsed(said)
+        found = parse_notice(said)
         if found is None:
             return None
         number, code, text = found
         stored = self.outbox.notice(number, self.session)
         if stored is None:
             return None
-        notice = self.shown(stored)
+        notice = self.show(stored)
         # The text was sealed as it was shown then; another reader masks other secrets.
         genuine = self._seal.fits(number, text, code) if text else notice.code == code
         return notice if genuine else None
@@ -112,7 +112,7 @@ class NoticeStore:
         return [self._event(one) for one in self.outbox.events(self.session, after, most)]
 
     def _event(self, stored: Stored) -> Event:
-        facts = self._masked(stored.facts)
+        facts = self._mask_facts(stored.facts)
         return Event(
             number=stored.number,
             type=stored.kind,
@@ -123,6 +123,6 @@ class NoticeStore:
             facts=facts,
         )
 
-    def called(self, session: str, facts: Mapping[str, Any]) -> None:
+    def record_call(self, session: str, facts: Mapping[str, Any]) -> None:
         """A tool was called."""
         self.outbox.add(Happened(None, TOOL_CALL, session, time.time(), facts))

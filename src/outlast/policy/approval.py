@@ -1,4 +1,4 @@
-"""What decides, and what somebody is asked: the nouns of a policy that has something to say."""
+"""The layers that decide, and the question that a user is asked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Layer:
 
 @frozen
 class Approval:
-    """What somebody is asked about: answer "yes", "no", "session" (for the session it is asked in) or "always"."""
+    """What a user is asked about: answer "yes", "no", "session" (for the session it is asked in) or "always"."""
 
     category: Category
     command: str

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from outlast.errors import named
-from outlast.light import frozen, replaced
+from outlast.errors import quote
+from outlast.light import frozen, replace
 from outlast.policy import OWN_RULES
 from outlast.policy.patterns import UNKNOWN
 from outlast.policy.rules import Decision, Overrides, Part
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from outlast.policy.rules import Rules, Verdict
     from outlast.types import Request
 
-_NOBODY = "which needs a yes, and nobody can be asked here"
+_NO_USER = "which needs a yes, and no user can be asked here"
 STRICTNESS: dict[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -50,7 +50,7 @@ def evaluate_request(request: Request, policy: Policy, overrides: Overrides | No
         other = evaluate_layers(definition, policy, overrides, shell)
         first = max(layered, other, key=lambda one: STRICTNESS[one.decision.verdict])
         together = Decision(first.decision.verdict, (*layered.decision.parts, *other.decision.parts))
-        layered = replaced(first, decision=together)
+        layered = replace(first, decision=together)
     return layered
 
 
@@ -77,7 +77,7 @@ def _all_asked(decision: Decision, rules: Rules) -> Decision:
 
     def asked(part: Part) -> Part:
         unasked = part.verdict == "allow" and not part.rule and part.command not in allowed
-        return replaced(part, verdict="ask", why="everything is asked about") if unasked else part
+        return replace(part, verdict="ask", why="everything is asked about") if unasked else part
 
     each = {id(part): part for part in decision.parts}  # long lists hold the same part again and again
     said = {number: asked(part) for number, part in each.items()}
@@ -126,9 +126,9 @@ def with_rules(policy: Policy, patterns: tuple[str, ...], write: tuple[str, ...]
 
     def more(layer: Layer) -> Layer:
         rules = layer.rules
-        return replaced(layer, rules=replaced(rules, allow=(*rules.allow, *patterns), write=(*rules.write, *write)))
+        return replace(layer, rules=replace(rules, allow=(*rules.allow, *patterns), write=(*rules.write, *write)))
 
-    return replaced(policy, layers=tuple(more(layer) for layer in policy.layers))
+    return replace(policy, layers=tuple(more(layer) for layer in policy.layers))
 
 
 # --- how it is told ----------------------------------------------------------------------
@@ -141,31 +141,31 @@ def describe_denial(layered: LayeredDecision, policy: Policy) -> str:
         return f"Nothing is let through while the policy {policy.name} cannot be used: {layered.broken}; correct it."
     by = f"The policy {layered.layer} denies {_shown(part)}"
     if part.rule:
-        return f"{by} by its rule {named(part.rule)}; it can run only under a policy without that rule."
+        return f"{by} by its rule {quote(part.rule)}; it can run only under a policy without that rule."
     return f"{by}: {part.why.rstrip('.')}; it can run only under a policy that does not deny it."
 
 
 def describe_question(layered: LayeredDecision, policy: Policy, approval: Approval) -> str:
-    """Why it does not run if nobody can be asked: the part, why, and what would allow it."""
+    """Why it does not run if no user can be asked: the part, why, and what would allow it."""
     if layered.broken:
-        return f"Everything needs a yes because {layered.broken}, and nobody can be asked here; correct it."
+        return f"Everything needs a yes because {layered.broken}, and no user can be asked here; correct it."
     if approval.category == "outside":
-        return f"{named(approval.command)} would run outside the sandbox of the policy {policy.name}, {_NOBODY}."
+        return f"{quote(approval.command)} would run outside the sandbox of the policy {policy.name}, {_NO_USER}."
     if not approval.parts:
-        return f"Under the policy {policy.name} every command needs a yes, and nobody can be asked here."
+        return f"Under the policy {policy.name} every command needs a yes, and no user can be asked here."
     part = approval.parts[0]
     more = f" and {len(approval.parts) - 1} more" if len(approval.parts) > 1 else ""
     needs = f"{_shown(part)}{more} needs a yes under the policy {layered.layer} ({part.why.rstrip('.')})"
-    return f"{needs}, and nobody can be asked here; {_what_would_allow(approval)}."
+    return f"{needs}, and no user can be asked here; {_what_would_allow(approval)}."
 
 
 def _shown(part: Part) -> str:
-    return named(part.command.replace(UNKNOWN, "…"))  # what only a run can tell
+    return quote(part.command.replace(UNKNOWN, "…"))  # what only a run can tell
 
 
 def _what_would_allow(approval: Approval) -> str:
     if not approval.always:
-        return "no rule can allow it as it is written, so ask where somebody can answer, or write it more plainly"
+        return "no rule can allow it as it is written, so ask where a user can answer, or write it more plainly"
     from json import dumps  # a TOML string with the same escapes
 
     rules = ", ".join(dumps(one, ensure_ascii=False) for one in approval.always)

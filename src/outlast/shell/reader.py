@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from outlast.errors import WITH_TERMINAL, BadInput, InputRefused, OutlastError, named
-from outlast.light import replaced
+from outlast.errors import WITH_TERMINAL, BadInput, InputRefused, OutlastError, quote
+from outlast.light import replace
 from outlast.output.reader import check_options, read
 from outlast.output.redaction import OFF
 from outlast.output.text_stream import EVERYTHING, LiveRedactor, find_first_error
@@ -56,7 +56,7 @@ class Reader:
         selected: dict[str, Any] = dict(options)
         new, reader, most = selected.pop("new", False), selected.pop("reader", None), selected.pop("max_chars", None)
         cursor = selected.pop("cursor", None)
-        selection = replaced(EVERYTHING, cursor=None if cursor is None else validation.cursor(cursor), **selected)
+        selection = replace(EVERYTHING, cursor=None if cursor is None else validation.cursor(cursor), **selected)
         budget = self.context.settings.shown_chars if most is None else most
         check_options(selection, new, budget)
         # Of what is over only the output is looked at; if it is gone with its task, that is noticed there.
@@ -69,7 +69,7 @@ class Reader:
                 return self._explain_refusal(read(found, selection, sources, budget, mask))
             # While the cursor is held, no other process reads as the same reader.
             with reader_cursors.ReaderCursor(os.path.dirname(found.output_file), self._reader_name(reader)) as place:
-                result = read(found, replaced(selection, cursor=place.cursor), sources, budget, mask)
+                result = read(found, replace(selection, cursor=place.cursor), sources, budget, mask)
                 place.save(validation.cursor(result.cursor))
             return self._explain_refusal(result)
         except OSError as error:
@@ -97,10 +97,10 @@ class Reader:
             return result
         from outlast.sandbox.refusals import LAST_LINES, find_refusal  # most commands run without
 
-        selection, budget = replaced(EVERYTHING, tail=LAST_LINES), self.context.settings.shown_chars
+        selection, budget = replace(EVERYTHING, tail=LAST_LINES), self.context.settings.shown_chars
         said = read(result, selection, self._sources(result), budget, self.context.mask_for(result)).output
         line = find_refusal(result.sandbox, said, result.exit_code)
-        return replaced(result, error=f"{OUTSIDE}: {line}") if line else result
+        return replace(result, error=f"{OUTSIDE}: {line}") if line else result
 
     def _reader_name(self, reader: str | None) -> str:
         return reader or f"session {self.context.session}"
@@ -164,7 +164,7 @@ class Reader:
         ended_after = options.get("ended_after")
         wanted = _STATUS_WORDS.get(status, status) if status else None
         if wanted is not None and wanted not in _STATUSES:
-            raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
+            raise BadInput(f"There is no status {quote(status)}; use one of {', '.join(_STATUSES)}.")
         if most is not None and most < 1:
             raise BadInput(f"The number of tasks to list must be 1 or more, not {most}.")
         self._executor.refresh()

@@ -6,7 +6,7 @@ import os
 import sys
 
 from outlast.errors import BadInput, Unsupported
-from outlast.light import replaced
+from outlast.light import replace
 from outlast.settings import default_home
 from outlast.shell import validation
 from outlast.shell.context import Context, translate_errors
@@ -113,7 +113,7 @@ class Shell:
         except BadInput:
             if not command.strip() or shell == NO_SHELL:
                 raise
-            request = replaced(
+            request = replace(
                 validation.build_request("true", **how), command=command
             )  # it cannot run, but can be judged
         gate = self.starter.gate(request.cwd)

@@ -55,9 +55,9 @@ class Claims:
 
     def is_any(self) -> bool:
         """Whether there is something to claim, without claiming it."""
-        if self._outbox.found(*self._fresh(1)):
+        if self._outbox.query(*self._fresh(1)):
             return True
-        holders = self._outbox.found("SELECT DISTINCT holder FROM claims WHERE subscriber = ?", self._id)
+        holders = self._outbox.query("SELECT DISTINCT holder FROM claims WHERE subscriber = ?", self._id)
         return bool(self._dead(str(row[0]) for row in holders))
 
     def _fresh(self, most: int) -> tuple[Any, ...]:
@@ -87,7 +87,7 @@ class Claims:
             db.executemany("INSERT INTO claims VALUES (?, ?, ?, 1)", [(self._id, one, self._holder) for one in fresh])
             if fresh:
                 db.execute("UPDATE subscribers SET taken = ? WHERE id = ?", (fresh[-1], self._id))
-            return self._loaded(db, [*numbers, *fresh])
+            return self._load(db, [*numbers, *fresh])
 
         return self._outbox.at_once(take)
 
@@ -119,7 +119,7 @@ class Claims:
         finally:
             os.close(fd)
 
-    def _loaded(self, db: sqlite3.Connection, numbers: list[int]) -> list[Stored]:
+    def _load(self, db: sqlite3.Connection, numbers: list[int]) -> list[Stored]:
         found = []
         for start in range(0, len(numbers), 500):
             some = numbers[start : start + 500]

@@ -247,7 +247,7 @@ class Index:
         where = "instr(id, ?) AND session = coalesce(?, session) ORDER BY created DESC, id LIMIT ?"
         return self._ids(where, part, session, most)
 
-    def unfinished(self, before: float, most: int) -> list[str]:
+    def sample_unfinished(self, before: float, most: int) -> list[str]:
         """Return up to `most` random tasks, created before that moment, that are not known to be closed."""
         return self._ids("created < ? AND ended IS NULL ORDER BY random() LIMIT ?", before, most)
 

@@ -100,7 +100,7 @@ class Outbox:
             self._db = self._open(os.path.join(self.directory, _FILE))
         except (OSError, sqlite3.Error) as error:
             if is_disk_full(error):
-                raise self._refused(error) from None
+                raise self._explain_refusal(error) from None
             what = getattr(error, "strerror", None) or str(error)
             raise StateRefused(f"The outbox in {self.directory} cannot be used: {what}; move it away.") from None
 
@@ -123,7 +123,7 @@ class Outbox:
         with self._one_at_a_time:
             self._db.close()
 
-    def _refused(self, error: Exception) -> SystemRefused:
+    def _explain_refusal(self, error: Exception) -> SystemRefused:
         todo = "free some space" if is_disk_full(error) else "try again"
         return SystemRefused(f"The outbox in {self.directory} cannot be used now: {error}; {todo}.")
 
@@ -133,14 +133,14 @@ class Outbox:
             with self._one_at_a_time, Transaction(self._db) as db:
                 return act(db)
         except sqlite3.Error as error:
-            raise self._refused(error) from None
+            raise self._explain_refusal(error) from None
 
-    def found(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+    def query(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         try:
             with self._one_at_a_time:
                 return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:
-            raise self._refused(error) from None
+            raise self._explain_refusal(error) from None
 
     # --- what is put in ------------------------------------------------------------------
 
@@ -163,11 +163,11 @@ class Outbox:
     def add(self, one: Happened) -> None:
         """Insert an event that has no task. One statement, because a caller waits for it."""
         query = "INSERT INTO events (task, type, session, at, facts) VALUES (NULL, ?, ?, ?, ?)"
-        self.found(query, one.type, one.session, one.at, json.dumps(dict(one.facts)))
+        self.query(query, one.type, one.session, one.at, json.dumps(dict(one.facts)))
 
     def scan_of(self, task: str) -> str:
         """How far a task was looked through, as `move_scan` left it; empty: not at all."""
-        rows = self.found("SELECT state FROM scans WHERE task = ?", task)
+        rows = self.query("SELECT state FROM scans WHERE task = ?", task)
         return str(rows[0][0]) if rows else ""
 
     def move_scan(self, task: str, before: str, after: str, notices: Iterable[Found]) -> bool:
@@ -185,27 +185,27 @@ class Outbox:
 
     def count(self, task: str, kind: str) -> int:
         """How many notices of a kind there are about a task."""
-        return int(self.found("SELECT count(*) FROM notices WHERE task = ? AND kind = ?", task, kind)[0][0])
+        return int(self.query("SELECT count(*) FROM notices WHERE task = ? AND kind = ?", task, kind)[0][0])
 
     # --- what is looked at ---------------------------------------------------------------
 
     def notice(self, number: int, session: str) -> Stored | None:
         """One notice, if that session may see it."""
-        rows = self.found(f"SELECT {_COLUMNS} FROM notices WHERE number = ? AND {_REACHED}", number, session, session)
+        rows = self.query(f"SELECT {_COLUMNS} FROM notices WHERE number = ? AND {_REACHED}", number, session, session)
         return load_row(rows[0]) if rows else None
 
     def newest(self, session: str, most: int) -> list[Stored]:
         """Return the latest notices, oldest first, delivered or not."""
         query = f"SELECT {_COLUMNS} FROM notices WHERE {_REACHED} ORDER BY number DESC LIMIT ?"
-        return [load_row(row) for row in reversed(self.found(query, session, session, most))]
+        return [load_row(row) for row in reversed(self.query(query, session, session, most))]
 
     def behind(self, session: str, number: int) -> list[Stored]:
         """The notices behind that number, in order."""
         query = f"SELECT {_COLUMNS} FROM notices WHERE number > ? AND {_REACHED} ORDER BY number"
-        return [load_row(row) for row in self.found(query, number, session, session)]
+        return [load_row(row) for row in self.query(query, number, session, session)]
 
     def last_notice(self) -> int:
-        return int(self.found("SELECT coalesce(max(number), 0) FROM notices")[0][0])
+        return int(self.query("SELECT coalesce(max(number), 0) FROM notices")[0][0])
 
     def events(self, session: str, after: int = 0, most: int = -1) -> list[Stored]:
         """What happened behind that number, in order."""
@@ -213,10 +213,10 @@ class Outbox:
             f"SELECT number, coalesce(task, ''), type, session, at, facts FROM events "
             f"WHERE number > ? AND {_REACHED} ORDER BY number LIMIT ?"
         )
-        return [load_row(row) for row in self.found(query, after, session, session, most)]
+        return [load_row(row) for row in self.query(query, after, session, session, most)]
 
     def last_event(self) -> int:
-        return int(self.found("SELECT coalesce(max(number), 0) FROM events")[0][0])
+        return int(self.query("SELECT coalesce(max(number), 0) FROM events")[0][0])
 
     # --- what goes -----------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class Outbox:
         before = time.time() - older_than_s
         if not self._has_old(before):
             return 0
-        rows = self.found("SELECT DISTINCT task FROM notices WHERE at < ?", before)
+        rows = self.query("SELECT DISTINCT task FROM notices WHERE at < ?", before)
         gone = [(str(row[0]),) for row in rows if not is_there(str(row[0]))]
 
         def forget(db: sqlite3.Connection) -> int:
@@ -243,9 +243,9 @@ class Outbox:
     def _has_old(self, before: float) -> bool:
         """A quick look: they were put in about in the order in which they happened."""
         for table in ("notices", "events"):
-            if any(row[0] < before for row in self.found(f"SELECT at FROM {table} ORDER BY number LIMIT 1")):
+            if any(row[0] < before for row in self.query(f"SELECT at FROM {table} ORDER BY number LIMIT 1")):
                 return True
-        many = self.found("SELECT coalesce(max(number) - min(number), 0) FROM events")[0][0]
+        many = self.query("SELECT coalesce(max(number) - min(number), 0) FROM events")[0][0]
         return bool(many >= 2 * EVENTS_AT_MOST)
 
 

@@ -18,7 +18,7 @@ from fcntl import LOCK_SH
 
 from outlast.categories import category
 from outlast.errors import NewerTask
-from outlast.light import fields, from_json, json, replaced
+from outlast.light import fields, from_json, json, replace
 from outlast.linux.files import (
     create_file,
     open_locked,
@@ -141,7 +141,7 @@ def read_with_secrets(directory: str) -> Launch:
     items = os.fsdecode(read_file(f"{directory}/{_ENVIRON}")).split("\0")
     env = dict(item.split("=", 1) for item in items if item)
     stdin = Stdin(text=read_file(f"{directory}/{_INPUT}")) if launch.stdin.text is not None else launch.stdin
-    return replaced(launch, env=env, stdin=stdin)
+    return replace(launch, env=env, stdin=stdin)
 
 
 def erase_secrets(directory: str) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FORMATS = ("anthropic", "openai", "mcp")
 
 
-def offered(profile: Profile, write: bool = True) -> tuple[Tool, ...]:
+def list_offered(profile: Profile, write: bool = True) -> tuple[Tool, ...]:
     """Return the tools of a profile that a host is offered, always in the same order."""
     return tuple(tool for tool in profile.tools if tool.listed and is_offered(tool, write))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.errors import AlreadyEnded, BadInput, named
+from outlast.errors import AlreadyEnded, BadInput, quote
 from outlast.types import NO_SHELL, STREAMS, Stdin
 
 TYPE_CHECKING = False
@@ -127,7 +127,7 @@ def program(box: ToolContext, command: str, words: Sequence[str]) -> dict[str, A
     found = shutil.which(command, path=os.environ.get("PATH")) if "/" not in command else os.path.join(root, command)
     if not found or not os.access(found, os.X_OK) or os.path.isdir(found):
         hint = "put its arguments into args" if len(command.split()) > 1 else "install it, or give another one"
-        raise BadInput(f"There is no program {named(command)}; {hint}.")
+        raise BadInput(f"There is no program {quote(command)}; {hint}.")
     return {"command": shlex.join([command, *words]), "shell": NO_SHELL}
 
 

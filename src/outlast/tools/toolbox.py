@@ -13,17 +13,17 @@ from __future__ import annotations
 import os
 import time
 
-from outlast.errors import BadInput, OutlastError, named
-from outlast.light import replaced
+from outlast.errors import BadInput, OutlastError, quote
+from outlast.light import replace
 from outlast.output.cleaner import escape_invisible, inline
 from outlast.settings import default_home, load
 from outlast.shell.shell import Shell
 from outlast.tools import adapters, arguments
 from outlast.tools import policy as policies
 from outlast.tools.call_log import CallLog, event_as
-from outlast.tools.formatting import add_text
 from outlast.tools.model import Profile, Reply, ToolContext
 from outlast.tools.profiles import profile_named
+from outlast.tools.reply_fields import add_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Toolbox(ToolContext):
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tools that are offered, always in the same order."""
-        return adapters.offered(self.profile, self._write)
+        return adapters.list_offered(self.profile, self._write)
 
     def describe(self, tool: Tool) -> str:
         """Return a tool's description, with what this host denies."""
@@ -135,7 +135,7 @@ class Toolbox(ToolContext):
             if tool.name == name and adapters.is_offered(tool, self._write):
                 return tool
         offered = ", ".join(tool.name for tool in self.tools) or "none"
-        raise BadInput(f"There is no tool {named(name)} here; offered are: {offered}.")
+        raise BadInput(f"There is no tool {quote(name)} here; offered are: {offered}.")
 
     # --- calling -------------------------------------------------------------------------
 
@@ -152,7 +152,7 @@ class Toolbox(ToolContext):
                 reply = self._with_remark(reply, " ".join(remarks))
         except OutlastError as error:
             reply = self._error_reply(name, error, given if isinstance(given, dict) else {})
-        reply = replaced(reply, text=escape_invisible(reply.text))
+        reply = replace(reply, text=escape_invisible(reply.text))
         return await self.do(self._log.finish, name, label, reply, began)
 
     def call(self, name: str, given: object) -> Reply:
@@ -170,7 +170,7 @@ class Toolbox(ToolContext):
 
     def _with_remark(self, reply: Reply, sentence: str) -> Reply:
         said = add_text(reply, "note", sentence, self.profile.render_remark(sentence))
-        return replaced(said, data={**said.data, "note": sentence})
+        return replace(said, data={**said.data, "note": sentence})
 
     def _error_reply(self, name: str, error: OutlastError, given: Mapping[str, Any]) -> Reply:
         message = self.profile.message_of(error)

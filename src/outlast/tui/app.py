@@ -21,7 +21,7 @@ from textual.widgets import DataTable, Footer, Input, Static
 from outlast.display import table
 from outlast.display.render import doing, ending, receipt, saying
 from outlast.errors import OutlastError
-from outlast.notices.async_streams import changed
+from outlast.notices.async_streams import wait_for_change
 from outlast.output.cleaner import inline
 from outlast.tui.dialogs import AskText, Confirm, Help
 from outlast.tui.output_pane import OutputPane
@@ -121,7 +121,7 @@ class Top(App[None]):
                 await asyncio.to_thread(stream.look)  # before the list is read: no task is missed between the two
                 self._tasks = await self._shell.list(most=LISTED_AT_MOST)
                 self._show_tasks()
-                await changed(stream.watch)
+                await wait_for_change(stream.watch)
         finally:
             stream.close()
 

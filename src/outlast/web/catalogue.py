@@ -131,7 +131,7 @@ class Catalogue:
         found = [one for one in self.entries() if one.status == "running"]
         return [one.task_id for one in sorted(found, key=lambda one: -one.started_at)]
 
-    def unsettled(self) -> list[str]:
+    def list_unsettled(self) -> list[str]:
         """Return the ids of the tasks that have ended and may have left processes behind."""
         return [one.task_id for one in self.entries() if one.is_over and not one.closed]
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 
 from outlast.errors import OutlastError
 from outlast.light import fields
-from outlast.notices.async_streams import changed
+from outlast.notices.async_streams import wait_for_change
 from outlast.shell.flows import Open
 from outlast.web.catalogue import Catalogue
 from outlast.web.output_view import OutputView
@@ -71,7 +71,7 @@ class Live:
             while True:
                 event, notice, is_idle = await self._look(board, watch, event, notice)
                 if is_idle:
-                    await changed(watch)
+                    await wait_for_change(watch)
                 else:
                     await asyncio.sleep(_GATHER_S)
         finally:
@@ -82,7 +82,7 @@ class Live:
         """Tell what happened behind these numbers; return the new ones, and whether nothing did."""
         try:
             watch.arm()
-            watch.found(await asyncio.to_thread(board.gather))
+            watch.watch_gathered(await asyncio.to_thread(board.gather))
             events = await asyncio.to_thread(board.events, event)
             notices = await asyncio.to_thread(board.behind, notice)
         except (OSError, OutlastError):  # a full disk, or no descriptor left: what is there is told when it works again
@@ -150,7 +150,7 @@ class Live:
         running = self.catalogue.running()
         found = await asyncio.to_thread(self.usage.look, running[:_MOST_LOOKED_AT])
         gone = await asyncio.to_thread(self.catalogue.find_removed)
-        await self.announce({*gone, *self.catalogue.unsettled()[:_MOST_CHANGED]})
+        await self.announce({*gone, *self.catalogue.list_unsettled()[:_MOST_CHANGED]})
         self.overview.send("usage", {"now": time.time(), "tasks": found}, replaces=True)
 
     async def _look_elsewhere(self) -> None:

@@ -12,7 +12,7 @@ import stat
 from outlast.errors import OutlastError, StartFailed
 from outlast.executors.local import shell_argv
 from outlast.guard.client import open_in_memory
-from outlast.light import replaced
+from outlast.light import replace
 from outlast.linux.files import open_regular
 from outlast.sandbox import bubblewrap, cgroup, landlock, seccomp
 from outlast.storage import agentfile, sessions, snapshot
@@ -46,7 +46,7 @@ def furnish(staged: str, published: str, around: Launch) -> Launch:
         # Landlock can hide the machine's own /tmp, but not put another in its place.
         own = f"{published}/{_TEMPORARY}"
         os.makedirs(f"{staged}/{_TEMPORARY}", 0o700, exist_ok=True)
-    return replaced(around, env={**around.env, _temporary(around): own})
+    return replace(around, env={**around.env, _temporary(around): own})
 
 
 def temporary_directory(around: Launch) -> str:
@@ -154,7 +154,7 @@ def add_landlock(description: Description, staged: str, published: str, around: 
     if waits:
         description.add("program-waits", 1)
         description.add_fds()
-    places = landlock.allowed(sandbox, _home(published), _rights(staged, around))
+    places = landlock.list_allowed(sandbox, _home(published), _rights(staged, around))
     ruleset = description.keep(landlock.make_ruleset(places, sandbox.network))
     description.add("landlock", ruleset)
     description.add("drop-capabilities", 1)

@@ -32,7 +32,7 @@ def cancel_pending(directory: str, by: str, rule: str) -> bool:
 
 
 def check_visible(directory: str) -> None:
-    """Refuse to signal a task of another pid namespace: its pids are those of strangers here, or of nobody."""
+    """Refuse to signal a task of another pid namespace: its pids are those of other processes here, or of none."""
     if not process.is_visible(record.guards_of(directory).command.boot) and record.has_guard(directory):
         raise OutOfReach(
             f"{os.path.basename(directory)} runs in another container (pid namespace), so its processes cannot be seen "

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 import time
 
-from outlast.errors import BadInput, InputRefused, StartFailed, Unsupported, named
+from outlast.errors import BadInput, InputRefused, StartFailed, Unsupported, quote
 from outlast.executors.far_launch import name_home
-from outlast.executors.polling import FASTEST_S, PollingExecutor
+from outlast.executors.poller import FASTEST_S, PollingExecutor
 from outlast.executors.remote import Unreachable
 from outlast.executors.slurm import directory
 from outlast.executors.slurm.client import Client
@@ -216,7 +216,7 @@ class SlurmExecutor(PollingExecutor):
             raise StartFailed(f"Slurm does not answer: {ran.stderr.strip() or 'sinfo failed'}.")
         nodes = sum(int(line.split()[0]) for line in ran.stdout.splitlines())
         if not nodes:
-            raise StartFailed(f"The cluster has no partition {named(p)}." if p else "The cluster has no nodes.")
+            raise StartFailed(f"The cluster has no partition {quote(p)}." if p else "The cluster has no nodes.")
         return f"{nodes} node{'s' * (nodes != 1)}{f' in partition {p}' if p else ''}, tasks in {self._root}"
 
     def gather(self, task_ids: Sequence[str]) -> None:

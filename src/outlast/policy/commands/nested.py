@@ -43,7 +43,7 @@ class NestedCommands:
     hides: bool = False
     suffixes: int = 0
     possible_code: Sequence[ShellText] = ()  # texts that may be run: nothing denied may be in them
-    directory: str | None = ""  # where it runs, if that is not here; None: nobody knows
+    directory: str | None = ""  # where it runs, if that is not here; None: unknown
 
 
 def base(name: str) -> str:

@@ -10,8 +10,8 @@ from outlast.output.cleaner import inline
 from outlast.output.duration import duration
 from outlast.tools import operations, reply, synonyms
 from outlast.tools.arguments import flag, integer, number, schema, text
-from outlast.tools.formatting import survivors, task_list
 from outlast.tools.model import Profile, Reply, Tool
+from outlast.tools.reply_fields import survivors, task_list
 from outlast.tools.untrusted import show_invisible
 
 TYPE_CHECKING = False

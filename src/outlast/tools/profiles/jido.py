@@ -6,9 +6,9 @@ from outlast.light import fields
 from outlast.output.head_tail import BUDGET
 from outlast.tools import operations
 from outlast.tools.arguments import flag, number, schema, text, texts
-from outlast.tools.formatting import as_json, json_reply, shown_status, task_list
 from outlast.tools.model import Profile, Reply, Tool
 from outlast.tools.reply import data
+from outlast.tools.reply_fields import as_json, json_reply, shown_status, task_list
 from outlast.tools.untrusted import plain
 
 TYPE_CHECKING = False

@@ -6,9 +6,9 @@ from outlast.errors import AlreadyEnded
 from outlast.light import fields
 from outlast.tools import operations
 from outlast.tools.arguments import IDS, flag, number, schema, text
-from outlast.tools.formatting import as_json, json_reply, survivors
 from outlast.tools.model import Profile, Reply, Tool
 from outlast.tools.reply import data
+from outlast.tools.reply_fields import as_json, json_reply, survivors
 from outlast.tools.untrusted import plain
 
 TYPE_CHECKING = False

@@ -6,9 +6,9 @@ from outlast.display import render
 from outlast.light import fields
 from outlast.tools import operations
 from outlast.tools.arguments import flag, schema, text
-from outlast.tools.formatting import iso_time, shown_pid, shown_status, survivors
 from outlast.tools.model import Profile, Reply, Tool
 from outlast.tools.reply import data
+from outlast.tools.reply_fields import iso_time, shown_pid, shown_status, survivors
 from outlast.tools.untrusted import label, plain
 
 TYPE_CHECKING = False
@@ -25,13 +25,13 @@ async def _bash(box: ToolContext, given: Arguments) -> Reply:
     limit = operations.seconds(given.get("timeout"), _MOST_S)
     if given.get("run_in_background"):
         task = await operations.start(box, given["command"], limit=limit, split=True)
-        return _moved(await _read(box, task.task_id))
+        return _report_move(await _read(box, task.task_id))
     result = await operations.run(box, given["command"], limit=limit, split=True)
     if not result.finished:
-        return _moved(await _read(box, result.task_id))
+        return _report_move(await _read(box, result.task_id))
     if result.reason == "timeout":
         return _timed_out(await _read(box, result.task_id), limit or box.shell.settings.foreground_limit_s)
-    return Reply(_ended(result), data(result), failed=result.status != "completed", user=_for_user(result))
+    return Reply(_describe_end(result), data(result), failed=result.status != "completed", user=_for_user(result))
 
 
 async def _read(box: ToolContext, task_id: str) -> Result:
@@ -39,7 +39,7 @@ async def _read(box: ToolContext, task_id: str) -> Result:
     return await operations.read(box, task_id, interleaved=True)
 
 
-def _ended(result: Result) -> str:
+def _describe_end(result: Result) -> str:
     error = "" if result.reason in ("exit", "signal") else render.ending(result)
     return (
         label("Command", result.command, "(none)")
@@ -74,7 +74,7 @@ def _timed_out(result: Result, limit: float) -> Reply:
     return Reply(said, data(result), failed=True, user="Command timed out.")
 
 
-def _moved(result: Result) -> Reply:
+def _report_move(result: Result) -> Reply:
     queued = "Status: running (queued)\n" if result.status == "pending" else ""
     said = (
         "Command was moved to the background, where it goes on.\n"

@@ -8,9 +8,9 @@ from outlast.output.cleaner import inline
 from outlast.output.line_filter import LineFilter
 from outlast.tools import operations
 from outlast.tools.arguments import flag, number, schema, text
-from outlast.tools.formatting import as_json, iso_time, json_reply, runtime, shown_pid, shown_status, task_list
 from outlast.tools.model import Profile, Reply, Tool
 from outlast.tools.reply import data, why
+from outlast.tools.reply_fields import as_json, iso_time, json_reply, runtime, shown_pid, shown_status, task_list
 from outlast.tools.untrusted import label, plain
 
 TYPE_CHECKING = False
@@ -31,15 +31,15 @@ async def _run(box: ToolContext, given: Arguments) -> Reply:
         task = await operations.start(
             box, given["command"], limit=limit or _BACKGROUND_LIMIT_S, startup_wait=_STARTUP_S, **how
         )
-        reply = await _started(box, await operations.read(box, task.task_id))
+        reply = await _report_start(box, await operations.read(box, task.task_id))
     else:
         result = await operations.run(box, given["command"], limit=limit, **how)
-        reply = _ended(result) if result.finished else await _started(box, result)
+        reply = _report_end(result) if result.finished else await _report_start(box, result)
     await box.do(box.shell.control.keep_newest, _REMEMBERED)
     return reply
 
 
-def _ended(result: Result) -> Reply:
+def _report_end(result: Result) -> Reply:
     said = label("Command", result.command, "(none)")
     said += label("Stdout", result.stdout or "", "(empty)") + label("Stderr", result.stderr or "", "(empty)")
     said += _how_it_ended(result)
@@ -52,7 +52,7 @@ def _how_it_ended(result: Result) -> str:
     return f"Exit Code: {'(none)' if result.exit_code is None else result.exit_code}\nError: {why(result)}\n"
 
 
-async def _started(box: ToolContext, result: Result) -> Reply:
+async def _report_start(box: ToolContext, result: Result) -> Reply:
     command = f"ID: {result.task_id}\n" + label("Command", result.command, "(none)")
     if result.status in ("failed", "killed"):
         said = "Command failed at once in the background.\n" + command
@@ -74,13 +74,13 @@ async def _started(box: ToolContext, result: Result) -> Reply:
 
 def _first(name: str, marked: str, most: int, count: int) -> str:
     """The first lines of a stream, and how many more there are."""
-    lines = _filled(marked)[:most]
+    lines = _fill(marked)[:most]
     more = max(0, count - len(lines))
     said = label(name, "\n".join(lines), "(empty)")
     return said + (f"... and {more} more {'line' if more == 1 else 'lines'} of {name.lower()}\n" if more else "")
 
 
-def _filled(marked: str) -> list[str]:
+def _fill(marked: str) -> list[str]:
     return [line for line in plain(marked).split("\n") if line.strip()]
 
 
@@ -89,13 +89,13 @@ async def _output(box: ToolContext, given: Arguments) -> Reply:
     result = await operations.read(box, given["bash_id"], new=True, page=True, filter=pattern, ignore_case=True)
     # A task of another profile may have kept both in one.
     out, err = (result.output, "") if result.stdout is None else (result.stdout, result.stderr or "")
-    errors = _filled(err)
+    errors = _fill(err)
     if result.reason == "timeout" and not result.truncated:
         errors += await box.do(_limit_note, box, result, pattern)
     said = {
         "id": result.task_id,
         "status": shown_status(result),
-        "newOutput": "\n".join(_filled(out)),
+        "newOutput": "\n".join(_fill(out)),
         "newErrors": "\n".join(errors),
         "exitCode": result.exit_code,
     }

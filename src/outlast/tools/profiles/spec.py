@@ -7,9 +7,9 @@ from outlast.light import fields
 from outlast.output.duration import duration
 from outlast.tools import operations
 from outlast.tools.arguments import flag, number, schema, text
-from outlast.tools.formatting import json_reply, shown_status
 from outlast.tools.model import Profile, Reply, Tool
 from outlast.tools.reply import data
+from outlast.tools.reply_fields import json_reply, shown_status
 from outlast.tools.untrusted import bracket, bracketed_line
 
 TYPE_CHECKING = False

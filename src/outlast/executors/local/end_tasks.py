@@ -6,7 +6,7 @@ from functools import partial
 
 from outlast.executors.local.end_one import cancel_pending, check_visible, record_kill
 from outlast.executors.local.offspring import cancel_pending_offspring, end_offspring
-from outlast.light import extended, signal
+from outlast.light import extend, signal
 from outlast.linux import process
 from outlast.linux.process_tree import end_trees
 from outlast.storage import record
@@ -53,7 +53,7 @@ def _end(executor: Executor, task_ids: Sequence[str], grace: float, by: str, rul
     receipts = []
     for one in task_ids:
         pids, survivors = ended.get(one, ((), ()))
-        receipts.append(extended(Receipt, executor.status(one), ended=pids, survivors=survivors))
+        receipts.append(extend(Receipt, executor.status(one), ended=pids, survivors=survivors))
     return receipts
 
 
