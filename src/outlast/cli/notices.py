@@ -26,6 +26,7 @@ _LISTED = 100
 
 
 def notices_parser() -> Parser:
+    """Return the options of `outlast notices`."""
     made = Parser(
         "notices",
         "Print what there is to tell (a task ended, a line matched --notify, silence ...)\n"
@@ -50,6 +51,7 @@ def notices_parser() -> Parser:
 
 
 def notices(asked: Asked) -> int:
+    """Do what `outlast notices` asks; returns the exit code."""
     _refuse_contradictions(asked)
     with open_shell(asked.session) as shell:
         if asked.all:
@@ -148,6 +150,7 @@ def _each_delivered(subscription: Subscription, asked: Asked, deliver: Callable[
 
 
 def brief_parser() -> Parser:
+    """Return the options of `outlast brief`."""
     made = Parser(
         "brief",
         "One paragraph for a model that has forgotten its tasks: what runs in this\n"
@@ -158,12 +161,14 @@ def brief_parser() -> Parser:
 
 
 def brief(asked: Asked) -> int:
+    """Do what `outlast brief` asks; returns the exit code."""
     with open_shell(asked.session) as shell:
         write(shell.brief())
     return 0
 
 
 def verify_parser() -> Parser:
+    """Return the options of `outlast verify`."""
     made = Parser(
         "verify",
         "Check that a notice is genuine: that Outlast wrote exactly this text under this\nnumber. Exits with 1 if not.",
@@ -175,6 +180,7 @@ def verify_parser() -> Parser:
 
 
 def verify(asked: Asked) -> int:
+    """Do what `outlast verify` asks; returns the exit code."""
     said = sys.stdin.read() if asked.notice == ["-"] else " ".join(asked.notice)
     with open_shell(asked.session) as shell:
         notice = shell.verify(said)
@@ -195,6 +201,7 @@ def verify(asked: Asked) -> int:
 
 
 def events_parser() -> Parser:
+    """Return the options of `outlast events`."""
     made = Parser(
         "events",
         "Print what happened to tasks and which tools were called, oldest first, one line each.",
@@ -212,6 +219,7 @@ def events_parser() -> Parser:
 
 
 def events(asked: Asked) -> int:
+    """Do what `outlast events` asks; returns the exit code."""
     if asked.timeout is not None and not asked.follow:
         raise BadInput("--timeout says when -f stops; add -f, or leave it out.")
     if asked.after < 0:

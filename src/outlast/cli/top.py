@@ -10,6 +10,7 @@ from outlast.errors import BadInput, Unsupported
 
 
 def top_parser() -> Parser:
+    """Return the options of `outlast top`."""
     made = Parser(
         "top",
         "All tasks on one full-screen page: the list, what the selected task prints, its screen; kill, send\n"
@@ -20,6 +21,7 @@ def top_parser() -> Parser:
 
 
 def top(asked: Asked) -> int:
+    """Do what `outlast top` asks; returns the exit code."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise BadInput("`outlast top` needs a terminal; `outlast tasks` prints a table anywhere.")
     try:

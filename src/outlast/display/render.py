@@ -43,6 +43,7 @@ def as_json(task: Task, **more: Any) -> str:
 
 
 def error_json(error: OutlastError) -> str:
+    """Return an error as one JSON object."""
     return _json({"error": error.code, "message": error.message})
 
 
@@ -53,6 +54,7 @@ def _json(value: Mapping[str, Any]) -> str:
 
 
 def signal_name(number: int) -> str:
+    """Return the name of a signal, such as SIGTERM."""
     import signal
 
     try:
