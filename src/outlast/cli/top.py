@@ -17,7 +17,10 @@ def top_parser() -> Parser:
         "input, attach, run again. Press ? for the keys.",
         "  outlast top                    every session's tasks\n  outlast top --session work     one session's",
     )
-    return made.takes_session()
+    made.add(
+        "--session", metavar="S", help="only this session's tasks (default: $OUTLAST_SESSION, else every session's)"
+    )
+    return made
 
 
 def top(asked: Asked) -> int:
