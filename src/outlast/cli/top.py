@@ -8,6 +8,8 @@ from outlast.cli.arguments import Asked, Parser
 from outlast.cli.common import open_shell
 from outlast.errors import BadInput, Unsupported
 
+_SESSION = "only this session's tasks (default: $OUTLAST_SESSION, else every session's)"
+
 
 def top_parser() -> Parser:
     """Return the options of `outlast top`."""
@@ -18,7 +20,7 @@ def top_parser() -> Parser:
         "  outlast top                    every session's tasks\n  outlast top --session work     one session's",
     )
     made.add(
-        "--session", metavar="S", help="only this session's tasks (default: $OUTLAST_SESSION, else every session's)"
+        "--session", metavar="S", help=_SESSION
     )
     return made
 
