@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from outlast.policy.approval import Approval
     from outlast.shell.async_shell import AsyncShell
     from outlast.shell.shell import Shell
+    from outlast.storage.sessions import SessionState
     from outlast.types import (
         Cursor,
         Limits,
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
         Receipt,
         Result,
         Sandbox,
-        SessionState,
         Slice,
         Stdin,
         Task,
@@ -113,9 +113,10 @@ _HOMES = {
     "Notice": "outlast.notices.notice",
     "Policy": "outlast.policy",
     "Screen": "outlast.output.screen",
+    "SessionState": "outlast.storage.sessions",
     "Shell": "outlast.shell.shell",
 }
-_TYPES = frozenset(("Cursor", "Limits", "Notify", "Receipt", "Result", "Sandbox", "SessionState", "Slice", "Stdin"))
+_TYPES = frozenset(("Cursor", "Limits", "Notify", "Receipt", "Result", "Sandbox", "Slice", "Stdin"))
 _TYPES |= {"Task", "Waited"}
 
 

@@ -108,6 +108,7 @@ def compose_exported(found: Snapshot, request: Request, given: Mapping[str, str]
 def split_secrets(
     environ: Mapping[str, str], settings: Settings, request: Request, secret_names: Sequence[str] | None
 ) -> SplitVariables:
+    """Split the variables of the caller into those that the command gets and those that are held back."""
     missing = [name for name in request.pass_secrets if "*" not in name and name not in environ]
     if missing:
         raise BadInput(

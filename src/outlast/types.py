@@ -206,16 +206,22 @@ class Guards:
 
 @frozen
 class Exited:
+    """The command exited with this code."""
+
     code: int
 
 
 @frozen
 class Signalled:
+    """The command died of this signal."""
+
     signal: int
 
 
 @frozen
 class NeverStarted:
+    """The command could not be started."""
+
     why: str
 
 
@@ -237,11 +243,15 @@ class Pending:
 
 @frozen
 class Running:
+    """The command runs, or is being started."""
+
     since: float
 
 
 @frozen
 class Ended:
+    """The command has ended, and how."""
+
     since: float
     until: float
     elapsed: float
@@ -319,25 +329,6 @@ class Task:
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the names that `--json` has."""
         return fields(self)
-
-
-@frozen
-class SessionState:
-    """What a session remembers. Values are as bash would print them, on one line each."""
-
-    name: str
-    directory: str
-    umask: str
-    generation: int
-    updated_at: float
-    last_task: str
-    variables: Mapping[str, str]  # those that are not as they were when the session began
-    removed: tuple[str, ...]  # those that it began with and has no more
-    functions: tuple[str, ...]
-    aliases: Mapping[str, str]
-    options: tuple[str, ...]
-    traps: Mapping[str, str]
-    damaged: tuple[str, ...]  # snapshots that were found damaged and set aside
 
 
 # --- reading -----------------------------------------------------------------------------

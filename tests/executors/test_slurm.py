@@ -25,6 +25,7 @@ from outlast.types import Task
 from tests.conftest import Cli, eventually
 from tests.executors.conftest import SLURM, Bench, write_settings
 from tests.executors.slurm_cluster import Cluster, missing
+from tests.web.support import serving, streaming
 
 SOME, MANY = 50, 1000
 
@@ -84,6 +85,17 @@ def test_what_is_waited_for_is_said(hpc: Bench) -> None:
     assert waiting.status == "pending"
     hpc.shell.kill(full[0].task_id, grace=0.2)
     assert await_task(hpc, full[1].task_id, lambda task: task.status == "running").error is None
+
+
+def test_a_page_sees_a_task_begin_that_waited(hpc: Bench) -> None:
+    """No process but the server looks at it."""
+    full = [hpc.start("sleep 300", needs={"cpus": 16, "partition": "one"}).task_id for _ in range(2)]
+    with serving(hpc.home) as page, streaming(page, "/api/events") as overview:
+        overview.until("hello")
+        assert page.get(f"/api/tasks/{full[1]}")["task"]["status"] == "pending"
+        hpc.shell.kill(full[0], grace=0.2)
+        begun = (full[1], "running")
+        overview.until("tasks", lambda one: begun in [(task["task_id"], task["status"]) for task in one["changed"]])
 
 
 def test_a_task_that_waits_is_cancelled_unrun(hpc: Bench, cluster: Cluster) -> None:

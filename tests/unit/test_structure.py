@@ -1,4 +1,4 @@
-"""The shape of the source: no import cycles."""
+"""The shape of the source: no import cycles, nothing too large to read at once."""
 
 from __future__ import annotations
 
@@ -64,3 +64,14 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     graph = {name: list_imports(name) for name in parse_modules()}
     assert len(graph) > 100
     assert find_cycle(graph) == []
+
+
+def test_no_module_or_function_is_too_large_to_read_at_once() -> None:
+    large = {str(path): count for path in ROOT.rglob("*.py") if (count := len(path.read_text().splitlines())) > 400}
+    for name, module in parse_modules().items():
+        for node in ast.walk(module):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                if length > 60:
+                    large[f"{name}.{node.name}"] = length
+    assert large == {}

@@ -35,6 +35,7 @@ exit code: 0; 1 if there is no such agent, or it has ended; 2 for wrong usage.""
 
 
 def agent_parser() -> VerbGroup:
+    """Return the options of `outlast agent`."""
     return VerbGroup(
         "agent",
         "Agents as tasks: start one and get its task id, or follow one that another program started.",
@@ -87,6 +88,7 @@ def _done_parser() -> Parser:
 
 
 def agent(asked: Asked) -> int:
+    """Do what `outlast agent` asks; returns the exit code."""
     with open_shell(asked.session, getattr(asked, "policy", None)) as shell:
         code: int = globals()[f"_{asked.command}"](shell, asked)
     return code

@@ -33,6 +33,7 @@ _SIZED_S = 0.5  # a guard sets the size within milliseconds
 
 
 def attach_parser() -> Parser:
+    """Return the options of `outlast attach`."""
     made = Parser(
         "attach",
         "Make your terminal the task's: see its screen, type at it. Ctrl-] detaches, and the task goes on.\n"
@@ -50,6 +51,7 @@ def attach_parser() -> Parser:
 
 
 def attach(asked: Asked) -> int:
+    """Do what `outlast attach` asks; returns the exit code."""
     with open_shell(asked.session) as shell:
         name, key = detach_key(shell.settings.detach_key)
         task = shell.show(asked.id)

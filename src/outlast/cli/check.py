@@ -39,6 +39,7 @@ count as for `outlast run`: that of the user, of the project and of --policy, th
 
 
 def check_parser() -> Parser:
+    """Return the options of `outlast check`."""
     made = Parser("check", "Say whether a command may run: allow, ask or deny, with a reason for each part.", _EXAMPLES)
     made.hint = "give the command as one word, or write -- before it."
     made.takes_policy()
@@ -50,6 +51,7 @@ def check_parser() -> Parser:
 
 
 def check(asked: Asked) -> int:
+    """Do what `outlast check` asks; returns the exit code."""
     if asked.hook:
         return _hook(asked)
     if not asked.command:

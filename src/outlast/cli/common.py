@@ -62,6 +62,7 @@ def hint(shell: Shell, task: Task) -> str:
 
 
 def write(text: str) -> None:
+    """Write to standard output at once."""
     sys.stdout.write(text)
     sys.stdout.flush()
 

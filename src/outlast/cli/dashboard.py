@@ -41,6 +41,7 @@ _HINT = "\033[2mq leaves; the tasks go on\033[0m"
 
 
 def tasks_parser() -> Parser:
+    """Return the options of `outlast tasks`."""
     made = Parser(
         "tasks",
         "The dashboard: tasks with their status, time and type, as a table for people. What runs\n"
@@ -56,6 +57,7 @@ def tasks_parser() -> Parser:
 
 
 def tasks(asked: Asked) -> int:
+    """Do what `outlast tasks` asks; returns the exit code."""
     if asked.filter not in table.FILTERS:
         raise BadInput(f"There is no filter {quote(asked.filter)}; use one of {', '.join(table.FILTERS)}.")
     if asked.json and asked.watch:
@@ -88,6 +90,7 @@ def _ran_in_background(shell: Shell, task: Task) -> bool:
 
 
 def colourful() -> bool:
+    """Return whether standard output is a terminal that shows colours."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 

@@ -39,6 +39,7 @@ class Finding:
 
 
 def doctor_parser() -> Parser:
+    """Return the options of `outlast doctor`."""
     made = Parser(
         "doctor",
         "Check what this machine can do. Exits with 1 if something that Outlast needs is missing.",
@@ -48,6 +49,7 @@ def doctor_parser() -> Parser:
 
 
 def doctor(asked: Asked) -> int:
+    """Do what `outlast doctor` asks; returns the exit code."""
     findings = list(examine())
     if asked.json:
         write(json.dumps([fields(finding) for finding in findings]) + "\n")

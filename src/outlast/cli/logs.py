@@ -35,6 +35,7 @@ _EXAMPLES = """\
 
 
 def logs_parser() -> Parser:
+    """Return the options of `outlast logs`."""
     made = Parser("logs", "Print what a task printed.", _EXAMPLES)
     add = made.add
     add("-f", "--follow", action="store_true", help="go on until the task ends")
@@ -51,6 +52,7 @@ def logs_parser() -> Parser:
 
 
 def logs(asked: Asked) -> int:
+    """Do what `outlast logs` asks; returns the exit code."""
     selection = _selection(asked)
     with open_shell(asked.session) as shell:
         if asked.json:

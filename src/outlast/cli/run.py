@@ -44,6 +44,7 @@ _LAST_LINES = 50  # in which a command that failed says why
 
 
 def run(asked: Asked) -> int:
+    """Do what `outlast run` asks; returns the exit code."""
     # The words stand in our own argument list; a `pkill -f` in the command must not find them there.
     _rename_self("outlast", "outlast run")
     command = read_command(asked.command) if asked.command or asked.like is None else ""

@@ -40,6 +40,7 @@ otherwise. Ctrl-C interrupts the command as on a terminal; twice ends its whole 
 
 
 def run_parser() -> Parser:
+    """Return the options of `outlast run`."""
     made = Parser("run", "Run a command. It goes on if you, your terminal or your agent go away.", _EXAMPLES)
     add = made.add
     made.section("waiting")
@@ -108,6 +109,7 @@ def read_command(words: Sequence[str]) -> str:
 
 
 def parse_environment(pairs: Sequence[str]) -> dict[str, str]:
+    """Return the variables of `--env NAME=VALUE`."""
     found = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -118,6 +120,7 @@ def parse_environment(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def parse_needs(pairs: Sequence[str]) -> dict[str, str]:
+    """Return what `--need NAME=VALUE` asks a cluster for."""
     for pair in pairs:
         if "=" not in pair:
             raise BadInput(f"--need takes NAME=VALUE, such as cpus=4, not {pair!r}.")
@@ -125,6 +128,7 @@ def parse_needs(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def parse_terminal(asked: Asked) -> bool | str:
+    """Return whether the command gets a terminal, or the size of it."""
     if asked.size is not None and not asked.tty:
         raise BadInput("--size is the size of a terminal; add --tty.")
     if asked.tty and asked.size is None and not asked.bg and sys.stdout.isatty():
@@ -134,6 +138,7 @@ def parse_terminal(asked: Asked) -> bool | str:
 
 
 def open_stdin(asked: str | None) -> Stdin:
+    """Return the input that `--stdin` names."""
     match asked:
         case None:
             return Stdin()

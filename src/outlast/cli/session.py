@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from outlast.shell.shell import Shell
-    from outlast.types import SessionState
+    from outlast.storage.sessions import SessionState
 
 _SHOWN = 200  # characters of one value
 _EXAMPLES = """\
@@ -25,6 +25,7 @@ _EXAMPLES = """\
 
 
 def session_parser() -> VerbGroup:
+    """Return the options of `outlast session`."""
     commands = [
         Parser("session list", "List the sessions.", "  outlast session list"),
         Parser("session show", "Show what a session remembers; secrets are masked.", "  outlast session show work"),
@@ -40,6 +41,7 @@ def session_parser() -> VerbGroup:
 
 
 def session(asked: Asked) -> int:
+    """Do what `outlast session` asks; returns the exit code."""
     with open_shell() as shell:
         match asked.command:
             case "list":

@@ -37,6 +37,7 @@ temporary files and caches only, and reach no network. You are asked about what 
 
 
 def setup_parser() -> Parser:
+    """Return the options of `outlast setup`."""
     made = Parser(
         "setup",
         "Make an agent use Outlast: write the server `outlast mcp` into the agent's own\n"
@@ -82,6 +83,7 @@ class Job:
 
 
 def setup(asked: Asked) -> int:
+    """Do what `outlast setup` asks; returns the exit code."""
     if asked.client not in CLIENTS:
         raise BadInput(f"Outlast cannot set up {quote(asked.client)}; it knows {', '.join(CLIENTS)}.")
     if asked.scope not in SCOPES:

@@ -27,6 +27,7 @@ _WIDTH_UNKNOWN = 120
 
 
 def ps_parser() -> Parser:
+    """Return the options of `outlast ps`."""
     made = Parser(
         "ps",
         "List tasks, newest first: those that run, and those that ended within the hour.",
@@ -40,6 +41,7 @@ def ps_parser() -> Parser:
 
 
 def ps(asked: Asked) -> int:
+    """Do what `outlast ps` asks; returns the exit code."""
     with open_shell(asked.session) as shell:
         every = asked.all and not asked.session
         which: dict[str, Any] = {}
@@ -73,11 +75,13 @@ def width() -> int:
 
 
 def show_parser() -> Parser:
+    """Return the options of `outlast show`."""
     made = Parser("show", "Show everything about one task.", "  outlast show bash-1a2b\n  outlast show 1a2b --json")
     return made.takes_id().takes_session().takes_json()
 
 
 def show(asked: Asked) -> int:
+    """Do what `outlast show` asks; returns the exit code."""
     with open_shell(asked.session) as shell:
         task = shell.show(asked.id)
         if asked.json:
@@ -88,6 +92,7 @@ def show(asked: Asked) -> int:
 
 
 def wait_parser() -> Parser:
+    """Return the options of `outlast wait`."""
     made = Parser(
         "wait",
         "Wait until tasks end, by event. Exits with the (first failed) task's own code, or 124 if time ran out.",
@@ -109,6 +114,7 @@ def wait_parser() -> Parser:
 
 
 def wait(asked: Asked) -> int:
+    """Do what `outlast wait` asks; returns the exit code."""
     deadline = Deadline(validation.seconds("timeout", asked.timeout))
     what = {name: getattr(asked, name) for name in ("until", "port", "url", "quiet")}
     condition = any(value is not None for value in what.values())
@@ -126,6 +132,7 @@ def wait(asked: Asked) -> int:
 
 
 def kill_parser() -> Parser:
+    """Return the options of `outlast kill`."""
     made = Parser(
         "kill",
         "End tasks, each with every process it started, also those that left its group or its session.",
@@ -139,6 +146,7 @@ def kill_parser() -> Parser:
 
 
 def kill(asked: Asked) -> int:
+    """Do what `outlast kill` asks; returns the exit code."""
     if asked.all == bool(asked.id):
         raise BadInput("Name the tasks to end, or give --all for every task of the session; not both.")
     with open_shell(asked.session) as shell:
@@ -159,6 +167,7 @@ def _kill_every_task(shell: Shell, grace: float | None) -> Sequence[Receipt]:
 
 
 def send_parser() -> Parser:
+    """Return the options of `outlast send`."""
     made = Parser(
         "send",
         "Send text, or keys, to the input of a task that was started with --stdin open or --tty. A newline\n"
@@ -180,6 +189,7 @@ def send_parser() -> Parser:
 
 
 def send(asked: Asked) -> int:
+    """Do what `outlast send` asks; returns the exit code."""
     if asked.text is None and not asked.eof:
         raise BadInput("There is nothing to send; give a text, or --eof to end the input.")
     if asked.keys and (asked.text is None or asked.raw or asked.eof):
@@ -198,6 +208,7 @@ def send(asked: Asked) -> int:
 
 
 def clean_parser() -> Parser:
+    """Return the options of `outlast clean`."""
     made = Parser(
         "clean",
         "Remove finished tasks with their output. Running ones are never touched.",
@@ -213,6 +224,7 @@ def clean_parser() -> Parser:
 
 
 def clean(asked: Asked) -> int:
+    """Do what `outlast clean` asks; returns the exit code."""
     if asked.all_finished and asked.older_than is not None:
         raise BadInput("--all-finished and --older-than contradict each other; give one of them.")
     if asked.id and (asked.all_finished or asked.older_than is not None):

@@ -20,6 +20,7 @@ _PROFILES = "default, neovate, jido, registry, mycode or spec"
 
 
 def tools_parser() -> Parser:
+    """Return the options of `outlast tools`."""
     made = Parser(
         "tools",
         "Print the tools for models as JSON: names, descriptions and schemas, in the form that an API takes.",
@@ -34,6 +35,7 @@ def tools_parser() -> Parser:
 
 
 def tools(asked: Asked) -> int:
+    """Do what `outlast tools` asks; returns the exit code."""
     from outlast.tools import adapters, policy
     from outlast.tools.profiles import profile_named
 
@@ -47,6 +49,7 @@ def tools(asked: Asked) -> int:
 
 
 def call_parser() -> Parser:
+    """Return the options of `outlast call`."""
     made = Parser(
         "call",
         "Call a tool as a model would, and print the reply. The arguments are one JSON object.",
@@ -62,6 +65,7 @@ def call_parser() -> Parser:
 
 
 def call(asked: Asked) -> int:
+    """Do what `outlast call` asks; returns the exit code."""
     text = sys.stdin.buffer.read().decode(errors="surrogateescape") if asked.arguments == "-" else asked.arguments
     try:
         given = json.loads(text)

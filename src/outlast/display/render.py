@@ -43,6 +43,7 @@ def as_json(task: Task, **more: Any) -> str:
 
 
 def error_json(error: OutlastError) -> str:
+    """Return an error as one JSON object."""
     return _json({"error": error.code, "message": error.message})
 
 
@@ -53,6 +54,7 @@ def _json(value: Mapping[str, Any]) -> str:
 
 
 def signal_name(number: int) -> str:
+    """Return the name of a signal, such as SIGTERM."""
     import signal
 
     try:
@@ -83,7 +85,9 @@ def ending(task: Task) -> str:
 
 def waits(task: Task) -> str:
     """What a pending task waits for."""
-    return f"waits for {', '.join(task.waits_for)}" if task.waits_for else "waits for a place"
+    if task.waits_for:
+        return f"waits for {', '.join(task.waits_for)}"
+    return "waits for a place" if task.executor == LOCAL else f"waits to begin on {task.executor}"
 
 
 def doing(activity: str) -> str:

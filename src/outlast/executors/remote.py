@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from outlast.types import Launch, Place, Task
 
 _ID_TRIES = 5
+# Of a side that does not answer: how often as long as a look waited no other look asks it again, and at most.
+_QUIET_PARTS, _LONGEST_QUIET_S = 10, 10.0
 # The numbers of the descriptors from which a shell there restores its session: see far.c.
 _BEFORE_FD, _START_FD = 100, 101
 
@@ -64,6 +66,7 @@ class RemoteExecutor:
 
     def __init__(self, name: str, table: Mapping[str, Any], registry: Registry, settings: Settings) -> None:
         self.name, self.table, self.registry, self.settings = name, table, registry, settings
+        self._problem, self._quiet_until = "", 0.0
         self._sessions = Sessions(registry.home.sessions)
         self._queue = Queue(registry.home.path)
 
@@ -248,9 +251,26 @@ class RemoteExecutor:
         return self.registry.get(task_id)
 
     def _look(self, task_id: str) -> None:
-        """Bring one mirror up to date."""
-        if self._can_change(task_id):
+        """Bring one mirror up to date; not while the other side is known not to answer."""
+        if self._can_change(task_id) and not self.is_silent(task_id):
             self.update([task_id])
+
+    def is_silent(self, task_id: str) -> bool:
+        """Return whether the other side is known not to answer now, and note that in a mirror."""
+        if time.monotonic() >= self._quiet_until:
+            return False
+        self.note_problem(task_id, self._problem)
+        return True
+
+    def note_problem(self, task_id: str, problem: str) -> None:
+        try:
+            mirror.note_problem(self.near(task_id), problem)
+        except (OSError, ValueError):
+            pass  # it was removed
+
+    def note_silence(self, problem: str, waited: float) -> None:
+        """The other side did not answer for so long. A look at a hundred tasks must not wait for each."""
+        self._problem, self._quiet_until = problem, time.monotonic() + min(_QUIET_PARTS * waited, _LONGEST_QUIET_S)
 
     def has_reached(self, task_id: str, phase: Phase) -> bool:
         directory = self.near(task_id)

@@ -152,6 +152,7 @@ class Clients:
 
 
 def client_name(ctx: Context) -> str:
+    """Return the name that a client gave when it connected."""
     params = ctx.session.client_params
     return params.client_info.name if params is not None else "client"
 

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from outlast.errors import OutlastError
     from outlast.output.secret_search import Span
     from outlast.settings import Settings
+    from outlast.storage.sessions import SessionState
     from outlast.storage.snapshot import Snapshot
-    from outlast.types import SessionState, Task
+    from outlast.types import Task
 
     AnyTask = TypeVar("AnyTask", bound=Task)
 

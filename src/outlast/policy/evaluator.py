@@ -101,9 +101,7 @@ class Evaluator(NestedEvaluator):
         if base(shell) in _BOTH and (words := plain_words(source)):
             if self.flow.within:
                 self.flow.call(words[0].text, self.inside, parallel=False)
-            self.simple(
-                words, shown(words), [], fed=False
-            )  # as most are; no reader takes them otherwise
+            self.simple(words, shown(words), [], fed=False)  # as most are; no reader takes them otherwise
             return
         text = read(source, self.depth, self.inside)
         self.texts.append(text)

@@ -46,6 +46,7 @@ tracker: ContextVar[CallTracker | None] = ContextVar("tracker", default=None)
 
 
 def track(**task_ids: str) -> None:
+    """Note for the caller which task a call launched or waits for."""
     if (current := tracker.get()) is not None:
         for name, task_id in task_ids.items():
             setattr(current, name, task_id)

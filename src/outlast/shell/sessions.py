@@ -13,8 +13,8 @@ from outlast.shell import validation
 from outlast.shell.context import translate_errors
 from outlast.storage import session_rules, snapshot
 from outlast.storage.dump import find_changed_variables
+from outlast.storage.sessions import SessionState
 from outlast.storage.snapshot import ALIAS, FUNCTION, OPTION, SHOPT, TRAP, VARIABLE
-from outlast.types import SessionState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -122,6 +122,7 @@ def read_values(directory: str) -> dict[str, Any]:
 
 
 def has_terminal(directory: str) -> bool:
+    """Return whether a task has a terminal."""
     try:
         return read_values(directory).get("tty") is not None
     except UNREADABLE:
@@ -388,6 +389,7 @@ def _describe_end(ended: Ended) -> dict[str, Any]:
 
 
 def dump_task(task: Task) -> str:
+    """Return a task as JSON."""
     return json.dumps(fields(task))
 
 

@@ -34,22 +34,27 @@ def schema(required: Sequence[str] = (), /, **parameters: Mapping[str, Any]) -> 
 
 
 def text(description: str = "") -> dict[str, Any]:
+    """Return the schema of a text."""
     return {"type": "string", **({"description": description} if description else {})}
 
 
 def number(description: str) -> dict[str, Any]:
+    """Return the schema of a number that is not negative."""
     return {"type": "number", "description": description, "minimum": 0}
 
 
 def integer(description: str, least: int = 0) -> dict[str, Any]:
+    """Return the schema of a whole number."""
     return {"type": "integer", "description": description, "minimum": least}
 
 
 def flag(description: str) -> dict[str, Any]:
+    """Return the schema of true or false."""
     return {"type": "boolean", "description": description}
 
 
 def texts(description: str) -> dict[str, Any]:
+    """Return the schema of a list of texts."""
     return {"type": "array", "items": {"type": "string"}, "description": description}
 
 

@@ -112,6 +112,7 @@ async def show_alive(box: ToolContext, task_id: str, ended: str) -> Task:
 
 
 async def kill(box: ToolContext, task_id: str) -> Receipt:
+    """End a task with its whole tree."""
     return await box.waiting.kill(task_id)
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def as_json(value: object) -> str:
+    """Return a value as one line of JSON."""
     return json.dumps(value, ensure_ascii=False) + "\n"
 
 
@@ -55,6 +56,7 @@ def shown_status(task: Task) -> str:
 
 
 def shown_pid(task: Task) -> int | None:
+    """Return the pid that a reply shows; a pending task has none."""
     return None if task.status == "pending" else task.pid
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from contextlib import suppress
 from typing import ClassVar
 
 from textual.app import App
@@ -108,6 +109,7 @@ class Top(App[None]):
         self.table.focus()
         self.run_worker(self._watch_tasks())
         self.run_worker(self._watch_activities())
+        self.run_worker(self._look_elsewhere())
 
     # --- what is shown -----------------------------------------------------------------------
 
@@ -130,6 +132,13 @@ class Top(App[None]):
             if found != self._activities:
                 self._activities = found
                 self._show_tasks()
+            await asyncio.sleep(_ACTIVITY_S)
+
+    async def _look_elsewhere(self) -> None:
+        """Bring tasks on other machines up to date, which ring no bell here."""
+        while True:
+            with suppress(OSError, OutlastError):
+                await asyncio.to_thread(self._shell.plain.executor.refresh)
             await asyncio.sleep(_ACTIVITY_S)
 
     def _show_tasks(self) -> None:
@@ -186,7 +195,7 @@ class Top(App[None]):
 
     def action_search(self) -> None:
         self._search_field.add_class("open")
-        self._search_field.focus()
+        self.screen.set_focus(self._search_field)  # at once: what is typed next belongs to it, and is no key
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input is self._search_field:

@@ -64,6 +64,7 @@ async def _document(request: Request) -> Response:
 
 
 def reply(value: Any, status: int = 200) -> Response:
+    """Return a value as a JSON response."""
     return Response(json.dumps(value), status, media_type="application/json")
 
 

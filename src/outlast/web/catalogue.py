@@ -44,6 +44,7 @@ class Entry:
 
 
 def describe(task: Task) -> Entry:
+    """Return what the page lists of a task."""
     texts = (task.task_id, task.command[:_TEXT], task.description[:_TEXT], task.name, task.session, task.category)
     return Entry(
         **{name: getattr(task, name) for name in Entry.__match_args__ if name not in ("text", "command")},

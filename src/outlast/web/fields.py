@@ -31,18 +31,22 @@ MOST = 1 << 53  # what JavaScript and the index can hold
 
 
 def text(most: int = 1000, **more: Any) -> dict[str, Any]:
+    """Return the schema of a text."""
     return {"type": "string", "maxLength": most, **more}
 
 
 def whole(least: int = 0, most: int = MOST, **more: Any) -> dict[str, Any]:
+    """Return the schema of a whole number."""
     return {"type": "integer", "minimum": least, "maximum": most, **more}
 
 
 def number(least: float = 0, most: float = 1e9, **more: Any) -> dict[str, Any]:
+    """Return the schema of a number."""
     return {"type": "number", "minimum": least, "maximum": most, **more}
 
 
 def one_of(*values: str, **more: Any) -> dict[str, Any]:
+    """Return the schema of one of these words."""
     return {"type": "string", "enum": list(values), **more}
 
 

@@ -1,7 +1,7 @@
 """What changes, told to viewers: by event, gathered for a moment so that a storm of changes is one message.
 
-Only what the kernel does not signal is looked at by the clock: how much a process tree uses, and what a clean-up of
-another process removed; every two seconds, and only while there is a viewer.
+Only what the kernel does not signal is looked at by the clock: how much a process tree uses, what a clean-up of another
+process removed, and tasks on other machines; every two seconds, and only while there is a viewer.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Live:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._measure())
+            group.create_task(self._look_elsewhere())
 
     # --- tasks -----------------------------------------------------------------------------
 
@@ -151,6 +152,17 @@ class Live:
         gone = await asyncio.to_thread(self.catalogue.find_removed)
         await self.announce({*gone, *self.catalogue.list_unsettled()[:_MOST_CHANGED]})
         self.overview.send("usage", {"now": time.time(), "tasks": found}, replaces=True)
+
+    async def _look_elsewhere(self) -> None:
+        """Bring tasks on other machines up to date, which ring no bell here."""
+        while True:
+            await self._viewed.wait()
+            began = time.monotonic()
+            try:
+                await asyncio.to_thread(self.plain.executor.refresh)
+            except (OSError, OutlastError):
+                pass  # a machine that does not answer is said with its tasks
+            await asyncio.sleep(max(_USAGE_S, time.monotonic() - began))
 
     # --- viewers ---------------------------------------------------------------------------
 

@@ -134,6 +134,7 @@ class OutputView:
 
 
 def without_colours(text: str) -> str:
+    """Return a text without the sequences that set colours."""
     if _SGR not in text:
         return text
     first, *rest = text.split(_SGR)

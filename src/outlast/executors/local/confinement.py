@@ -93,6 +93,7 @@ def _home(published: str) -> str:
 
 
 def add_bubblewrap(description: Description, staged: str, published: str, around: Launch) -> None:
+    """Add bubblewrap with its arguments, which starts the shell in a sandbox."""
     assert around.sandbox is not None
     words, waits = shell_in_sandbox(published, around)
     env = {**around.env, "OUTLAST_TASK_ID": os.path.basename(published), "PWD": around.cwd}
@@ -147,6 +148,7 @@ def _files(staged: str, published: str, around: Launch) -> Iterator[tuple[str, s
 
 
 def add_landlock(description: Description, staged: str, published: str, around: Launch) -> None:
+    """Add the shell with a Landlock ruleset and a seccomp filter, which the guard applies to it."""
     sandbox = around.sandbox
     assert sandbox is not None
     words, waits = shell_in_sandbox(published, around)

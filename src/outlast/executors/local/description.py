@@ -126,6 +126,7 @@ def begin_items(launch: Launch) -> Iterator[Item]:
 
 
 def explain_refusal(launch: Launch, refused: Refused) -> str:
+    """Return why the guard could not start a task, for an error message."""
     return f"the sandbox cannot be made: {refused.reason}" if launch.sandbox else refused.reason
 
 

@@ -45,6 +45,7 @@ def read_name(near: str) -> str:
 
 
 def write_name(near: str, name: str) -> None:
+    """Record the name of the directory on the cluster."""
     mirror.replace_file(near, _ELEMENT, name.encode())
 
 
@@ -55,10 +56,12 @@ def read_job(near: str) -> tuple[str, float, str]:
 
 
 def write_job(near: str, number: str, submitted: float, node: str = "") -> None:
+    """Record which Slurm job a task is."""
     mirror.replace_file(near, _JOB, f"{number} {submitted} {node}".encode())
 
 
 def has_job(near: str) -> bool:
+    """Return whether a task is a Slurm job by now."""
     return os.path.exists(f"{near}/{_JOB}")
 
 

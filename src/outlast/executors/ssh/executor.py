@@ -84,13 +84,7 @@ class SshExecutor(RemoteExecutor):
         with self._changed:
             followed = list(self._followed)
         for task_id in followed:
-            self._note_problem(task_id, error.message.rstrip("."))
-
-    def _note_problem(self, task_id: str, problem: str) -> None:
-        try:
-            mirror.note_problem(self.near(task_id), problem)
-        except (OSError, ValueError):
-            pass  # removed
+            self.note_problem(task_id, error.message.rstrip("."))
 
     def close(self) -> None:
         self._connection.close()
@@ -196,7 +190,8 @@ class SshExecutor(RemoteExecutor):
         wanted = [one for one in task_ids if one not in self._followed or self._connection.link is None]
         if not wanted:
             return
-        deadline = time.monotonic() + (_LOOK_S if patience is None else patience)
+        began = time.monotonic()
+        deadline = began + (_LOOK_S if patience is None else patience)
         try:
             link = self._connection.need(deadline - time.monotonic(), tries=1)
             with self._changed:
@@ -216,7 +211,9 @@ class SshExecutor(RemoteExecutor):
         except OutlastError as error:
             late, problem = wanted, error.message.rstrip(".")
         for task_id in late:
-            self._note_problem(task_id, problem)
+            self.note_problem(task_id, problem)
+        if late:
+            self.note_silence(problem, time.monotonic() - began)
 
     def _watch(self, link: Link, task_id: str) -> None:
         """Ask for what is new of a task: beyond what its mirror has."""

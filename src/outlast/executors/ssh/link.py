@@ -211,6 +211,7 @@ def as_one_word(script: str) -> str:
 
 @cache
 def hash_program(path: str) -> str:
+    """Return the SHA-256 of a program."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
