@@ -230,7 +230,7 @@ def _env(words: list[Word]) -> NestedCommands:
         doubt = _doubt_of(words, call.parsed, at)
     for option in call.parsed.options:
         if option.name in ("S", "split-string"):
-            return _split(option.text, words[at:])
+            return _split(None if call.parsed.unsure else option.text, words[at:])
     return with_fields(_runs(words[at:], doubt, transparent=at < len(words)), directory=directory)
 
 
@@ -304,7 +304,11 @@ def _texts(words: list[Word], name: str, *names: str) -> tuple[list[ShellText], 
         if option.name in names:
             value = anything(words[-1]) if option.value is None else option.value
             texts.append(joined([value if isinstance(value, Word) else Word(value, words[0].at, words[0].end)], "sh"))
-    return texts, _doubt_of(words, parsed, None) if parsed.strange else "", [one.name for one in parsed.options]
+    return (
+        texts,
+        _doubt_of(words, parsed, None) if parsed.strange or parsed.unsure else "",
+        [one.name for one in parsed.options],
+    )
 
 
 def _su(words: list[Word]) -> NestedCommands:
