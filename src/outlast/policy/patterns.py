@@ -24,23 +24,6 @@ class Pattern:
     def exact(self) -> bool:
         return len(self.pieces) == 1
 
-    @property
-    def literal_words(self) -> tuple[str, ...]:
-        """The complete words before the first `*`."""
-        first = self.pieces[0]
-        words = first.split(" ")
-        return tuple(words if self.exact else words[:-1])
-
-    @property
-    def begun_word(self) -> str:
-        """The part of a word that stands right before the first `*`."""
-        return "" if self.exact else self.pieces[0].split(" ")[-1]
-
-    @property
-    def later_words(self) -> frozenset[str]:
-        """Words that are spelled out behind a `*`."""
-        return frozenset(word for piece in self.pieces[1:] for word in piece.split(" ")[1:] if word)
-
 
 def compiled(pattern: str) -> Pattern:
     text = pattern.strip()

@@ -9,9 +9,8 @@ import os
 import re
 from collections.abc import Callable
 
-from outlast.policy.bash.quoting import ansi_c
 from outlast.policy.bash.variables import is_run, is_safe
-from outlast.policy.bash.words import Loop, Pieces, Problem, Ref, Unreadable, Word
+from outlast.policy.bash.words import Loop, Pieces, Problem, Ref, Unreadable, Word, ansi_c
 from outlast.policy.patterns import UNKNOWN
 
 DEEPEST = 64

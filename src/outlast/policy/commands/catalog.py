@@ -11,14 +11,11 @@ from functools import cache
 
 from outlast.policy.bash.words import Word
 from outlast.policy.commands import sensitive_files
-from outlast.policy.commands.getopt import may_be_option
+from outlast.policy.commands.getopt import grammar, may_be_option
 
 RiskyArgument = tuple[int, str, str]  # the word, the option as it is written ("" if no rule can spell it), why
 ANY_OPTION = "it may be any option"
 _ENTRY = re.compile(r'^"?([^"=\n#]+?)"? = \{ (?:also = (?:"""([^"]*)"""|"([^"]*)"))?', re.MULTILINE)
-_LETTER = re.compile(r"(.)(::|[:>!]?)")
-_LONG = re.compile(r"(.+?)(=\?|[=>!]?)")
-_MARKS = {"=": ":", "=?": "::"}
 # A package of a registry: no path, no archive, no address.
 _PACKAGE = re.compile(
     r"(?!.*\.(?:tgz|tar|gz|whl|zip|xz|bz2|txt)\b)(?:@[\w.-]+/)?[A-Za-z0-9_][\w.-]*(?:\[[\w,-]+\])?(?:[@=<>~!^]+[\w.*+^~<>=!,-]*)?"
@@ -43,29 +40,13 @@ class Entry:
 
         self.key, self.subs = key, subs
         self.dash = bool(said.get("dash"))
-        self.options = _options(f"{said.get('options', '')} {common}", self.dash)
+        self.options = grammar(f"{said.get('options', '')} {common}", self.dash)
         self.flags, self.match, self.behind = pattern("flags"), pattern("match"), pattern("behind")
         self.values = {name: re.compile(text, re.DOTALL) for name, text in dict(said.get("values", {})).items()}  # type: ignore[call-overload]
         self.kinds = str(said.get("operands", "read")).split()
         self.verbs = frozenset(str(said.get("verbs", "")).split())
         self.stops, self.free = bool(said.get("stops")) or subs, bool(said.get("free"))
         self.plain = "*" in self.options
-
-
-def _options(text: str, dash: bool) -> dict[str, str]:
-    """What follows each option: "" nothing, ":" a value, "::" perhaps one, ">" a file, "!" a value that asks."""
-    found: dict[str, str] = {}
-    for word in text.split():
-        if word == "*":
-            found["*"] = ""
-        elif word[0] == "-":
-            found |= {f"-{letter}": mark for letter, mark in _LETTER.findall(word[1:])}
-        elif match := _LONG.fullmatch(word):
-            mark = _MARKS.get(match[2], match[2])
-            found[f"--{match[1]}"] = mark
-            if dash:
-                found[f"-{match[1]}"] = mark
-    return found
 
 
 @cache

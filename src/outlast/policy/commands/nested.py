@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from outlast.light import frozen
 from outlast.policy.bash.words import Word
+from outlast.policy.commands.getopt import Parsed
 from outlast.policy.patterns import UNKNOWN
 
 
@@ -54,6 +55,12 @@ def base(name: str) -> str:
 def joined(words: list[Word], shell: str) -> ShellText:
     """A text that is put together from words with blanks between them."""
     return ShellText(" ".join([word.text for word in words]), shell, is_static(words))
+
+
+def given_texts(words: list[Word], parsed: Parsed, *names: str) -> list[ShellText]:
+    """The texts that options of these names give to a shell."""
+    values = [anything(words[-1]) if one.value is None else one.value for one in parsed.options if one.name in names]
+    return [joined([one if isinstance(one, Word) else Word(one, words[0].at, words[0].end)], "sh") for one in values]
 
 
 def is_static(words: list[Word]) -> bool:

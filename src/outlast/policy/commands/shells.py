@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from outlast.policy.bash.words import Word, names
 from outlast.policy.commands.builtins import is_computed
-from outlast.policy.commands.getopt import Grammar, Option, parse
+from outlast.policy.commands.getopt import Option, grammar, parse
 from outlast.policy.commands.nested import NestedCommands, ShellText, is_static, joined
 
 SHELLS = names("""
@@ -12,9 +12,8 @@ SHELLS = names("""
 """)
 _LIKE_BASH = frozenset(["bash", "rbash"])
 _LIKE_SH = frozenset(["sh", "dash", "ash"])
-_BASH = Grammar(
-    "abefhklmnptuvxBCDEHPTO:o:crisl",
-    "login norc noprofile posix verbose debugger restricted rcfile= init-file= dump-strings noediting help version",
+_BASH = grammar(
+    "-abefhklmnptuvxBCDEHPTO:o:crisl login norc noprofile posix verbose debugger restricted rcfile= init-file= dump-strings noediting help version"
 )
 # What they set changes neither how a text is read nor what is loaded.
 _QUIET = names("e u x v f l login norc noprofile verbose h b m C B c help version s n")
