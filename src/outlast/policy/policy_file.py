@@ -136,16 +136,11 @@ def _rules(path: str, *tables: Mapping[str, Any]) -> Rules:
 def _check_examples(path: str, values: Mapping[str, Any], rules: Rules) -> None:
     for key, wanted, by in (("match", True, "no"), ("not_match", False, "a")):
         for line in _texts(path, values, key):
-            if _is_matched(line, rules) != wanted:
+            # Whether the rules alone deny a line, or allow the whole of it.
+            denied = rules.deny and evaluate(line, Rules(deny=rules.deny, otherwise="allow")).verdict == "deny"
+            alone = Rules(allow=rules.allow, write=rules.write)
+            if bool(denied or (rules.allow and evaluate(line, alone).verdict == "allow")) != wanted:
                 raise BadPolicy(f"the {key} example {named(line)} in {path} is matched by {by} rule")
-
-
-def _is_matched(line: str, rules: Rules) -> bool:
-    """Whether the rules alone deny a line, or allow the whole of it."""
-    denied = bool(rules.deny) and evaluate(line, Rules(deny=rules.deny, otherwise="allow")).verdict == "deny"
-    return denied or (
-        bool(rules.allow) and evaluate(line, Rules(allow=rules.allow, write=rules.write)).verdict == "allow"
-    )
 
 
 # --- the rule that "always" writes -------------------------------------------------------
@@ -185,6 +180,8 @@ def _with_rules(path: str, before: str, patterns: tuple[str, ...], said: str) ->
 
 
 def _replace(path: str, text: str) -> None:
+    from outlast.linux.files import remove_file
+
     aside = f"{path}.{os.urandom(4).hex()}"
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -194,8 +191,5 @@ def _replace(path: str, text: str) -> None:
             os.fsync(file.fileno())
         os.rename(aside, path)
     except BaseException:
-        try:
-            os.unlink(aside)
-        except OSError:
-            pass
+        remove_file(aside)
         raise

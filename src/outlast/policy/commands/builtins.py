@@ -148,11 +148,8 @@ def _wait(words: list[Word]) -> Doubt | None:
         if option.name == "p":
             name = option.text or ""
             return "it sets a variable", name, HIDES if is_run(name) else EVALUATES
-    # `$!` is only ever a number.
-    may_set = any(
-        word.text[:1] == "-" if word.static else word.source.strip('"') not in ("$!", "${!}") for word in words[1:]
-    )
-    return ("it sets a variable", "", "") if may_set else None
+    unknown = [word for word in words[1:] if not word.static and word.source.strip('"') not in ("$!", "${!}")]
+    return ("it sets a variable", "", "") if unknown else None  # `$!` is only ever a number
 
 
 def _mapfile(words: list[Word]) -> Doubt | None:

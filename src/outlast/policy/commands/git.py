@@ -9,7 +9,7 @@ from outlast.policy.bash.words import Word, names
 from outlast.policy.commands import sensitive_files
 from outlast.policy.commands.catalog import ANY_OPTION, RiskyArgument, by_entry, find
 from outlast.policy.commands.getopt import grammar, may_be_option, parse
-from outlast.policy.commands.nested import Argv, Inner, NestedCommands, ShellText, given_texts, is_static, joined
+from outlast.policy.commands.nested import Inner, NestedCommands, ShellText, given_texts, is_static, joined
 
 _GLOBAL_VALUE = names("""
     -C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix --attr-source --shallow-file
@@ -65,7 +65,7 @@ def inner_commands(words: list[Word]) -> NestedCommands | None:
         inners = given_texts(words, parse(words, at + 1, grammar(options)), *giving.split())
     elif name == "bisect":
         run = next((index for index, word in enumerate(rest) if word.text == "run"), len(rest))
-        inners = [Argv(rest[run + 1 :])] if rest[run + 1 :] else []
+        inners = [rest[run + 1 :]] if rest[run + 1 :] else []
     elif name == "submodule":
         inners = _foreach(rest)
     possible_code = _settings(words[1:at])

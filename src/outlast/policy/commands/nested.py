@@ -11,13 +11,6 @@ from outlast.policy.patterns import UNKNOWN
 
 
 @frozen
-class Argv:
-    """A command given as words."""
-
-    words: list[Word]
-
-
-@frozen
 class ShellText:
     """A command given as a text for a shell. `known`: all of it is static."""
 
@@ -27,7 +20,7 @@ class ShellText:
     parameters: tuple[Word, ...] = ()  # $0, $1 and so on
 
 
-Inner = Argv | ShellText
+Inner = list[Word] | ShellText  # a command given as words, or as a text
 
 
 @frozen

@@ -15,7 +15,6 @@ from outlast.policy.bash.words import Word, names, table
 from outlast.policy.commands import git
 from outlast.policy.commands.getopt import Grammar, Parsed, grammar, parse
 from outlast.policy.commands.nested import (
-    Argv,
     NestedCommands,
     anything,
     base,
@@ -136,12 +135,9 @@ def nested_commands(words: list[Word], bodies: list[str]) -> NestedCommands | No
 def find_inner_start(words: list[Word]) -> int | None:
     """Where the inner command of a loose wrapper may begin; None if there is none."""
     triggers = UNPARSED_WRAPPERS.get(base(words[0].text))
-    if triggers is None:
+    if triggers is None or len(words) < 2:
         return None
-    if not triggers:
-        return 1 if len(words) > 1 else None
-    found = [index for index, word in enumerate(words) if word.text in triggers]
-    return found[0] + 1 if found else None
+    return next((at + 1 for at, word in enumerate(words) if word.text in triggers), None if triggers else 1)
 
 
 # --- a wrapper as its grammar reads it ---------------------------------------------------
@@ -172,7 +168,7 @@ def _doubt_of(words: list[Word], parsed: Parsed, at: int | None) -> str:
 
 
 def _runs(words: list[Word], doubt: str, *, transparent: bool = False) -> NestedCommands:
-    return NestedCommands([Argv(words)] if words else [], transparent, doubt, suffixes=1 if doubt else 0)
+    return NestedCommands([words] if words else [], transparent, doubt, suffixes=1 if doubt else 0)
 
 
 def _set_variable(word: Word, doubt: str) -> str:
@@ -245,7 +241,7 @@ def _split(text: str | None, rest: list[Word]) -> NestedCommands:
         doubt = doubt or "the text of -S has options or variables"
         inner.pop(0)
     command = inner + rest
-    return NestedCommands([Argv(command)] if command else [], doubt=doubt, hides=escaped, suffixes=1 if doubt else 0)
+    return NestedCommands([command] if command else [], doubt=doubt, hides=escaped, suffixes=1 if doubt else 0)
 
 
 def _words_inside(text: str) -> list[Word]:
@@ -268,7 +264,7 @@ def _xargs(words: list[Word]) -> NestedCommands:
 def _find(words: list[Word]) -> NestedCommands | None:
     # A path that find prints begins as its starting point does, which is no option.
     ranges = [(start, end) for start, end in exec_ranges(words) if end > start + 1]
-    inners = [Argv([replaced(word, "{}") for word in words[start + 1 : end]]) for start, end in ranges]
+    inners = [[replaced(word, "{}") for word in words[start + 1 : end]] for start, end in ranges]
     return NestedCommands(inners) if inners else None
 
 
@@ -279,7 +275,7 @@ def _fd(words: list[Word]) -> NestedCommands | None:
             continue
         inner = ([Word(match[1], word.at, word.end)] if match[1] else []) + words[index + 1 :]
         if inner:
-            return NestedCommands([Argv([*(replaced(one, "{") for one in inner), anything(words[-1])])])
+            return NestedCommands([[*(replaced(one, "{") for one in inner), anything(words[-1])]])
     return None
 
 
@@ -316,7 +312,7 @@ def _watch(words: list[Word]) -> NestedCommands:
     call = _Call(words)
     if not call.rest:
         return NestedCommands([], doubt=call.doubt)
-    return NestedCommands([Argv(call.rest) if call.has("x", "exec") else joined(call.rest, "sh")], doubt=call.doubt)
+    return NestedCommands([call.rest if call.has("x", "exec") else joined(call.rest, "sh")], doubt=call.doubt)
 
 
 def _flock(words: list[Word]) -> NestedCommands:
@@ -324,7 +320,7 @@ def _flock(words: list[Word]) -> NestedCommands:
     command = call.rest[1:]
     if len(command) > 1 and command[0].text in ("-c", "--command"):
         return NestedCommands([joined(command[1:2], "sh")], doubt=call.doubt)
-    return NestedCommands([Argv(command)] if command else [], doubt=call.doubt)
+    return NestedCommands([command] if command else [], doubt=call.doubt)
 
 
 def _parallel(words: list[Word]) -> NestedCommands:
