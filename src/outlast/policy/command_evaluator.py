@@ -275,13 +275,10 @@ class CommandEvaluator:
             self.ask(text, "it could turn out to be denied")
             return
         fitting = self.allow.matching(canonical(words))
-        if not fitting and text == "nproc":
-            self.say("allow", text, "it needs no rule")
-        elif not fitting:
-            listed = "it is not on the list of programs" if self.rules.any_arguments else "no rule allows it"
-            why = "no rule forbids it" if self.allows_by_default else listed
-            self.say(self.rules.otherwise, text, why)
         if not fitting:
+            listed = "it is not on the list of programs" if self.rules.any_arguments else "no rule allows it"
+            why = "no rule forbids it" if self.allows_by_default else "it needs no rule" if text == "nproc" else listed
+            self.say("allow" if text == "nproc" else self.rules.otherwise, text, why)
             return
         against: list[RiskyArgument] = []
         if not (self.allows_by_default or self.rules.any_arguments):

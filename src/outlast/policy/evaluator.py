@@ -9,7 +9,7 @@ from operator import attrgetter
 from outlast.policy.bash.expansions import DEEPEST
 from outlast.policy.bash.parser import ParsedText, read
 from outlast.policy.bash.simple_commands import DECLARING, RESERVED, Assignment, Command, Function, plain_words
-from outlast.policy.bash.words import Loop, Problem, Word
+from outlast.policy.bash.words import Loop, Problem, Word, with_text
 from outlast.policy.canonical import canonical, shown
 from outlast.policy.command_evaluator import READS
 from outlast.policy.commands.inline_code import PROGRAMS, inline_commands, may_read_program
@@ -291,8 +291,7 @@ class Evaluator(NestedEvaluator):
         name = words[0].text
         for word in words[1:]:
             if "=" in word.text and (found := _SETS.match(word.text)) and word.lead.startswith(found[0]):
-                value = Word(word.text[found.end() :], word.at, word.end)
-                value.unknown, value.refs, value.splits = word.unknown, word.refs, word.splits
+                value = with_text(word, word.text[found.end() :])
                 listed = word.unknown and not (value.text or word.refs)  # `declare -a x=(…)`
                 if "keyword" in self.overrides.options:  # `set -k`: it is an assignment wherever it stands
                     self.assignment(Assignment(found[1], value.static, [value]), text)

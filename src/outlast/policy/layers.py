@@ -72,9 +72,7 @@ def _all_asked(decision: Decision, rules: Rules) -> Decision:
         unasked = part.verdict == "allow" and not part.rule and part.command not in allowed
         return replaced(part, verdict="ask", why="everything is asked about") if unasked else part
 
-    each = {id(part): part for part in decision.parts}  # long lists hold the same part again and again
-    said = {number: asked(part) for number, part in each.items()}
-    parts = tuple(said[id(part)] for part in decision.parts)
+    parts = tuple(map(asked, decision.parts))
     verdict = max({decision.verdict, *(part.verdict for part in parts)}, key=STRICTNESS.__getitem__)
     if not parts and verdict == "allow":
         verdict = "ask"

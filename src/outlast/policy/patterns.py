@@ -36,11 +36,9 @@ class Index:
     def __init__(self, texts: tuple[str, ...]) -> None:
         self.patterns = [compiled(text) for text in texts]
         words = [_first_word(pattern) for pattern in self.patterns]
-        self._open = [one for one, word in zip(self.patterns, words, strict=True) if word is None]
-        self._by_word = {word: self._beginning(words, word) for word in words if word is not None}
-
-    def _beginning(self, words: list[str | None], wanted: str) -> list[Pattern]:
-        return [one for one, word in zip(self.patterns, words, strict=True) if word is None or word == wanted]
+        pairs = list(zip(self.patterns, words, strict=True))
+        self._open = [one for one, word in pairs if word is None]
+        self._by_word = {wanted: [one for one, word in pairs if word in (None, wanted)] for wanted in words if wanted}
 
     def knows(self, word: str) -> bool:
         """Whether any of them can match a text that begins with this word."""

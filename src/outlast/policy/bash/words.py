@@ -73,6 +73,13 @@ class Word:
         return None if self.unknown or self.glob else self.text
 
 
+def with_text(word: Word, text: str) -> Word:
+    """The word with another text, as well known as before."""
+    changed = Word(text, word.at, word.end)
+    changed.unknown, changed.glob, changed.refs, changed.splits = word.unknown, word.glob, word.refs, word.splits
+    return changed
+
+
 class Problem:
     """Something that cannot be analysed. `hides`: a denied program could be behind it; `evaluates`: values are code."""
 

@@ -148,8 +148,10 @@ def _wait(words: list[Word]) -> Doubt | None:
         if option.name == "p":
             name = option.text or ""
             return "it sets a variable", name, HIDES if is_run(name) else EVALUATES
-    unknown = [word for word in words[1:] if not word.static and word.source.strip('"') not in ("$!", "${!}")]
-    return ("it sets a variable", "", "") if unknown else None  # `$!` is only ever a number
+    for word in words[1:]:  # `$!` is only ever a number
+        if re.match("-.*p", word.text) if word.static else word.source.strip('"') not in ("$!", "${!}"):
+            return "it sets a variable", "", ""
+    return None
 
 
 def _mapfile(words: list[Word]) -> Doubt | None:

@@ -176,12 +176,9 @@ class Reading:
 
     def _value(self, index: int, name: str, attached: str | None) -> int:
         """An option that may have a value; returns where the next word stands."""
-        mark = self.entry.options[name]
-        if not mark or (mark == "::" and attached is None):
-            self.given.append((index, name, None))
-            self._refused(index, name, attached)
-            return index + 1
-        word = self.words[index + 1] if attached is None and index + 1 < len(self.words) else None
+        mark, values = self.entry.options[name], self.entry.values
+        follows = mark not in ("", "::") and attached is None and index + 1 < len(self.words)
+        word = self.words[index + 1] if follows else None
         value = attached if word is None else word.value
         if mark == "!":
             self.say(index, name, f"{name} runs, loads or writes something")
@@ -189,17 +186,13 @@ class Reading:
         elif mark == ">" and not sensitive_files.may_write(value, self.write):
             self.say(index, name, f"{name} writes a file")
         self.given.append((index, name, value))
-        self._refused(index, name, value)
+        if (safe := values.get(name.lstrip("-"))) and not safe.fullmatch(value or ""):
+            self.say(index, name, f"{name} {value or ''} is not known to be safe")
         if word is not None and word.splits:
             self.say(index + 1, "", ANY_OPTION)
         elif word is not None and word.static and re.match(r"-[^\d\s]", word.text) and mark != "!":
             self.say(index + 1, word.text, f"{word.text} may be an option")
         return index + (1 if word is None else 2)
-
-    def _refused(self, index: int, name: str, value: str | None) -> None:
-        safe = self.entry.values.get(name.lstrip("-"))
-        if safe and not safe.fullmatch(value or ""):
-            self.say(index, name, f"{name} {value or ''} is not known to be safe")
 
 
 def read_words(words: list[Word], name: str, write: tuple[str, ...]) -> Reading:

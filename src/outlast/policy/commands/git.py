@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from outlast.policy.bash.words import Word, names
+from outlast.policy.bash.words import Word, names, with_text
 from outlast.policy.commands import sensitive_files
 from outlast.policy.commands.catalog import ANY_OPTION, RiskyArgument, by_entry, find
 from outlast.policy.commands.getopt import grammar, may_be_option, parse
@@ -70,17 +70,11 @@ def inner_commands(words: list[Word]) -> NestedCommands | None:
         inners = _foreach(rest)
     possible_code = _settings(words[1:at])
     if name == "config" and rest:
-        possible_code.append(joined([_like(rest[-1], rest[-1].text.lstrip("!"))], "sh"))
+        possible_code.append(joined([with_text(rest[-1], rest[-1].text.lstrip("!"))], "sh"))
     for word in rest:
         if word.text.startswith("ext::"):  # an address that is a command, like `ext::sh -c date`
-            possible_code.append(joined([_like(word, word.text[5:].replace("%20", " ").replace("% ", " "))], "sh"))
+            possible_code.append(joined([with_text(word, word.text[5:].replace("%20", " ").replace("% ", " "))], "sh"))
     return NestedCommands(inners, possible_code=possible_code) if inners or possible_code else None
-
-
-def _like(word: Word, text: str) -> Word:
-    part = Word(text, word.at, word.end)
-    part.unknown, part.glob = word.unknown, word.glob
-    return part
 
 
 def _foreach(rest: list[Word]) -> list[ShellText]:
@@ -97,7 +91,7 @@ def _settings(options: list[Word]) -> list[ShellText]:
     for word in options:
         key, set_, value = word.text.removeprefix("-c").partition("=")
         if set_ and re.match(r"[a-z]+\.", key, re.IGNORECASE):
-            found.append(joined([_like(word, value.removeprefix("!"))], "sh"))
+            found.append(joined([with_text(word, value.removeprefix("!"))], "sh"))
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outlast.light import frozen
-from outlast.policy.bash.words import Word
+from outlast.policy.bash.words import Word, with_text
 from outlast.policy.commands.getopt import Parsed
 from outlast.policy.patterns import UNKNOWN
 
@@ -52,7 +52,7 @@ def joined(words: list[Word], shell: str) -> ShellText:
 
 def given_texts(words: list[Word], parsed: Parsed, *names: str) -> list[ShellText]:
     """The texts that options of these names give to a shell."""
-    values = [anything(words[-1]) if one.value is None else one.value for one in parsed.options if one.name in names]
+    values = [one.value for one in parsed.options if one.name in names and one.value is not None]
     return [joined([one if isinstance(one, Word) else Word(one, words[0].at, words[0].end)], "sh") for one in values]
 
 
@@ -75,10 +75,8 @@ def replaced(word: Word, mark: str) -> Word:
     """The word with its mark replaced by something that is not known."""
     if mark not in word.text:
         return word
-    changed = Word(word.text.replace(mark, UNKNOWN), word.at, word.end)
-    changed.unknown = True
-    changed.lead = word.lead.partition(mark)[0]
-    changed.splits = word.splits
+    changed = with_text(word, word.text.replace(mark, UNKNOWN))
+    changed.unknown, changed.lead = True, word.lead.partition(mark)[0]
     return changed
 
 

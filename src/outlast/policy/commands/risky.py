@@ -41,12 +41,12 @@ def risky_arguments(words: list[Word], write: tuple[str, ...] = ()) -> list[Risk
         start = find_inner_start(words)
         if start is None:
             return []
-        at = next((at for at in range(start, len(words)) if words[at].text[:1] != "-"), start - 1)
-        return [(at, words[at].text, "what it runs is not known")]
+        inner = next((at for at in range(start, len(words)) if words[at].text[:1] != "-"), start - 1)
+        return [(inner, words[inner].text, "what it runs is not known")]
     found = by_entry(words, entry, 1, write)
-    at = _module_of(words) if entry.key == "python" else None
-    if at is not None and find(words[at].text):  # `python -m pytest` has the options of pytest
-        found += [(index + at, written, why) for index, written, why in risky_arguments(words[at:], write)]
+    module = _module_of(words) if entry.key == "python" else None
+    if module is not None and find(words[module].text):  # `python -m pytest` has the options of pytest
+        found += [(index + module, written, why) for index, written, why in risky_arguments(words[module:], write)]
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from outlast.policy.bash.words import Word, names
+from outlast.policy.bash.words import Word, names, with_text
 from outlast.policy.commands.builtins import is_computed
 from outlast.policy.commands.getopt import grammar, parse
 from outlast.policy.commands.nested import NestedCommands, ShellText, is_static, joined
@@ -80,7 +80,5 @@ def code_of_alias(words: list[Word]) -> NestedCommands:
     for word in words[1:]:
         _, set_, body = word.text.partition("=")
         if set_:
-            inner = Word(body, word.at, word.end)
-            inner.unknown = word.unknown
-            bodies.append(joined([inner], "bash"))
+            bodies.append(joined([with_text(word, body)], "bash"))
     return NestedCommands(bodies, doubt="an alias changes what later commands mean" if bodies else "")
