@@ -11,14 +11,7 @@ from outlast.policy.bash.parser import ParsedText
 from outlast.policy.bash.simple_commands import Assignment, Redirection
 from outlast.policy.bash.variables import alters_execution, alters_shell, is_note, is_run, is_safe
 from outlast.policy.bash.words import Word, names, quoted
-from outlast.policy.canonical import (
-    ORDINARY_NAME,
-    canonical,
-    deny_candidates,
-    expected,
-    is_plain_name,
-    open_ended,
-)
+from outlast.policy.canonical import ORDINARY_NAME, canonical, deny_candidates, expected, is_plain_name, open_ended
 from outlast.policy.commands import builtins
 from outlast.policy.commands.catalog import RiskyArgument
 from outlast.policy.commands.inline_code import may_read_program, reads_program

@@ -38,7 +38,9 @@ class Index:
         words = [_first_word(pattern) for pattern in self.patterns]
         pairs = list(zip(self.patterns, words, strict=True))
         self._open = [one for one, word in pairs if word is None]
-        self._by_word = {wanted: [one for one, word in pairs if word in (None, wanted)] for wanted in words if wanted}
+        self._by_word = {
+            wanted: [one for one, word in pairs if word in (None, wanted)] for wanted in words if wanted is not None
+        }
 
     def knows(self, word: str) -> bool:
         """Whether any of them can match a text that begins with this word."""

@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from outlast.policy.bash.simple_commands import (
     CLOSING,
-    EMPTY_PARENTHESES,
+    PARENTHESES,
     PLAIN_LIST,
     RESERVED,
     Command,
@@ -355,7 +355,7 @@ class Parser(SimpleCommandParser):
         self.blanks()
         name = self.word()
         self.blanks()
-        if match := EMPTY_PARENTHESES.match(self.text, self.at):
+        if match := PARENTHESES.match(self.text, self.at):
             self.at = match.end()
         self.define(name, fed)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from outlast.light import frozen
-from outlast.policy.bash.words import Word, with_text
+from outlast.policy.bash.words import Word
 from outlast.policy.commands.getopt import Parsed
-from outlast.policy.patterns import UNKNOWN
 
 
 @frozen
@@ -61,32 +60,3 @@ def is_static(words: list[Word]) -> bool:
         if word.unknown or word.glob:
             return False
     return True
-
-
-def anything(after: Word) -> Word:
-    """Words that only a run can tell."""
-    word = Word(UNKNOWN, after.end, after.end)
-    word.unknown = word.splits = True
-    word.lead = ""
-    return word
-
-
-def replaced(word: Word, mark: str) -> Word:
-    """The word with its mark replaced by something that is not known."""
-    if mark not in word.text:
-        return word
-    changed = with_text(word, word.text.replace(mark, UNKNOWN))
-    changed.unknown, changed.lead = True, word.lead.partition(mark)[0]
-    return changed
-
-
-def exec_ranges(words: list[Word]) -> list[tuple[int, int]]:
-    """Where `find` is given commands: from each `-exec` to what ends it."""
-    found, start = [], 0
-    for index, word in enumerate(words):
-        if not start and word.text in ("-exec", "-execdir", "-ok", "-okdir"):
-            start = index
-        elif start and (word.text == ";" or (word.text == "+" and words[index - 1].text == "{}")):
-            found.append((start, index))
-            start = 0
-    return [*found, (start, len(words))] if start else found

@@ -14,9 +14,9 @@ from outlast.policy.commands import git, sensitive_files
 from outlast.policy.commands.builtins import BUILTINS
 from outlast.policy.commands.catalog import Reading, RiskyArgument, by_entry, find, read_words
 from outlast.policy.commands.getopt import grammar, parse
-from outlast.policy.commands.nested import base, exec_ranges
+from outlast.policy.commands.nested import base
 from outlast.policy.commands.small_languages import awk_is_plain, sed_is_plain, sql_is_plain
-from outlast.policy.commands.wrappers import find_inner_start, is_wrapper
+from outlast.policy.commands.wrappers import exec_ranges, find_inner_start, is_wrapper
 from outlast.policy.patterns import Pattern
 
 _COUNT = re.compile(r"""(-[a-zA-Z]|--[a-z-]+=)?"?(?:\$\(nproc\)|`nproc`)"?""")

@@ -11,19 +11,10 @@ from collections.abc import Callable
 
 from outlast.light import replaced as with_fields
 from outlast.policy.bash.variables import is_safe
-from outlast.policy.bash.words import Word, names, table
+from outlast.policy.bash.words import Word, names, table, with_text
 from outlast.policy.commands import git
 from outlast.policy.commands.getopt import Grammar, Parsed, grammar, parse
-from outlast.policy.commands.nested import (
-    NestedCommands,
-    anything,
-    base,
-    exec_ranges,
-    given_texts,
-    is_static,
-    joined,
-    replaced,
-)
+from outlast.policy.commands.nested import NestedCommands, base, given_texts, is_static, joined
 from outlast.policy.commands.shells import SHELLS, code_of_alias, code_of_eval, code_of_shell, code_of_trap
 from outlast.policy.patterns import UNKNOWN
 
@@ -207,6 +198,35 @@ def _directory(call: _Call) -> str | None:
 
 
 # --- wrappers with a grammar of their own ------------------------------------------------
+
+
+def anything(after: Word) -> Word:
+    """Words that only a run can tell."""
+    word = Word(UNKNOWN, after.end, after.end)
+    word.unknown = word.splits = True
+    word.lead = ""
+    return word
+
+
+def replaced(word: Word, mark: str) -> Word:
+    """The word with its mark replaced by something that is not known."""
+    if mark not in word.text:
+        return word
+    changed = with_text(word, word.text.replace(mark, UNKNOWN))
+    changed.unknown, changed.lead = True, word.lead.partition(mark)[0]
+    return changed
+
+
+def exec_ranges(words: list[Word]) -> list[tuple[int, int]]:
+    """Where `find` is given commands: from each `-exec` to what ends it."""
+    found, start = [], 0
+    for index, word in enumerate(words):
+        if not start and word.text in ("-exec", "-execdir", "-ok", "-okdir"):
+            start = index
+        elif start and (word.text == ";" or (word.text == "+" and words[index - 1].text == "{}")):
+            found.append((start, index))
+            start = 0
+    return [*found, (start, len(words))] if start else found
 
 
 def _env(words: list[Word]) -> NestedCommands:
