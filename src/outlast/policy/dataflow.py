@@ -253,9 +253,10 @@ class Dataflow:
         if name in _COPIERS and len(rest) > 1:
             sources = [text for word in rest[:-1] for text in self.texts(word) if text]
             target = base(rest[-1].text.removeprefix("of="))
-            self.copies.setdefault(target, []).extend(base(one) for one in sources)
+            # Of each only what differs: a line may say the same thousands of times.
+            self.copies[target] = [*dict.fromkeys([*self.copies.get(target, []), *map(base, sources)])]
             for known in [self.written[base(one)] for one in sources if base(one) in self.written]:
-                self.written[target] = [*self.written.get(target, []), *known]
+                self.written[target] = [*dict.fromkeys([*self.written.get(target, []), *known])]
         if name in ("mkfifo", "mknod", "tee") or (name in _COPIERS and (fed or any(map(is_computed, rest)))):
             self._notice_files(name, rest)
         else:

@@ -76,7 +76,7 @@ class Evaluator(NestedEvaluator):
             self.ask("", "a value that is evaluated as arithmetic holds a command")
         if (flow.evaluates and flow.decodes) or (flow.traces and flow.sets_unknown):
             self.ask("", "a value that is evaluated is not known")
-        for file, command in flow.ran:
+        for file, command in dict.fromkeys(flow.ran):
             contents = flow.written.get(file, [])
             known = [one for one in contents if one is not None]
             for content in dict.fromkeys([*known, "".join(known)]):

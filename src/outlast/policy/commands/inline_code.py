@@ -64,7 +64,7 @@ _REMOVES = re.compile(r"rmtree|unlink|remove|rmdir|rm_rf?|rmSync|rimraf|shutil\.
 _WRITTEN = re.compile(
     r"open\s*\(\s*['\"](/[^'\"]+)['\"]\s*,\s*(?:mode\s*=\s*)?['\"][wax]|File\w*\(\s*['\"](/[^'\"]+)['\"]\s*,|['\"](/[^'\"]+)['\"]\s*\)\.write_"
     r"|>\s*['\"]?(?:['\"],\s*['\"])?(/[\w./-]+)|\bw ?(/\S+)"
-    r"|(?:copy\w*|rename|move|replace)\s*\([^,]*,\s*['\"](/[^'\"]+)"
+    r"|(?:copy\w*|rename|move|replace)\s*\([^,(]*,\s*['\"](/[^'\"]+)"
 )
 _ALL_OF_HOME = re.compile(
     r"(?:rmtree|rmSync|rm_rf?|remove_tree)\s*\(?\s*[^,)]*(?:HOME['\"\])}]*|home\(\)|homedir\(\))\s*(?:[,);]|\Z)"
@@ -72,8 +72,8 @@ _ALL_OF_HOME = re.compile(
 # sed's `e`, an editor's `!`, and options that take a command: `--checkpoint-action=exec=rm`.
 _RUNS = re.compile(
     r"(?:\A|[;{0-9/$])e(?:[ \t]+|\\\n)([^\n;]+)|\A[:+]?[ \t]*!(.+)|exec=(.+)|\A\.(?:shell|system)\s+(.+)"
-    r"|\b(?:spawn|exec) (.+)|\bs([/|,#])[^\n]*?\6([^\n]+?)\6\w*e|\b(?:EXEC|SYSTEM|exec|system):(.+)"
-    r"|\Ascripts\.[^=]+=(.+)",
+    r"|\b(?:spawn|exec) (.+)|\bs([/|,#])(?:\\.|(?!\6)[^\\\n])*+\6((?:\\.|(?!\6)[^\\\n])++)\6\w*e"
+    r"|\b(?:EXEC|SYSTEM|exec|system):(.+)|\Ascripts\.[^=]+=(.+)",
     re.DOTALL,
 )
 _CALLS = re.compile(r"(?:\brun|call|Popen|check_output|exec\w*|spawn\w*|system)\s*\(?\s*\[?(.*)", re.DOTALL)
