@@ -284,7 +284,7 @@ def test_killing_can_need_a_yes(typing: Terminal, cli: Cli, tmp_path: Path) -> N
     (tmp_path / "p.toml").write_text('otherwise = "allow"\nask_always = ["kill"]\n')
     task_id = cli("run", "--bg", "exec sleep 100").stdout.strip()
     cli.env["OUTLAST_POLICY"] = str(tmp_path / "p.toml")
-    assert "nobody can be asked" in cli("kill", task_id, check=125).stderr
+    assert "no user can be asked" in cli("kill", task_id, check=125).stderr
     del cli.env["OUTLAST_POLICY"]
     typing.type(f"OUTLAST_POLICY={tmp_path / 'p.toml'} outlast kill {task_id}; echo code=$?")
     asked(typing)

@@ -156,7 +156,7 @@ def test_where_nobody_can_be_asked_the_refusal_says_so_and_what_would_allow_it(h
         with pytest.raises(NeedsApproval) as caught:
             shell.run('make "two words"')
         assert caught.value.code == "needs-approval"
-        assert "nobody can be asked here" in caught.value.message
+        assert "no user can be asked here" in caught.value.message
         assert "allow = [\"make 'two words'\"]" in caught.value.message
         assert not shell.list()
 

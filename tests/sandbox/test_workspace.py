@@ -110,7 +110,7 @@ def test_a_person_widens_it(project: Path, cli: Cli, tmp_path: Path) -> None:
     assert cli(*words, f"echo x > {other}/f").returncode == 1
     assert cli(*words, "--writable", str(other), f"echo x > {other}/f").returncode == 0
     assert cli(*words, "--cwd", str(other), "echo x > g").returncode == 0
-    assert cli(*words, "--no-sandbox", "true").returncode == 125  # nobody can be asked
+    assert cli(*words, "--no-sandbox", "true").returncode == 125  # no user can be asked
 
 
 def test_no_call_widens_it(home: str, project: Path) -> None:
@@ -212,11 +212,11 @@ def test_where_nobody_can_be_asked_it_says_so(home: str, project: Path) -> None:
         result = shell.run(f"echo x > {target}")
         assert result.exit_code == 1
         assert (result.error or "").startswith("outside the sandbox: ")
-        assert "nobody can be asked" in (result.error or "")
+        assert "no user can be asked" in (result.error or "")
         task = shell.start(f"echo x > {target}")
         shell.wait(task.task_id, 30)
         assert (shell.read(task.task_id).error or "").startswith("outside the sandbox: ")
-        with pytest.raises(NeedsApproval, match="nobody can be asked"):
+        with pytest.raises(NeedsApproval, match="no user can be asked"):
             shell.run("true", sandbox=False)
     with Shell.open(home=home, policy="workspace", mode="yolo") as shell:
         assert shell.run(f"echo x > {target}").exit_code == 1

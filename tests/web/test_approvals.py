@@ -136,14 +136,14 @@ def test_a_question_goes_with_either_side(page: Page, cli: Cli, home: str) -> No
     os.kill(page.process.pid, signal.SIGKILL)
     code, out, err = said(asker)
     assert (code, out) == (125, "")
-    assert "nobody can be asked here" in err
+    assert "no user can be asked here" in err
     # The socket of the server that was killed holds up nothing.
     assert said(cli.start("run", *ASK, "echo hi"))[0] == 125
     assert not [name for name in os.listdir(f"{home}/approvals") if name.endswith(".socket")]
 
 
 def test_without_a_page_nothing_waits(cli: Cli, home: str) -> None:
-    with Shell.open(home, policy="ask") as shell, pytest.raises(NeedsApproval, match="nobody can be asked"):
+    with Shell.open(home, policy="ask") as shell, pytest.raises(NeedsApproval, match="no user can be asked"):
         shell.run("echo hi")
 
 

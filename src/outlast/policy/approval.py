@@ -1,4 +1,4 @@
-"""What decides, and what somebody is asked: the nouns of a policy that has something to say."""
+"""What decides, and what a user is asked: the nouns of a policy that has something to say."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Layer:
 
 @frozen
 class Approval:
-    """What somebody is asked about: answer "yes", "no", "session" (for the session it is asked in) or "always"."""
+    """What a user is asked about: answer "yes", "no", "session" (for the session it is asked in) or "always"."""
 
     category: Category
     command: str

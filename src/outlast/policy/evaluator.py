@@ -93,7 +93,7 @@ class Evaluator(NestedEvaluator):
         if base(shell) in _BOTH and (words := plain_words(source)):
             if self.flow.within:
                 self.flow.call(words[0].text, self.inside, parallel=False)
-            self.simple(words, shown(words), [], fed=False)  # as most are, and nobody reads them in another way
+            self.simple(words, shown(words), [], fed=False)  # as most are, and no reader differs on them
             return
         text = read(source, self.depth, self.inside)
         self.texts.append(text)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from outlast.policy.rules import Rules, Verdict
     from outlast.types import Request
 
-_NOBODY = "which needs a yes, and nobody can be asked here"
+_NO_USER = "which needs a yes, and no user can be asked here"
 STRICTNESS: dict[Verdict, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
@@ -137,17 +137,17 @@ def describe_denial(layered: LayeredDecision, policy: Policy) -> str:
 
 
 def describe_question(layered: LayeredDecision, policy: Policy, approval: Approval) -> str:
-    """Why it does not run if nobody can be asked: the part, why, and what would allow it."""
+    """Why it does not run if no user can be asked: the part, why, and what would allow it."""
     if layered.broken:
-        return f"Everything needs a yes because {layered.broken}, and nobody can be asked here; correct it."
+        return f"Everything needs a yes because {layered.broken}, and no user can be asked here; correct it."
     if approval.category == "outside":
-        return f"{named(approval.command)} would run outside the sandbox of the policy {policy.name}, {_NOBODY}."
+        return f"{named(approval.command)} would run outside the sandbox of the policy {policy.name}, {_NO_USER}."
     if not approval.parts:
-        return f"Under the policy {policy.name} every command needs a yes, and nobody can be asked here."
+        return f"Under the policy {policy.name} every command needs a yes, and no user can be asked here."
     part = approval.parts[0]
     more = f" and {len(approval.parts) - 1} more" if len(approval.parts) > 1 else ""
     needs = f"{_shown(part)}{more} needs a yes under the policy {layered.layer} ({part.why.rstrip('.')})"
-    return f"{needs}, and nobody can be asked here; {_what_would_allow(approval)}."
+    return f"{needs}, and no user can be asked here; {_what_would_allow(approval)}."
 
 
 def _shown(part: Part) -> str:
@@ -156,7 +156,7 @@ def _shown(part: Part) -> str:
 
 def _what_would_allow(approval: Approval) -> str:
     if not approval.always:
-        return "no rule can allow it as it is written, so ask where somebody can answer, or write it more plainly"
+        return "no rule can allow it as it is written, so ask where a user can answer, or write it more plainly"
     from json import dumps  # a TOML string with the same escapes
 
     rules = ", ".join(dumps(one, ensure_ascii=False) for one in approval.always)

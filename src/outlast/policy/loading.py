@@ -57,7 +57,7 @@ READY = (WORKSPACE.name, *_LAYERS, YOLO.name)
 
 
 def is_file(which: str) -> bool:
-    """Whether somebody names a file rather than a ready policy."""
+    """Whether this names a file rather than a ready policy."""
     return "/" in which or which.endswith(".toml")
 
 
@@ -81,7 +81,7 @@ def _from_file(path: str, settings: Settings, is_project: bool, above: tuple[str
         raise BadPolicy(f"the policy file {path} extends itself, or too many files extend each other")
     said = read(path)
     base = _base(said, settings, (*above, path))
-    # Whoever only denies has no opinion on the rest; only a project's word is not the last one.
+    # A file that only denies has no opinion on the rest, if it is a project's.
     silent: Rules = Rules(otherwise="allow" if is_project and not said.allow else "ask")
     layer = base.layers[0] if base and base.layers else Layer(path, Rules(otherwise="allow") if base else silent)
     rules = replaced(

@@ -1,4 +1,4 @@
-"""A policy in a TOML file: read and checked, and the one change we make to one, a rule that somebody said "always" to.
+"""A policy in a TOML file: read and checked, and the one change we make to one, a rule that a user said "always" to.
 
 allow, deny      patterns, each compared with the canonical text of one simple command
 write            globs of files that commands may write, seen from the directory of the command
@@ -63,7 +63,7 @@ def read(path: str) -> PolicyFile:
 
 def _text(path: str) -> str:
     try:
-        # Without waiting: a pipe that somebody put there has no end.
+        # Without waiting: a pipe in its place has no end.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise BadPolicy(f"the policy file {path} is not a regular file")

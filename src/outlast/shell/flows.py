@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 # Set by a server whose client brings the user's answer with a second call: in its sandbox the command failed before.
 go_outside: ContextVar[bool] = ContextVar("go_outside", default=False)
-_NOBODY_TO_ASK = "it can run outside after a yes, and nobody can be asked here"
+_NOBODY_TO_ASK = "it can run outside after a yes, and no user can be asked here"
 READY_WAIT_S = 30.0  # how long a start waits for `ready` without a `startup_wait`
 
 

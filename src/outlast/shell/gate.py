@@ -165,7 +165,7 @@ class Gate:
         )
         if self._ask_user(approval) is None:
             raise NeedsApproval(
-                f"Under the policy {policy.name} ending {what} needs a yes, and nobody can be asked.", None
+                f"Under the policy {policy.name} ending {what} needs a yes, and no user can be asked.", None
             )
 
     # --- ask -----------------------------------------------------------------------------

@@ -52,15 +52,9 @@ def find_disagreement(text: ParsedText, *, strict: bool) -> str:
     if len(text.fuzzy) > _MOST_FUZZY and strict:
         return _TOO_MANY
     nodes = QueryCursor(query).captures(root).get("n", [])
-    return _compared(text, source, {node.start_byte for node in nodes}, strict)
-
-
-def _compared(text: ParsedText, source: bytes, theirs: set[int], strict: bool) -> str:
-    """What is different between our commands and theirs."""
-    fuzzy = text.fuzzy[:_MOST_FUZZY]
-    ours = {one.at for one in text.commands}
-    more = [at for at in theirs - ours if not _is_fuzzy(fuzzy, at) and not source.startswith(_KEYWORDS, at)]
-    if more:
+    theirs, fuzzy = {node.start_byte for node in nodes}, text.fuzzy[:_MOST_FUZZY]
+    more = theirs - {one.at for one in text.commands}
+    if any(not (_is_fuzzy(fuzzy, at) or source.startswith(_KEYWORDS, at)) for at in more):
         return "two readers of bash do not agree on it: one finds more commands"
     certain = {one.at for one in text.commands if one.words and not one.keyword}
     if strict and any(not _is_fuzzy(fuzzy, at) for at in certain - theirs):

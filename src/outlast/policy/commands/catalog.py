@@ -103,7 +103,7 @@ class Reading:
         self.found: list[RiskyArgument] = []
         self.operands: list[int] = []
         self.given: list[tuple[int, str, str | None]] = []  # the options, with their values if they are known
-        self.doubtful = False  # the option before takes a value or not: nobody knows
+        self.doubtful = False  # the option before may take a value or not
         self.trusted = False  # the option before is asked about and gives the program: what follows are its arguments
         self._read(start)
 

@@ -220,10 +220,11 @@ def _last_onto(words: Words, place: Place) -> str | None:
 
 def _rsync(words: Words, place: Place) -> str | None:
     *_, target = operands_of(words) or [""]
-    if any(word and word.startswith("--del") for word in words) and (
-        place.is_vital(target, every_top=False) or place.is_protected(target, recursive=True)
-    ):
-        return f"it removes from {target} what the other side does not have"
+    if any(word and word.startswith("--del") for word in words):
+        if place.is_vital(target, every_top=False) or place.is_protected(target, recursive=True):
+            return f"it removes from {target} what the other side does not have"
+        if why := _unclear([target], place):
+            return why
     if "--remove-source-files" in words and (why := _removes(operands_of(words)[:-1], place)):
         return why
     return _last_onto(words, place)

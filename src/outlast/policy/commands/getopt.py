@@ -38,8 +38,6 @@ def _full_name(name: str, known: Grammar) -> str:
 
 
 class Option:
-    __slots__ = ("index", "name", "value", "written")
-
     def __init__(self, index: int, name: str, written: str, value: Word | str | None) -> None:
         self.index, self.name, self.written, self.value = index, name, written, value
 
@@ -50,8 +48,6 @@ class Option:
 
 
 class Parsed:
-    __slots__ = ("operands", "options", "strange", "unsure")
-
     def __init__(self) -> None:
         self.options: list[Option] = []
         self.operands: list[int] = []

@@ -36,7 +36,7 @@ class NestedCommands:
     hides: bool = False
     suffixes: int = 0
     possible_code: Sequence[ShellText] = ()  # texts that may be run: nothing denied may be in them
-    directory: str | None = ""  # where it runs, if that is not here; None: nobody knows
+    directory: str | None = ""  # where it runs, if that is not here; None: it is not known
 
 
 def base(name: str) -> str:
