@@ -10,7 +10,7 @@ from bench.measure import Turn, timed
 from bench.peers import Ours, Peer, Raw
 from bench.rows import OPENED_S, Goal, Race, Row
 from outlast import Shell
-from outlast.light import replaced
+from outlast.light import replace
 from outlast.storage import task_directory
 from outlast.storage.sessions import TEMPORARY_FILES
 from outlast.types import Task
@@ -133,4 +133,4 @@ def _copies(task: Task, directories: list[str]) -> Iterator[tuple[str, Task]]:
     for number, directory in enumerate(directories):
         at = task.started_at - 0.01 * number
         name = os.path.basename(directory)
-        yield directory, replaced(task, task_id=name, output_file=f"{directory}/output", started_at=at, ended_at=at)
+        yield directory, replace(task, task_id=name, output_file=f"{directory}/output", started_at=at, ended_at=at)

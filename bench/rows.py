@@ -458,6 +458,7 @@ ROWS: dict[str, Callable[[Race], Row | None]] = {
     "web-open": in_browser("page_opens"),
     "web-open-all": in_browser("page_has_all"),
     "web-line": web("line_told"),
+    "web-shown": in_browser("line_shown"),
     "web-page": web("page_of_many"),
     "web-memory": web("memory_of_server"),
     "memory": memory_each,

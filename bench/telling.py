@@ -89,6 +89,6 @@ def event(race: Race) -> Row:
     facts = {"tool": "bash", "profile": "default", "label": "make test", "failed": False, "elapsed_ms": 3}
     with Shell.open(home=f"{race.ours.place}/told") as shell:
         board = shell.notice_board.board
-        timings = _raced(race, lambda: timed(lambda: board.called("s", facts)), lambda: timed(database.add))
+        timings = _raced(race, lambda: timed(lambda: board.record_call("s", facts)), lambda: timed(database.add))
     database.close()
     return Row("event", "an event, written down", "one row into SQLite", timings, Goal(2.0))

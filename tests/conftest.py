@@ -60,7 +60,14 @@ def eventually(look: Callable[[], Any], patience: float = PATIENCE_S, what: str 
 def prepared_shells(shell: Any) -> list[Any]:
     """Wait until the thread that prepares shells has nothing left to do, and return what it prepared."""
     idle = float("inf")
-    return list(eventually(lambda: shell.starter._preparer._due == idle and shell.executor.local._prepared))
+    return list(eventually(lambda: shell.starter._preparer._due == idle and shell.executor.local.prepared._shells))
+
+
+def prepare_most(shell: Any) -> None:
+    """Let the shell keep as many prepared shells as it ever does: each has descriptors, which tests count."""
+    shell.executor.local.prepared._wanted = 4
+    shell.run("true")
+    eventually(lambda: len(prepared_shells(shell)) == 4)
 
 
 def processes_of(home: str) -> dict[int, str]:

@@ -18,7 +18,7 @@ from outlast.errors import BadInput, UnknownTask
 from outlast.light import fields
 from outlast.linux import process
 from outlast.types import Stdin
-from tests.conftest import end_all, eventually, prepared_shells
+from tests.conftest import end_all, eventually, prepare_most
 
 FEW_THREADS = 50  # the event loop's pool has at most 32
 
@@ -98,7 +98,7 @@ def test_waiting_takes_as_many_descriptors_for_many_as_for_one(aio):
     async def work(shell):
         task = await shell.start("sleep 60")
         await shell.show(task.task_id)
-        await asyncio.to_thread(prepared_shells, shell.plain)  # they have connections, too
+        await asyncio.to_thread(prepare_most, shell.plain)  # they have connections, too
         before = descriptors()
         waiters = [asyncio.create_task(shell.wait(task.task_id)) for _ in range(100)]
         await until(lambda: asyncio.sleep(0, bool(shell.driver.watches)))
@@ -290,7 +290,7 @@ def test_nothing_leaks(home):
             for _ in range(3):
                 await asyncio.gather(*(shell.run("true") for _ in range(20)))  # also until tasks are kept warm
             await asyncio.gather(*(asyncio.to_thread(time.monotonic) for _ in range(40)))
-            prepared_shells(shell.plain)  # its connection counts
+            prepare_most(shell.plain)  # their connections count
             before = descriptors()
             for _ in range(10):
                 results = await asyncio.gather(*(shell.run("echo a; sleep 0.01 &") for _ in range(20)))
@@ -319,7 +319,7 @@ def test_a_plain_shell_leaks_nothing_either(home):
             shell.wait(shell.start("true"))  # from now on a prepared shell has a slot of the queue open, too
             for _ in range(8):
                 shell.run("true")
-            prepared_shells(shell)  # its connection counts
+            prepare_most(shell)  # their connections count
             before = descriptors()
             for _ in range(20):
                 result = shell.run("echo a", on_output=lambda piece: None)

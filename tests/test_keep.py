@@ -17,7 +17,7 @@ import pytest
 
 from outlast import Shell, Task
 from outlast.errors import AlreadyEnded, BadInput, DamagedTask, NewerTask, StartFailed, UnknownTask
-from outlast.light import fields, replaced
+from outlast.light import fields, replace
 from outlast.linux import process
 from outlast.storage import layout, record, removal, task_directory
 from outlast.storage.registry import Registry
@@ -342,8 +342,8 @@ def abandoned(shell, home):
         shell.kill(task.task_id)
         guards = record.guards_of(directory)
         boot = changes.pop("boot", guards.command.boot)
-        named = {name: replaced(getattr(guards, name), boot=boot) for name in ("supervisor", "keeper", "command")}
-        write_guards(replaced(guards, **named, **changes), directory)
+        named = {name: replace(getattr(guards, name), boot=boot) for name in ("supervisor", "keeper", "command")}
+        write_guards(replace(guards, **named, **changes), directory)
         forget_index(home)
         return directory
 
@@ -380,9 +380,9 @@ def test_pids_of_another_boot_mean_nothing(abandoned, home):
     try:
         me = process.identity(stranger.pid)
         directory = abandoned()
-        other = replaced(me, boot="00000000-0000-0000-0000-000000000000")
-        gone = replaced(other, pid=1 << 22)
-        guards = replaced(record.guards_of(directory), supervisor=gone, keeper=gone, command=other)
+        other = replace(me, boot="00000000-0000-0000-0000-000000000000")
+        gone = replace(other, pid=1 << 22)
+        guards = replace(record.guards_of(directory), supervisor=gone, keeper=gone, command=other)
         write_guards(guards, directory)
         with Shell.open(home=home) as shell:
             assert shell.show("bash-10571057").reason == "lost"

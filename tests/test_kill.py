@@ -12,7 +12,7 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, SystemRefused, UnknownTask
-from outlast.executors.local import ending
+from outlast.executors.local import end_one
 from outlast.linux import process
 from tests.conftest import eventually, processes_of
 from tests.guard_files import write_guards
@@ -287,7 +287,7 @@ def test_to_be_named_like_a_guard_saves_nobody(shell, tmp_path):
 
 def test_a_stranger_with_the_same_pid_is_left_alone(shell):
     """The record names a pid; the process that has it now is another one."""
-    from outlast.light import replaced
+    from outlast.light import replace
     from outlast.storage import record
 
     done = shell.run("true")
@@ -295,7 +295,7 @@ def test_a_stranger_with_the_same_pid_is_left_alone(shell):
     stranger = shell.start("sleep 60")
     directory = os.path.dirname(done.output_file)
     guards = record.guards_of(directory)
-    write_guards(replaced(guards, command=replaced(guards.command, pid=stranger.pid)), directory)
+    write_guards(replace(guards, command=replace(guards.command, pid=stranger.pid)), directory)
     assert not shell.executor.interrupt(done.task_id)
     with pytest.raises(AlreadyEnded):
         shell.kill(done.task_id)
@@ -352,7 +352,7 @@ def test_a_process_that_catches_term_gets_it_once(shell):
 
 
 def test_a_pending_task_that_is_just_being_started_is_waited_for_with_a_bound(shell, monkeypatch):
-    monkeypatch.setattr(ending, "_START_WAIT_S", 0.1)
+    monkeypatch.setattr(end_one, "_START_WAIT_S", 0.1)
     first = shell.start("exec sleep 60", name="first")
     pending = shell.start("echo never", after=[first.task_id])
     fd = os.open(os.path.join(os.path.dirname(pending.output_file), "lock"), os.O_RDWR)

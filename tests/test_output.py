@@ -16,7 +16,7 @@ from outlast import Shell
 from outlast.storage.output import SEGMENTS, bound_of
 from outlast.types import Slice, Task
 from tests.conftest import Cli, end_all, eventually
-from tests.faults.support import closed, directory_of, guard, numbers, replace
+from tests.faults.support import closed, directory_of, guard, numbers, replace_guard
 
 LIMIT = 1_000_000
 
@@ -245,7 +245,7 @@ def test_a_new_supervisor_goes_on_within_the_bound(bounded: Shell, tmp_path: Pat
     task = bounded.start(f"seq 1 800000; read -r _ < {gate}; exit 5")
     for number in range(4):
         await_bytes(bounded, task, number * LIMIT + 1)
-        replace(task, "supervisor")
+        replace_guard(task, "supervisor")
     gate.write_text("go\n")
     assert closed(bounded, task).exit_code == 5
     check_bounded(bounded, task, numbers(800_000), LIMIT)

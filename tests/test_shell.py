@@ -780,7 +780,7 @@ def test_a_fork_while_a_shell_is_prepared_can_run_commands(home):
     with Shell.open(home=home) as shell:
         wait_prepared(shell)
         local = shell.executor.local  # type: ignore[attr-defined]
-        with local._preparing, shell.starter._preparer._changed:
+        with local.prepared._lock, shell.starter._preparer._changed:
             pid = os.fork()
             if not pid:
                 with contextlib.suppress(BaseException):

@@ -105,14 +105,14 @@ def test_what_no_shell_reads_is_shown_as_it_was_understood(shell: Shell) -> None
 
 
 def test_how_long_a_command_usually_takes(shell: Shell) -> None:
-    assert shell.usual("sleep 0.1") is None
+    assert shell.reader.usual("sleep 0.1") is None
     for command in ("sleep 0.1", "sleep 0.1", "sleep 0.1; false", 'echo \'"command":"sleep 0.1","description":\''):
         shell.run(command, description='"command":"sleep 0.1","description":')
-    usual = shell.usual("sleep 0.1")
+    usual = shell.reader.usual("sleep 0.1")
     assert usual is not None
     assert usual.runs == 2
     assert 100 <= usual.elapsed_ms < 5000
-    assert shell.usual("sleep 0.1; false") is None  # it did not go well
+    assert shell.reader.usual("sleep 0.1; false") is None  # it did not go well
 
 
 def test_the_newest_are_kept(shell: Shell) -> None:

@@ -13,7 +13,7 @@
 
 Shells: `Shell`, and `AsyncShell` with the same methods for asyncio. What they return and take: `Task`, `Result`,
 `Waited`, `Receipt`, `Slice`, `Cursor`, `Stdin`, `Sandbox`, `Limits`, `Notify`, `Policy`, `Approval`, `Notice`, `Event`,
-`SessionState`, `Usual`.
+`SessionState`, `Screen`.
 What they raise: `OutlastError` and, below it, one class for each `code`, such as `BadInput` and `UnknownTask`.
 """
 
@@ -43,11 +43,13 @@ if TYPE_CHECKING:
         UnknownTask,
         Unsupported,
     )
-    from outlast.notices.notice_store import Event, Notice
+    from outlast.notices.notice import Event, Notice
+    from outlast.output.screen import Screen
     from outlast.policy import Policy
     from outlast.policy.approval import Approval
     from outlast.shell.async_shell import AsyncShell
     from outlast.shell.shell import Shell
+    from outlast.storage.sessions import SessionState
     from outlast.types import (
         Cursor,
         Limits,
@@ -55,11 +57,9 @@ if TYPE_CHECKING:
         Receipt,
         Result,
         Sandbox,
-        SessionState,
         Slice,
         Stdin,
         Task,
-        Usual,
         Waited,
     )
 
@@ -88,6 +88,7 @@ __all__ = [
     "Refused",
     "Result",
     "Sandbox",
+    "Screen",
     "SessionBusy",
     "SessionState",
     "Shell",
@@ -101,7 +102,6 @@ __all__ = [
     "UnknownSession",
     "UnknownTask",
     "Unsupported",
-    "Usual",
     "Waited",
 ]
 
@@ -109,13 +109,15 @@ __all__ = [
 _HOMES = {
     "Approval": "outlast.policy.approval",
     "AsyncShell": "outlast.shell.async_shell",
-    "Event": "outlast.notices.notice_store",
-    "Notice": "outlast.notices.notice_store",
+    "Event": "outlast.notices.notice",
+    "Notice": "outlast.notices.notice",
     "Policy": "outlast.policy",
+    "Screen": "outlast.output.screen",
+    "SessionState": "outlast.storage.sessions",
     "Shell": "outlast.shell.shell",
 }
-_TYPES = frozenset(("Cursor", "Limits", "Notify", "Receipt", "Result", "Sandbox", "SessionState", "Slice", "Stdin"))
-_TYPES |= {"Task", "Usual", "Waited"}
+_TYPES = frozenset(("Cursor", "Limits", "Notify", "Receipt", "Result", "Sandbox", "Slice", "Stdin"))
+_TYPES |= {"Task", "Waited"}
 
 
 def __getattr__(name: str) -> object:

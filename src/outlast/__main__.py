@@ -8,6 +8,7 @@ import sys
 
 
 def main() -> None:
+    """Run the command line and end the process with its exit code."""
     gc.disable()  # until all is loaded: that leaves no garbage
     try:
         from outlast.cli.main import main as run

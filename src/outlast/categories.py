@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from functools import lru_cache
 
-from outlast.program_names import simple_commands, unwrapped
+from outlast.program_names import simple_commands, unwrap
 
 
 def _names(text: str) -> frozenset[str]:
@@ -29,7 +29,7 @@ _RUN_WORDS = frozenset({"run", "exec", "x", "dlx"})
 def category(command: str) -> str:
     """The first simple command that says what it is for decides."""
     for words in simple_commands(command):
-        found = _of_words([os.path.basename(word) for word in unwrapped(words)])
+        found = _of_words([os.path.basename(word) for word in unwrap(words)])
         if found:
             return found
     return "bash"

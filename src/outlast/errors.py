@@ -9,7 +9,7 @@ from __future__ import annotations
 _NAMED = 80  # characters of what a caller gave that an error repeats
 
 
-def named(text: object) -> str:
+def quote(text: object) -> str:
     """Return what a caller gave as an error repeats it: between quotes, and cut."""
     whole = str(text)
     return f"'{whole if len(whole) <= _NAMED else whole[: _NAMED - 1] + '…'}'"

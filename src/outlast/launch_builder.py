@@ -1,23 +1,27 @@
-"""Build a launch from a grant: exactly what will run, with which variables, where.
-
-A command that a machine runs must not wait for a person: no pager, no editor, no prompt for a password, and no
-colours for a terminal that does not exist. Variables that the caller gives for one command override all of that.
-"""
+"""Build a launch from a grant: exactly what will run, with which variables, where, held to which limits."""
 
 from __future__ import annotations
 
 import os
-import resource
 import stat
-import time
 from contextvars import ContextVar
-from functools import partial
 
-from outlast.errors import BadInput, Unsupported, named
-from outlast.light import frozen
+from outlast.environment import (
+    TASK_ID,
+    compose_environment,
+    compose_exported,
+    compose_first_snapshot,
+    compose_overlay,
+    restore_interactive,
+    select_undeclared,
+    split_secrets,
+)
+from outlast.errors import BadInput, Unsupported, quote
+from outlast.light import frozen, replace
 from outlast.linux.files import find_program
+from outlast.linux.process import read_umask
 from outlast.output.redaction import split_variables
-from outlast.storage import snapshot
+from outlast.resource_limits import compute_rlimits, limit_elsewhere, plan_groups, read_rlimits, select_resources
 from outlast.types import AGENT, BRIDGE, NO_SHELL, Grant, Launch, Stdin
 
 TYPE_CHECKING = False
@@ -25,49 +29,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from outlast.output.redaction import SplitVariables
     from outlast.settings import Settings
     from outlast.storage.sessions import Sessions
-    from outlast.storage.snapshot import Snapshot
     from outlast.types import Place, Request, Sandbox
 
-TASK_ID = "OUTLAST_TASK_ID"  # the variable that says which task a process belongs to
-ARRAY_INDEX = "OUTLAST_ARRAY_INDEX"  # and the one that says which of an array it is
-_NON_INTERACTIVE = {
-    **dict.fromkeys(("PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER"), "cat"),
-    "LESS": "-FRX",
-    # An editor that changes nothing and succeeds: git takes its prepared message, or refuses an empty one.
-    **dict.fromkeys(("EDITOR", "VISUAL", "GIT_EDITOR", "GIT_SEQUENCE_EDITOR"), "true"),
-    "GIT_TERMINAL_PROMPT": "0",
-    "DEBIAN_FRONTEND": "noninteractive",
-    "TERM": "dumb",
-    "NO_COLOR": "1",
-    "CLICOLOR": "0",
-}
-_ON_A_TERMINAL = {"TERM": "xterm-256color"}  # what `screen` understands; pagers, editors and prompts as they are
-_SIZES = ("COLUMNS", "LINES")  # programs ask the terminal, whose size may change
-# Not FORCE_COLOR=0: node warns about it beside NO_COLOR, and Python takes any value for a yes.
-_FORCE_COLOURS = ("FORCE_COLOR", "CLICOLOR_FORCE")
-_UNSET = (*_FORCE_COLOURS, "COLORTERM", "LS_COLORS", TASK_ID)
-_NO_COLOURS = ("NO_COLOR", "CLICOLOR")
-_RESOURCES = {  # the limits that a command can have: the setting and the rlimit of each
-    "memory": ("memory_limit_bytes", "RLIMIT_AS"),
-    "processes": ("process_limit", "RLIMIT_NPROC"),
-    "cpu_time": ("cpu_limit_s", "RLIMIT_CPU"),
-    "file_size": ("file_size_limit_bytes", "RLIMIT_FSIZE"),
-}
-_RLIMITS = {name: getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}
-_AFTER_XCPU_S = 5
+ARRAY_INDEX = "OUTLAST_ARRAY_INDEX"  # the variable that says which of an array a task is
 _MOST_SENT_BYTES = 32 << 20  # of an input file that goes to another machine with the start
 _TRACE = "TRACEPARENT"  # W3C trace context
 _TRACES = (_TRACE, "TRACESTATE")
 _AS_REQUESTED = (
-    *("command", "session", "stdin", "split", "limit", "description", "background", "name", "after", "after_failed"),
+    *("command", "session", "split", "limit", "description", "background", "name", "after", "after_failed"),
     *("agent", "tty", "like", "executor", "needs"),
 )
 _MOST_REASONS, _LONGEST_REASON = 20, 200  # that a task keeps of how it was judged, and characters of each
-_LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near helps nobody
-_NOT_IN_SNAPSHOTS = ("OUTLAST_SESSION", TASK_ID)  # every command gets its own
+_LONG_LIMIT_S = 60.0  # below that a notice that the time limit is near is of no use
 # The agent that runs as a coroutine here: it has no environment of its own. Threads that it has work done in get a
 # copy of its context.
 _agent: ContextVar[str] = ContextVar("agent", default="")
@@ -107,122 +82,159 @@ class LaunchBuilder:
         `place` its variables count, and of `environ` only those that the request names.
         """
         request, settings = grant.request, self._settings
-        if place is not None:
-            return self._build_elsewhere(grant, environ, scope, place)
+        site: _Here | _Elsewhere
+        if place is None:
+            site = _Here(request, settings, self._home, self._base, environ, secret_names)
+        else:
+            site = _Elsewhere(request, settings, self._base, environ, place)
+        state = _compose_state(request, site, scope)
+        kept = scope if _is_bash(site.shell) else None
+        resources = select_resources(request, settings)
+        return Launch(
+            kind="agent" if request.agent else "bash",
+            **{name: request.__dict__[name] for name in _AS_REQUESTED},
+            **site.describe(state.cwd, resources),
+            env=state.env,
+            shell=site.shell,
+            umask=site.umask,
+            grace=settings.kill_grace_s,
+            output_limit=settings.output_limit_bytes,
+            free_floor=settings.free_floor_bytes,
+            state=kept.name if kept else "",
+            snapshot=state.mark if kept else "",
+            keeps=kept is not None and kept.keeps,
+            held_back=tuple(sorted(state.held_back - request.env.keys())),
+            resources=resources,
+            notify=_select_notices(request, settings),
+            trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
+            given=_describe_given(request),
+            parent=_agent.get() or environ.get(TASK_ID, ""),
+            judged=_describe_judgement(grant),
+        )
+
+
+@frozen
+class _State:
+    """What a command begins with: of its session, or of its caller."""
+
+    env: Mapping[str, str]
+    cwd: str
+    mark: str  # of the session's snapshot
+    held_back: frozenset[str]
+
+
+def _compose_state(request: Request, site: _Here | _Elsewhere, scope: SessionScope | None) -> _State:
+    variables = site.variables
+    if scope is None:
+        inherited = {**variables.open, **variables.passed, **variables.asked}
+        env = compose_environment(inherited, request.env, request.session, request.tty is not None)
+        return _State(env, site.find_directory(request.cwd), "", variables.held)
+    # A command belongs to the trace of its caller, never to that of its session's first caller.
+    trace = {name: variables.open[name] for name in _TRACES if name in variables.open}
+    cwd = site.find_directory(request.cwd) if request.cwd else ""
+
+    def compose_first() -> bytes:
+        untraced = {name: value for name, value in variables.open.items() if name not in trace}
+        return compose_first_snapshot(untraced, request.session, site.find_first_directory(cwd), site.umask)
+
+    found = scope.sessions.read_or_create(scope.name, compose_first)
+    terminal = restore_interactive(found, variables.open) if request.tty is not None else {}
+    given = {**trace, **terminal, **select_undeclared(found, variables.passed), **variables.asked, **request.env}
+    compose = compose_overlay if _is_bash(site.shell) else compose_exported
+    held_back = frozenset(select_undeclared(found, dict.fromkeys(variables.held, "")))
+    return _State(
+        compose(found, request, given), cwd or site.find_remaining_directory(found.directory), found.mark, held_back
+    )
+
+
+class _Here:
+    """This machine: what a command begins with here, and how it is held to its limits."""
+
+    def __init__(
+        self,
+        request: Request,
+        settings: Settings,
+        home: str,
+        base: str,
+        environ: Mapping[str, str],
+        secret_names: Sequence[str] | None,
+    ) -> None:
         if request.send:
             raise BadInput(
                 "Files are sent to another machine only; name it with the executor, or leave out what to send."
             )
-        shell = _find_shell(request.shell or settings.shell, environ)
-        variables = _split_secrets(environ, settings, request, secret_names)
-        if scope is None:
-            inherited = {**variables.open, **variables.passed, **variables.asked}
-            env = compose_environment(inherited, request.env, request.session, request.tty is not None)
-            mark, held_back = "", variables.held
-            cwd = _find_directory(request.cwd, self._base)
-        else:
-            cwd, found, given = self._enter_session(scope, request, environ, variables)
-            compose = _compose_overlay if _is_bash(shell) else _compose_exported
-            env, mark = compose(found, request, given), found.mark
-            held_back = frozenset(_select_undeclared(found, dict.fromkeys(variables.held, "")))
-        sandbox, cwd = _resolve_sandbox(request, cwd, self._home, environ)
+        self._request, self._settings, self._home, self._base = request, settings, home, base
+        self._environ = environ
+        self.shell = _find_shell(request.shell or settings.shell, environ)
+        self.variables = split_secrets(environ, settings, request, secret_names)
+        self.umask = read_umask()
+
+    def find_directory(self, asked: str) -> str:
+        return find_directory(asked, self._base)
+
+    def find_first_directory(self, fallback: str) -> str:
+        """Return where a new session begins: in the caller's directory, or `fallback` if that is gone."""
+        try:
+            return find_directory("", self._base)
+        except BadInput:
+            if not fallback:
+                raise
+            return fallback
+
+    def find_remaining_directory(self, path: str) -> str:
+        """Return a session's directory, or its nearest parent that still exists: a session outlives its directory."""
+        while path and not _can_enter(path):
+            path = os.path.dirname(path) if path != "/" else ""
+        home = self._environ.get("HOME", "")
+        return path or (home if _can_enter(home) else "/")
+
+    def describe(self, cwd: str, resources: Mapping[str, int]) -> dict[str, Any]:
+        """Return what a launch has on this machine only."""
+        request = self._request
+        sandbox, cwd = _resolve_sandbox(request, cwd, self._home, self._environ)
         _check_stdin(request, cwd)
-        restored = scope if _is_bash(shell) else None
-        resources = _select_resources(request, settings)
-        groups = _plan_groups(resources) if resources else {}
-        return Launch(
-            kind="agent" if request.agent else "bash",
-            **{name: request.__dict__[name] for name in _AS_REQUESTED},
-            cwd=cwd,
-            env=env,
-            shell=shell,
-            grace=settings.kill_grace_s,
-            umask=read_umask(),
-            output_limit=settings.output_limit_bytes,
-            free_floor=settings.free_floor_bytes,
-            max_running=settings.max_running,
-            rlimits={**_read_rlimits(), **_compute_rlimits(resources, groups)},
-            nice=os.getpriority(os.PRIO_PROCESS, 0),
-            state=restored.name if restored else "",
-            snapshot=mark if restored else "",
-            keeps=restored is not None and restored.keeps,
-            held_back=tuple(sorted(held_back - request.env.keys())),
-            sandbox=sandbox,
-            resources=resources,
-            groups=groups,
-            notify=_select_notices(request, settings),
-            trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
-            given=_describe_given(request),
-            parent=_agent.get() or environ.get(TASK_ID, ""),
-            judged=_describe_judgement(grant),
-        )
+        groups = plan_groups(resources) if resources else {}
+        return {
+            "cwd": cwd,
+            "stdin": request.stdin,
+            "sandbox": sandbox,
+            "groups": groups,
+            "rlimits": {**read_rlimits(), **compute_rlimits(resources, groups)},
+            "nice": os.getpriority(os.PRIO_PROCESS, 0),
+            "max_running": self._settings.max_running,
+        }
 
-    def _enter_session(
-        self, scope: SessionScope, request: Request, environ: Mapping[str, str], variables: SplitVariables
-    ) -> tuple[str, Snapshot, Mapping[str, str]]:
-        """Return the directory, the snapshot to begin with, and the variables that override those of the session."""
-        # A command belongs to the trace of its caller, never to that of its session's first caller.
-        trace = {name: environ[name] for name in _TRACES if name in environ}
-        cwd = _find_directory(request.cwd, self._base) if request.cwd else ""
 
-        def compose_first() -> bytes:
-            untraced = {name: value for name, value in variables.open.items() if name not in trace}
-            return compose_first_snapshot(untraced, request.session, cwd, self._base)
+class _Elsewhere:
+    """Another machine: a login there says what a command begins with. Nothing goes there that is not named."""
 
-        found = scope.sessions.read_or_create(scope.name, compose_first)
-        terminal = _restore_interactive(found, variables.open) if request.tty is not None else {}
-        given = {**trace, **terminal, **_select_undeclared(found, variables.passed), **variables.asked, **request.env}
-        return cwd or _find_remaining_directory(found.directory, environ), found, given
-
-    def _build_elsewhere(
-        self, grant: Grant, environ: Mapping[str, str], scope: SessionScope | None, place: Place
-    ) -> Launch:
-        """Return what runs on another machine. Nothing of this one goes there that the request does not name."""
-        request = grant.request
+    def __init__(
+        self, request: Request, settings: Settings, base: str, environ: Mapping[str, str], place: Place
+    ) -> None:
         if request.sandbox is not None:
             raise Unsupported(f"There is no sandbox on {place.executor}; run it without one, or on this machine.")
-        settings, shell = self._settings, request.shell or place.shell
-        asked = _split_secrets({**place.environ, **environ}, settings, request, None).asked
-        variables = split_variables(place.environ, settings)
-        given, mark, held_back = {**variables.passed, **asked}, "", variables.held
-        cwd = os.path.normpath(os.path.join(place.home, request.cwd.replace("~", place.home, request.cwd[:1] == "~")))
-        if scope is None:
-            inherited = {**variables.open, **given}
-            env = compose_environment(inherited, request.env, request.session, request.tty is not None)
-        else:
-            first = partial(_compose_first, variables.open, request.session, cwd, place.umask)
-            found = scope.sessions.read_or_create(scope.name, first)
-            terminal = _restore_interactive(found, variables.open) if request.tty is not None else {}
-            given = {**terminal, **_select_undeclared(found, variables.passed), **asked, **request.env}
-            compose = _compose_overlay if _is_bash(shell) else _compose_exported
-            env, mark, cwd = compose(found, request, given), found.mark, cwd if request.cwd else found.directory
-            held_back = frozenset(_select_undeclared(found, dict.fromkeys(held_back, "")))
-        restored = scope if _is_bash(shell) else None
-        resources = _select_resources(request, settings)
-        return Launch(
-            kind="bash",
-            **{name: request.__dict__[name] for name in _AS_REQUESTED if name != "stdin"},
-            stdin=_read_stdin(request, self._base),
-            send=tuple(_find_sent(path, self._base) for path in request.send),
-            cwd=cwd,
-            env=env,
-            shell=shell,
-            grace=settings.kill_grace_s,
-            umask=place.umask,
-            output_limit=settings.output_limit_bytes,
-            free_floor=settings.free_floor_bytes,
-            rlimits=_limit_elsewhere(resources),
-            state=restored.name if restored else "",
-            snapshot=mark if restored else "",
-            keeps=restored is not None and restored.keeps,
-            held_back=tuple(sorted(held_back - request.env.keys())),
-            resources=resources,
-            notify=_select_notices(request, settings),
-            trace=request.env.get(_TRACE, environ.get(_TRACE, "")),
-            given=_describe_given(request),
-            parent=_agent.get() or environ.get(TASK_ID, ""),
-            judged=_describe_judgement(grant),
-        )
+        self._request, self._base, self._home = request, base, place.home
+        self.shell, self.umask = request.shell or place.shell, place.umask
+        asked = split_secrets({**place.environ, **environ}, settings, request, None).asked
+        self.variables = replace(split_variables(place.environ, settings), asked=asked)
+
+    def find_directory(self, asked: str) -> str:
+        return os.path.normpath(os.path.join(self._home, asked.replace("~", self._home, asked[:1] == "~")))
+
+    def find_first_directory(self, fallback: str) -> str:
+        return fallback or self._home
+
+    def find_remaining_directory(self, path: str) -> str:
+        return path  # the far guard finds out
+
+    def describe(self, cwd: str, resources: Mapping[str, int]) -> dict[str, Any]:
+        """Return what a launch has on another machine only."""
+        return {
+            "cwd": cwd,
+            "stdin": _read_stdin(self._request, self._base),
+            "send": tuple(_find_sent(path, self._base) for path in self._request.send),
+            "rlimits": limit_elsewhere(resources),
+        }
 
 
 def _read_stdin(request: Request, base: str) -> Stdin:
@@ -242,11 +254,6 @@ def _find_sent(path: str, base: str) -> str:
     if not os.access(found, os.R_OK):
         raise BadInput(f"{path} cannot be sent: it does not exist, or cannot be read.")
     return found
-
-
-def _limit_elsewhere(resources: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    beyond = {"cpu_time": _AFTER_XCPU_S}
-    return {_RESOURCES[name][1]: (most, most + beyond.get(name, 0)) for name, most in resources.items()}
 
 
 def _describe_given(request: Request) -> Mapping[str, object]:
@@ -297,106 +304,10 @@ def _check_stdin(request: Request, cwd: str) -> None:
         raise BadInput(f"The input file {path} cannot be read: Permission denied; give another one.")
 
 
-# --- variables ---------------------------------------------------------------------------
-
-
-def compose_environment(
-    inherited: Mapping[str, str], given: Mapping[str, str], session: str, tty: bool = False
-) -> dict[str, str]:
-    """Return a command's variables: those that it inherits and those that the caller gave for it."""
-    env = {name: value for name, value in inherited.items() if name not in _UNSET}
-    if tty:
-        env = {name: value for name, value in env.items() if name not in (*_NO_COLOURS, *_SIZES)}
-        return {**env, **_ON_A_TERMINAL, "OUTLAST_SESSION": session, **given}
-    env.update(_NON_INTERACTIVE)
-    if _wants_colours(given):
-        for name in _NO_COLOURS:
-            del env[name]
-    return {**env, "OUTLAST_SESSION": session, **given}
-
-
-def _wants_colours(given: Mapping[str, str]) -> bool:
-    return any(given.get(name, "0") not in ("", "0") for name in _FORCE_COLOURS)
-
-
-def compose_first_snapshot(environ: Mapping[str, str], session: str, fallback: str = "", base: str = "") -> bytes:
-    """Return the snapshot of a new session: the caller's variables, and its directory or else `fallback`."""
-    env = compose_environment(environ, {}, session)
-    try:
-        cwd = _find_directory("", base)
-    except BadInput:
-        if not fallback:
-            raise
-        cwd = fallback
-    return _compose_first_of(env, cwd, read_umask())
-
-
-def _compose_first(environ: Mapping[str, str], session: str, cwd: str, umask: int) -> bytes:
-    return _compose_first_of(compose_environment(environ, {}, session), cwd, umask)
-
-
-def _compose_first_of(env: Mapping[str, str], cwd: str, umask: int) -> bytes:
-    state = snapshot.compose_first_state(env, cwd, umask)
-    return snapshot.compose(state, generation=0, task="", made=time.time(), environ=env, first=True)
-
-
-def _compose_overlay(found: Snapshot, request: Request, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables for a bash, which restores the others from the snapshot."""
-    env = {**found.environ, "OUTLAST_SESSION": request.session}
-    for name, value in given.items():
-        is_overlaid = snapshot.is_name(name) and name not in _NOT_IN_SNAPSHOTS
-        env[snapshot.OVERLAY + name if is_overlaid else name] = value
-    if request.tty is not None:
-        dropped = [*_find_non_interactive(found), *_SIZES]
-        env[snapshot.DROPPED] = " ".join(name for name in dropped if name not in given)
-    elif _wants_colours(request.env):
-        env[snapshot.DROPPED] = " ".join(name for name in _NO_COLOURS if name not in request.env)
-    return env
-
-
-def _find_non_interactive(found: Snapshot) -> list[str]:
-    """Return which variables of the session are as we set them, because most of its commands have no terminal."""
-    plain = {os.fsencode(name): os.fsencode(value) for name, value in _NON_INTERACTIVE.items()}
-    return [os.fsdecode(name) for name, value in plain.items() if b' -x %s="%s"' % (name, value) in found.script]
-
-
-def _restore_interactive(found: Snapshot, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of a command with a terminal that the session has for commands without one."""
-    ours = {name: environ[name] for name in _find_non_interactive(found) if name in environ}
-    return {name: value for name, value in ours.items() if name not in _NO_COLOURS} | _ON_A_TERMINAL
-
-
-def _compose_exported(found: Snapshot, request: Request, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables for another shell: those that the session exports."""
-    env = {**snapshot.exported_variables(found.state()), **found.environ, "OUTLAST_SESSION": request.session}
-    if request.tty is not None:
-        env = {name: value for name, value in env.items() if name not in (*_find_non_interactive(found), *_SIZES)}
-    elif _wants_colours(request.env):
-        env = {name: value for name, value in env.items() if name not in _NO_COLOURS}
-    return {**env, **given}
-
-
-def _split_secrets(
-    environ: Mapping[str, str], settings: Settings, request: Request, secret_names: Sequence[str] | None
-) -> SplitVariables:
-    missing = [name for name in request.pass_secrets if "*" not in name and name not in environ]
-    if missing:
-        raise BadInput(
-            f"The variable {named(missing[0])} is not set here, so it cannot be passed on; "
-            "set it, or give its value with env (--env NAME=VALUE)."
-        )
-    return split_variables(environ, settings, request.pass_secrets, secret_names)
-
-
-def _select_undeclared(found: Snapshot, variables: Mapping[str, str]) -> dict[str, str]:
-    """Select variables that the session does not declare: one that a command of it set stays as it is."""
-    return {name: value for name, value in variables.items() if b" %s=" % os.fsencode(name) not in found.script}
-
-
 # --- directory and shell -----------------------------------------------------------------
 
 
-def _find_directory(asked: str, base: str = "") -> str:
+def find_directory(asked: str, base: str = "") -> str:
     """Return the directory that the caller asked for, by default `base` or else its own. Raises `BadInput`."""
     try:
         path = os.path.abspath(os.path.join(base, os.path.expanduser(asked))) if asked else base or os.getcwd()
@@ -414,14 +325,6 @@ def _find_directory(asked: str, base: str = "") -> str:
     return path
 
 
-def _find_remaining_directory(path: str, environ: Mapping[str, str]) -> str:
-    """Return a session's directory, or its nearest parent that still exists: a session outlives its directory."""
-    while path and not _can_enter(path):
-        path = os.path.dirname(path) if path != "/" else ""
-    home = environ.get("HOME", "")
-    return path or (home if _can_enter(home) else "/")
-
-
 def _can_enter(path: str) -> bool:
     return os.path.isdir(path) and os.access(path, os.X_OK)
 
@@ -434,7 +337,7 @@ def _find_shell(asked: str, environ: Mapping[str, str]) -> str:
     if not asked:
         return found or "/bin/sh"
     if not found:
-        raise BadInput(f"There is no shell {named(asked)}; give the path of one that is installed.")
+        raise BadInput(f"There is no shell {quote(asked)}; give the path of one that is installed.")
     return os.path.abspath(found)
 
 
@@ -442,64 +345,17 @@ def _is_bash(shell: str) -> bool:
     return os.path.basename(shell) == "bash"
 
 
-# --- limits and sandbox ------------------------------------------------------------------
+# --- sandbox ------------------------------------------------------------------------
 
 
 def _resolve_sandbox(request: Request, cwd: str, home: str, environ: Mapping[str, str]) -> tuple[Sandbox | None, str]:
     """Return the sandbox, and the directory inside it: the session's may be hidden there."""
     if request.sandbox is None:
         return None, cwd
-    from outlast.sandbox.choice import nearest_seen, refuse_input, settled  # most commands run without
+    from outlast.sandbox.choice import nearest_seen, refuse_input, resolve_sandbox  # most commands run without
 
-    found = settled(request.sandbox, home, environ)
+    found = resolve_sandbox(request.sandbox, home, environ)
     cwd = nearest_seen(found, cwd, home, asked=bool(request.cwd))
     if request.stdin.file is not None:
         refuse_input(os.path.join(cwd, request.stdin.file), home)
     return found, cwd
-
-
-def _select_resources(request: Request, settings: Settings) -> Mapping[str, int]:
-    """Return the limits of a command: those of the request, otherwise those of the settings."""
-    limits = {name: getattr(settings, setting) for name, (setting, _) in _RESOURCES.items()} | dict(request.resources)
-    return {name: value for name, value in limits.items() if value}
-
-
-def _plan_groups(resources: Mapping[str, int]) -> dict[str, dict[str, str]]:
-    from outlast.sandbox import cgroup  # most commands have no limits
-
-    found = cgroup.planned(resources)
-    if "processes" in resources and not found and os.geteuid() == 0:
-        raise Unsupported(
-            "The kernel holds root to a number of processes only where control groups can be made, and here they "
-            "cannot; run it as another user, or leave it out."
-        )
-    return found
-
-
-def _read_rlimits() -> dict[str, tuple[int, int]]:
-    """Return this process' limits: the one that starts a pending command may have others."""
-    return {name: resource.getrlimit(number) for name, number in _RLIMITS.items()}
-
-
-def _compute_rlimits(resources: Mapping[str, int], groups: Mapping[str, object]) -> dict[str, tuple[int, int]]:
-    """Return the soft and hard limits for resources that no control group limits."""
-    found = {}
-    for name, value in resources.items():
-        if groups and name in ("memory", "processes"):
-            continue
-        rlimit = _RESOURCES[name][1]
-        _, hard = resource.getrlimit(getattr(resource, rlimit))
-        most = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        # At the soft limit of CPU time the kernel sends SIGXCPU, which says why; at the hard limit SIGKILL.
-        beyond = most + _AFTER_XCPU_S if name == "cpu_time" else most
-        found[rlimit] = (most, beyond if hard == resource.RLIM_INFINITY else min(beyond, hard))
-    return found
-
-
-def read_umask() -> int:
-    """Return the umask of this process. os.umask would have to change it, which other threads could notice."""
-    fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return int(os.read(fd, 4096).partition(b"\nUmask:")[2].split(None, 1)[0], 8)
-    finally:
-        os.close(fd)

@@ -115,12 +115,12 @@ def from_json(kind: type[T], values: dict[str, Any]) -> T:
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
 
 
-def replaced(record: T, /, **changes: Any) -> T:
+def replace(record: T, /, **changes: Any) -> T:
     """Return the same record with some values changed."""
-    return extended(type(record), record, **changes)
+    return extend(type(record), record, **changes)
 
 
-def extended(kind: type[T], record: object, /, **more: Any) -> T:
+def extend(kind: type[T], record: object, /, **more: Any) -> T:
     """Return a record of a kind that has all the values of this one, and `more`."""
     values = record.__dict__ | more
     if len(values) != len(kind.__match_args__):  # type: ignore[attr-defined]
@@ -130,4 +130,4 @@ def extended(kind: type[T], record: object, /, **more: Any) -> T:
     return made
 
 
-__all__ = ("extended", "fields", "from_json", "frozen", "json", "replaced", "signal", "socket", "sqlite3")
+__all__ = ("extend", "fields", "from_json", "frozen", "json", "replace", "signal", "socket", "sqlite3")

@@ -132,7 +132,7 @@ class Guard:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        headers = _joined(scope["headers"])
+        headers = _join_headers(scope["headers"])
         refusal = self._refuse_foreign(headers) or self.refuse(scope, headers)
         if refusal is None:
             self.admit(scope)
@@ -171,7 +171,7 @@ class Guard:
 
     def names_us(self, scope: Scope) -> bool:
         """Return whether a request comes under our own name, and not from a page of another origin."""
-        return self._refuse_foreign(_joined(scope["headers"])) is None
+        return self._refuse_foreign(_join_headers(scope["headers"])) is None
 
     async def answer(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that is refused."""
@@ -194,7 +194,7 @@ async def send_closing(receive: Receive, send: Send, status: int, said: str, kin
     await send({"type": "http.response.body", "body": b""})
 
 
-def _joined(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
+def _join_headers(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
     # A header that is given twice counts as wrong: another reader may take the other one.
     said: dict[bytes, list[bytes]] = {}
     for name, value in headers:

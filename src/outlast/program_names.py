@@ -71,7 +71,7 @@ def roots(command: str) -> list[str]:
 
 def _roots(text: str, deeper: int) -> Iterator[str]:
     for words in simple_commands(text):
-        rest = unwrapped(words)
+        rest = unwrap(words)
         if not rest:
             continue
         root = rest[0].rstrip("/").rpartition("/")[2].lower()
@@ -93,7 +93,7 @@ def _inner_text(root: str, words: list[str]) -> str | None:
     return None
 
 
-def unwrapped(words: list[str]) -> list[str]:
+def unwrap(words: list[str]) -> list[str]:
     """A simple command without assignments and without the programs that only run another one."""
     at = _behind_assignments(words, 0)
     while at < len(words):

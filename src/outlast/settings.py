@@ -147,7 +147,7 @@ def load(home: str, env: Mapping[str, str], defaults: Mapping[str, object] | Non
     given: dict[str, object] = dict(defaults or {})
     path = os.path.join(home, "config.toml")
     for name, value in _from_file(path).items():
-        given[name] = _checked(name, value, f"{name!r} in {path}")
+        given[name] = _check_setting(name, value, f"{name!r} in {path}")
     # In the file it is the state's owner who says so; a variable can be anybody's.
     imposed = given.get("sandbox") is True
     for name in fields(Settings()):
@@ -155,7 +155,7 @@ def load(home: str, env: Mapping[str, str], defaults: Mapping[str, object] | Non
             continue
         variable = "OUTLAST_" + name.upper()
         if (text := env.get(variable)) not in (None, ""):
-            given[name] = _checked(name, text, variable)
+            given[name] = _check_setting(name, text, variable)
     return Settings(**given)  # type: ignore[arg-type]
 
 
@@ -177,7 +177,7 @@ def _from_file(path: str) -> dict[str, object]:
             raise BadInput(f"The settings file {path} is not valid TOML: {error}; correct it.") from None
 
 
-def _checked(name: str, value: object, where: str) -> object:
+def _check_setting(name: str, value: object, where: str) -> object:
     """Return the value of a setting, converted to its type. Raises `BadInput`."""
     known = fields(Settings())
     if name not in known:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any
 
-    from outlast.notices.notice_store import Event
+    from outlast.notices.notice import Event
     from outlast.shell.shell import Shell
 
 _NS = 1_000_000_000

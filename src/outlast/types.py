@@ -1,8 +1,7 @@
 """The nouns: what passes from one stage to the next.
 
     Request ─▶ Grant ─▶ Launch ─▶ Task ─▶ Slice ─▶ text
-    (asked)   (allowed) (exactly  (an id)  (bytes)
-                         what runs)
+    (asked)   (allowed)  (runs)  (an id)  (bytes)
 
 A status is never stored: it is computed from a task's files (`storage.record`), so nothing can contradict them.
 """
@@ -207,16 +206,22 @@ class Guards:
 
 @frozen
 class Exited:
+    """The command exited with this code."""
+
     code: int
 
 
 @frozen
 class Signalled:
+    """The command died of this signal."""
+
     signal: int
 
 
 @frozen
 class NeverStarted:
+    """The command could not be started."""
+
     why: str
 
 
@@ -238,11 +243,15 @@ class Pending:
 
 @frozen
 class Running:
+    """The command runs, or is being started."""
+
     since: float
 
 
 @frozen
 class Ended:
+    """The command has ended, and how."""
+
     since: float
     until: float
     elapsed: float
@@ -322,25 +331,6 @@ class Task:
         return fields(self)
 
 
-@frozen
-class SessionState:
-    """What a session remembers. Values are as bash would print them, on one line each."""
-
-    name: str
-    directory: str
-    umask: str
-    generation: int
-    updated_at: float
-    last_task: str
-    variables: Mapping[str, str]  # those that are not as they were when the session began
-    removed: tuple[str, ...]  # those that it began with and has no more
-    functions: tuple[str, ...]
-    aliases: Mapping[str, str]
-    options: tuple[str, ...]
-    traps: Mapping[str, str]
-    damaged: tuple[str, ...]  # snapshots that were found damaged and set aside
-
-
 # --- reading -----------------------------------------------------------------------------
 
 
@@ -386,42 +376,11 @@ class Result(Task):
 
 
 @frozen
-class Screen:
-    """What a person would see on a task's terminal. Places are counted from 0."""
-
-    columns: int
-    rows: tuple[str, ...]  # the text of each, without blanks at its end
-    cursor: tuple[int, int] | None  # row and column; None: it is hidden
-    title: str
-    alternate: bool  # the screen of a full-screen program, which the output before it comes back after
-    application_keys: bool  # the arrow keys send what full-screen programs ask for (DECCKM)
-    exact: bool  # False: so much was printed unseen that only the end of it was looked at
-    cells: tuple[tuple[tuple[str, Mapping[str, Any]], ...], ...]
-    """Of each row the runs of characters that look the same, with what is unusual about them: fg, bg, bold ..."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what `--json` has."""
-        return {name: value for name, value in fields(self).items() if name != "cells"}
-
-    def to_page(self) -> dict[str, Any]:
-        """Return what a page draws: `rows` is their number, and `cells` has their text."""
-        return {**fields(self), "rows": len(self.rows)}
-
-
-@frozen
 class Waited(Task):
     """A task after a wait: whether what the call waited for came true, and what showed it."""
 
     met: bool
     matched: str | None
-
-
-@frozen
-class Usual:
-    """How long a command took when it went well: the middle of its latest runs."""
-
-    elapsed_ms: int
-    runs: int
 
 
 @frozen

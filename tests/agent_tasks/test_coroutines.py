@@ -42,7 +42,7 @@ async def count(prompt: str, agent: Any) -> str:
     """Counts."""
     agent.print("one", "two", sep=", ")
     agent.progress("half")
-    agent.used(input_tokens=5, output_tokens=6, cost_usd=0.5)
+    agent.report_usage(input_tokens=5, output_tokens=6, cost_usd=0.5)
     await asyncio.to_thread(agent.print, "from a thread")
     return f"counted {prompt}"
 
@@ -353,7 +353,7 @@ def test_pydantic_ai(home: str) -> None:
 
         async def think(prompt: str, agent: Any) -> str:
             found = await brain.run(prompt)
-            agent.used(input_tokens=found.usage.input_tokens, output_tokens=found.usage.output_tokens)
+            agent.report_usage(input_tokens=found.usage.input_tokens, output_tokens=found.usage.output_tokens)
             return found.output
 
         box.shell.agent.register("think", think)

@@ -17,7 +17,7 @@ import pytest
 from outlast.cli.attach import detach_key
 from outlast.cli.cells import paint, sgr
 from outlast.errors import BadInput
-from outlast.types import Screen
+from outlast.output.screen import Screen
 from tests.cli import listed, the_running
 from tests.cli.test_terminal import HEIGHT, WIDTH, Terminal, terminal  # noqa: F401 - a fixture
 from tests.conftest import Cli, eventually
@@ -151,6 +151,72 @@ def test_two_people_see_the_same(terminal: Terminal, cli: Cli) -> None:  # noqa:
     eventually(lambda: "got z" in terminal._tmux("capture-pane", "-p", "-t", ":0"))
 
 
+PAGE = r"""
+import curses
+def main(window):
+    curses.curs_set(0)
+    while True:
+        window.erase()
+        rows, columns = window.getmaxyx()
+        for row in range(rows):
+            window.insstr(row, 0, f"row {row} of {columns}x{rows} ".ljust(columns, "."))
+        window.refresh()
+        if window.getch() == ord("q"):
+            return
+curses.wrapper(main)
+"""
+
+
+def test_each_of_several_windows_shows_what_fits(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "page.py").write_text(PAGE)
+    task_id = start(cli, f"exec {shlex.quote(sys.executable)} {tmp_path / 'page.py'}", "--tty")
+    sizes = (100, 30), (40, 10)
+    large, small = windows = [Terminal(cli, str(tmp_path), size) for size in sizes]
+
+    def both_show(columns: int, rows: int) -> None:
+        page = [f"row {row} of {columns}x{rows} ".ljust(columns, ".") for row in range(rows)]
+        for window, size in zip(windows, sizes, strict=True):
+            wanted = [line[: size[0]] for line in page[: size[1]]]
+            seen = lambda: window._tmux("capture-pane", "-p").rstrip("\n").split("\n")  # noqa: B023, E731
+            eventually(lambda: seen() == wanted, what=f"a page of {columns}x{rows} in {size}")  # noqa: B023
+
+    try:
+        for window in windows:
+            window.type(f"clear; outlast attach {task_id}; echo code=$?")
+            eventually(lambda: "row 1 of" in window.screen(), what="the page")  # noqa: B023
+        both_show(40, 10)  # that of the one who came last; in the larger window the rest is empty
+        for _ in range(2):
+            large.press("x")
+            both_show(100, 30)
+            small.press("x")
+            both_show(40, 10)
+        cli("resize", task_id, "60x20", check=0)
+        both_show(60, 20)
+        small.press("q")
+        for window in windows:
+            shows(window, "code=0")
+            is_as_before(window)
+    finally:
+        for window in windows:
+            window.close()
+
+
+@pytest.mark.parametrize("how", [(), ("--watch",)])
+def test_a_flood_does_not_hold_up_the_person(terminal: Terminal, cli: Cli, how: tuple[str, ...]) -> None:  # noqa: F811
+    """The window is slower than the program, and most of all if its screen has to be drawn for it."""
+    task_id = start(cli, "trap 'echo caught; exit 3' INT; yes 'a line of ordinary length'", "--tty")
+    terminal.type(f"clear; outlast attach {task_id} {' '.join(how)}; echo code=$?")
+    eventually(lambda: "a line of ordinary length" in terminal.screen(), what="the flood")
+    eventually(lambda: int(cli.json("logs", task_id, "--tail", "1")["cursor"]) > 40_000_000, what="40 MB")
+    if how:
+        cli("send", task_id, "--keys", "<C-c>", check=0)
+    else:
+        terminal.press("C-c")
+    eventually(lambda: "code=3" in terminal.screen(), what="its end")
+    assert "caught" in terminal.screen()
+    is_as_before(terminal)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_the_terminal_as_it_was(terminal: Terminal, cli: Cli, number: int) -> None:  # noqa: F811
     task_id = start(cli, ECHO, "--tty")
@@ -217,6 +283,55 @@ def test_a_task_without_input_is_only_looked_at(terminal: Terminal, cli: Cli) ->
     assert the_running(cli)["task_id"] == task_id
 
 
+# --- a command with a terminal in the foreground --------------------------------------------
+
+
+def test_a_command_in_the_foreground_is_typed_at(terminal: Terminal, cli: Cli) -> None:  # noqa: F811
+    terminal.type("clear; echo what was before")
+    terminal.type("outlast run --tty 'read -p \"name? \" n; echo hello $n; exit 3'; echo code=$?")
+    shows(terminal, "name?")
+    terminal.type("Ada")
+    shows(terminal, "hello Ada")
+    shows(terminal, "code=3")
+    assert "what was before" in terminal.screen().splitlines()  # it prints below
+    is_as_before(terminal)
+
+
+def test_it_ends_with_ctrl_c_by_its_own_choice(terminal: Terminal, cli: Cli) -> None:  # noqa: F811
+    terminal.type(f"clear; outlast run --tty {shlex.quote(ECHO)}; echo code=$?")
+    shows(terminal, "ready")
+    terminal.press("C-c")
+    shows(terminal, "got 03")
+    terminal.press("q")
+    shows(terminal, "code=7")
+    is_as_before(terminal)
+
+
+def test_it_goes_on_after_a_detach(terminal: Terminal, cli: Cli) -> None:  # noqa: F811
+    terminal.type(f"clear; outlast run --tty {shlex.quote(ECHO)}; echo code=$?")
+    shows(terminal, "ready")
+    terminal.press("C-]")
+    shows(terminal, "code=0")
+    task = the_running(cli)
+    assert f"  read on:  outlast attach {task['task_id']}" in terminal.screen()
+    is_as_before(terminal)
+    attached(terminal, task["task_id"])
+    shows(terminal, "ready")
+    terminal.press("q")
+    shows(terminal, "code=7")
+
+
+def test_the_default_limit_does_not_end_what_is_typed_at(terminal: Terminal, cli: Cli) -> None:  # noqa: F811
+    limited = "env OUTLAST_FOREGROUND_LIMIT_S=0.3 outlast run --tty"
+    terminal.type(f"clear; {limited} 'echo begun; sleep 1; echo there; read n'; echo code=$?")
+    shows(terminal, "there")
+    terminal.press("Enter")
+    shows(terminal, "code=0")
+    terminal.type("clear; outlast run --tty --limit 1 'echo begun; sleep 1000'; echo code=$?")
+    shows(terminal, "code=124")
+    is_as_before(terminal)
+
+
 # --- without a person ----------------------------------------------------------------------
 
 
@@ -240,8 +355,7 @@ def test_a_screen_is_cut_to_what_fits() -> None:
     cells: Any = (((("bold", {"bold": True}), (" and more", {}))), (("日本語", {"fg": "ansi-9", "bg": "#ff0080"}),), ())
     screen = Screen(20, ("bold and more", "日本語", ""), (1, 2), "", False, False, True, cells)
     drawn = paint(screen, 5, 2).decode()
-    assert "\x1b[0;1mbold" in drawn
-    assert " \x1b[0m\x1b[K" in drawn
+    assert "\x1b[H\x1b[0m\x1b[K\x1b[0;1mbold\x1b[0m \x1b[0m\r\n" in drawn
     assert "日本\x1b[0m" in drawn
     assert drawn.endswith("\x1b[2;3H\x1b[?25h")
     assert sgr({"fg": "ansi-9", "bg": "#ff0080", "inverse": True}) == "0;7;91;48;2;255;0;128"

@@ -90,8 +90,8 @@ def test_the_public_names_are_exactly_these(cli: Cli) -> None:
     errors = """AlreadyEnded AmbiguousTask BadInput BadPattern DamagedTask InputRefused NeedsApproval NewerTask
         OutOfReach OutlastError ReaderBusy Refused SessionBusy StartFailed StateRefused StillRunning SystemRefused
         UnknownSession UnknownTask Unsupported"""
-    values = """Approval Cursor Event Limits Notice Notify Policy Receipt Result Sandbox SessionState Slice Stdin Task
-        Usual Waited"""
+    values = """Approval Cursor Event Limits Notice Notify Policy Receipt Result Sandbox Screen SessionState Slice Stdin
+        Task Waited"""
     names = sorted([*errors.split(), *values.split(), "AsyncShell", "Shell"])
     assert outlast.__all__ == names
     assert sorted(dir(outlast)) == sorted([*names, "__version__"])

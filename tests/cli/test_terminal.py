@@ -24,7 +24,7 @@ WIDTH, HEIGHT = 320, 50  # wider than any line that is typed: one that just fill
 class Terminal:
     """A window with a bash in it, and somebody who types and reads."""
 
-    def __init__(self, cli: Cli, place: str) -> None:
+    def __init__(self, cli: Cli, place: str, size: tuple[int, int] = (WIDTH, HEIGHT)) -> None:
         self._server = ["tmux", "-L", f"outlast-{uuid.uuid4().hex[:8]}", "-f", os.devnull]
         # tmux starts a window through the user's own shell, which for some users is /usr/sbin/nologin.
         own = {"TMUX_TMPDIR": place, "TERM": "xterm", "PS1": "$ ", "HISTFILE": "", "SHELL": "/bin/sh"}
@@ -32,7 +32,7 @@ class Terminal:
         self._env.pop("TMUX", None)
         self._outlast = shlex.join(cli.command)
         shell = ["env", f"PS1={self._env['PS1']}", "bash", "--norc", "--noprofile", "-i"]
-        self._tmux("new-session", "-d", "-x", str(WIDTH), "-y", str(HEIGHT), shlex.join(shell))
+        self._tmux("new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), shlex.join(shell))
         eventually(lambda: "$" in self.screen(), what="a prompt")
 
     def _tmux(self, *words: str) -> str:

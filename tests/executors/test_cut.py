@@ -237,7 +237,7 @@ def test_what_the_other_machine_lost_is_lost(far: Bench, sshd: Sshd) -> None:
     moved = directory.rename(directory.parent.parent / "staging" / task.task_id)
     found = eventually(lambda: (seen := far.shell.show(task.task_id)).finished and seen)
     assert (found.reason, found.exit_code) == ("lost", None)
-    marked = process.Table().marked(b"OUTLAST_TASK_ID=" + task.task_id.encode())
+    marked = process.Table().find_marked(b"OUTLAST_TASK_ID=" + task.task_id.encode())
     for pid in (*_guards_in(moved), *marked):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)

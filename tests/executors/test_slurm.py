@@ -25,6 +25,7 @@ from outlast.types import Task
 from tests.conftest import Cli, eventually
 from tests.executors.conftest import SLURM, Bench, write_settings
 from tests.executors.slurm_cluster import Cluster, missing
+from tests.web.support import serving, streaming
 
 SOME, MANY = 50, 1000
 
@@ -84,6 +85,17 @@ def test_what_is_waited_for_is_said(hpc: Bench) -> None:
     assert waiting.status == "pending"
     hpc.shell.kill(full[0].task_id, grace=0.2)
     assert await_task(hpc, full[1].task_id, lambda task: task.status == "running").error is None
+
+
+def test_a_page_sees_a_task_begin_that_waited(hpc: Bench) -> None:
+    """No process but the server looks at it."""
+    full = [hpc.start("sleep 300", needs={"cpus": 16, "partition": "one"}).task_id for _ in range(2)]
+    with serving(hpc.home) as page, streaming(page, "/api/events") as overview:
+        overview.until("hello")
+        assert page.get(f"/api/tasks/{full[1]}")["task"]["status"] == "pending"
+        hpc.shell.kill(full[0], grace=0.2)
+        begun = (full[1], "running")
+        overview.until("tasks", lambda one: begun in [(task["task_id"], task["status"]) for task in one["changed"]])
 
 
 def test_a_task_that_waits_is_cancelled_unrun(hpc: Bench, cluster: Cluster) -> None:
@@ -419,34 +431,42 @@ def test_the_numbers_of_an_array() -> None:
 def test_many_tasks_over_two_nodes(hpc: Bench, cluster: Cluster, count: int, tmp_path: Path) -> None:
     """Every code is right, every task ran once, and both nodes took part; its time is beside that of plain sbatch."""
     codes = [random.Random(os.environ["OUTLAST_SEED"]).randrange(256) for _ in range(count)]
-    runs, line = hpc.scratch / "runs", "echo $OUTLAST_TASK_ID $SLURMD_NODENAME"
+    runs = hpc.scratch / "runs"
     runs.mkdir()
+    line = f"echo $OUTLAST_TASK_ID $SLURMD_NODENAME >>{runs}/$OUTLAST_TASK_ID; exit"
     began = time.monotonic()
-    ids = [hpc.start(f"{line} >>{runs}/$OUTLAST_TASK_ID; exit {code}").task_id for code in codes]
+    ids = [hpc.start(f"{line} {code}").task_id for code in codes]
     submitted = time.monotonic() - began
-    found: dict[str, int | None] = {}
-    while len(found) < count:
-        task = hpc.shell.wait(next(one for one in ids if one not in found), timeout=600)
-        assert task.finished
-        found[task.task_id] = task.exit_code
+    assert [wait_for_code(hpc, one) for one in ids] == codes
     ours = time.monotonic() - began
-    assert [found[task_id] for task_id in ids] == codes
+    began = time.monotonic()
+    array = start_array(hpc.shell, f"{line} $((OUTLAST_ARRAY_INDEX % 251))", range(count), executor="hpc")
+    assert [wait_for_code(hpc, one.task_id) for one in array] == [index % 251 for index in range(count)]
+    ours_array = time.monotonic() - began
     lines = [path.read_text().split() for path in runs.iterdir()]
-    assert sorted(words[0] for words in lines) == sorted(ids)
+    assert sorted(words[0] for words in lines) == sorted([*ids, *(one.task_id for one in array)])
     assert {words[1] for words in lines} == {"n1", "n2"}
     assert all(len(words) == 2 for words in lines)
-    plain = _measure_plain(cluster, tmp_path, codes)
+    script = tmp_path / "plain"
+    script.write_text("#!/bin/sh\nexit $1\n")
+    plain = measure_plain(cluster, [[str(script), str(code)] for code in codes])
+    plain_array = measure_plain(cluster, [[f"--array=0-{count - 1}", str(script), "3"]])
     print(f"{count} tasks: submitted in {submitted:.1f} s, done in {ours:.1f} s; plain sbatch {plain:.1f} s")
+    print(f"as an array: done in {ours_array:.1f} s; plain sbatch --array {plain_array:.1f} s")
     with suppress(FileNotFoundError):
         assert not list(Path(hpc.home, "executors/hpc/tasks").iterdir())
 
 
-def _measure_plain(cluster: Cluster, directory: Path, codes: list[int]) -> float:
-    script = directory / "plain"
-    script.write_text("#!/bin/sh\nexit $1\n")
+def wait_for_code(hpc: Bench, task_id: str) -> int | None:
+    task = hpc.shell.wait(task_id, timeout=600)
+    assert task.finished
+    return task.exit_code
+
+
+def measure_plain(cluster: Cluster, jobs: list[list[str]]) -> float:
     began = time.monotonic()
-    for code in codes:
-        cluster.call("sbatch", "--output=/dev/null", "--partition=p", "--job-name=plain", str(script), str(code))
+    for words in jobs:
+        cluster.call("sbatch", "--output=/dev/null", "--partition=p", "--job-name=plain", *words)
     eventually(lambda: not cluster.call("squeue", "-h", "-o", "%A").strip(), patience=600)
     return time.monotonic() - began
 

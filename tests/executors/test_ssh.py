@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from outlast import Shell
 from outlast.errors import BadInput, OutlastError, Unsupported
-from outlast.executors.ssh_copy import CopyFailed
-from outlast.executors.ssh_link import hash_program
+from outlast.executors.ssh.files import CopyFailed
+from outlast.executors.ssh.link import hash_program
 from outlast.guard.client import find_guard
-from tests.conftest import Cli
+from tests.conftest import Cli, end_all
 from tests.executors.conftest import Bench, write_settings
 from tests.executors.sshd import Sshd
+from tests.web.support import serving, streaming
 
 
 @pytest.mark.parametrize("by", ["rsync", "tar"])
@@ -114,7 +116,7 @@ def test_a_machine_that_cannot_be_reached(sshd: Sshd, home: str) -> None:
 
 def test_a_machine_without_a_guard_says_so(sshd: Sshd, home: str, monkeypatch: pytest.MonkeyPatch) -> None:
     write_settings(home, sshd.settings())
-    monkeypatch.setattr("outlast.executors.ssh.find_guards", lambda given: {"s390x": shutil.which("true")})
+    monkeypatch.setattr("outlast.executors.ssh.executor.find_guards", lambda given: {"s390x": shutil.which("true")})
     with (
         Shell.open(home=home) as shell,
         pytest.raises(Unsupported, match=r"no guard for it here .*\[executors.box\]"),
@@ -154,3 +156,35 @@ def test_a_session_has_a_state_of_its_own_there(far: Bench) -> None:
         far.shell.sessions.state("other@box")
     far.shell.sessions.remove()
     assert list(far.shell.sessions.names()) == []
+
+
+def test_many_looks_at_a_machine_that_does_not_answer_wait_once(
+    sshd: Sshd, home: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_settings(home, sshd.settings(shared=False))
+    with Shell.open(home=home, session="s") as shell:
+        ids = [shell.start("exec sleep 300", executor="box").task_id for _ in range(5)]
+    write_settings(home, sshd.settings(shared=False).replace("options = [", 'options = ["ProxyCommand=sleep 60", '))
+    monkeypatch.setattr("outlast.executors.ssh.executor._LOOK_S", 0.6)
+    with Shell.open(home=home, session="s") as shell:
+        began = time.monotonic()
+        found = [shell.show(task_id) for task_id in ids]
+        took = time.monotonic() - began
+    assert [(task.status, "does not answer" in (task.error or "")) for task in found] == [("running", True)] * 5
+    assert 0.6 <= took < 2.0
+    write_settings(home, sshd.settings())
+    with Shell.open(home=home, session="s") as shell:
+        end_all(shell)
+
+
+def test_a_page_sees_what_becomes_of_a_task_there(far: Bench) -> None:
+    """No process but the server looks at it."""
+    release = far.scratch / "go"
+    task = far.start(f"until [ -e {release} ]; do sleep 0.02; done; exit 7").task_id
+    far.shell.close()
+    with serving(far.home) as page, streaming(page, "/api/events") as overview:
+        overview.until("hello")
+        release.touch()
+        ended = overview.until("tasks", lambda one: [t for t in one["changed"] if t["exit_code"] == 7])
+        assert [(one["task_id"], one["executor"]) for one in ended["changed"]] == [(task, "box")]
+    far.shell = far.open()

@@ -49,7 +49,7 @@ def end(who: Identity) -> None:
     assert process.send(who, signal.SIGKILL), f"{who} is gone already"
 
 
-def replace(task: Task, name: str) -> None:
+def replace_guard(task: Task, name: str) -> None:
     """kill -9 of the supervisor or the keeper; returns when another one watches the task."""
     before = guard(task, name)
     end(before)

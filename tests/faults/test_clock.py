@@ -16,12 +16,12 @@ import pytest
 import guard_build as build
 from outlast import Shell
 from outlast.guard import client
-from outlast.light import replaced
+from outlast.light import replace
 from outlast.linux import process
 from outlast.storage import record
 from outlast.types import Task
 from tests.conftest import eventually
-from tests.faults.support import closed, dice, directory_of, guard, replace, stop_guards
+from tests.faults.support import closed, dice, directory_of, guard, replace_guard, stop_guards
 from tests.frozen_states import freeze
 from tests.guard_files import write_guards
 
@@ -132,8 +132,8 @@ def test_a_new_supervisor_keeps_to_the_limit_too(shell, clock, by):
     began = time.monotonic()
     task = shell.start("sleep 60", limit=1.0)
     clock.set(by)
-    replace(task, "supervisor")
-    replace(task, "keeper")
+    replace_guard(task, "supervisor")
+    replace_guard(task, "keeper")
     check(shell, task, began, limit=1.0, lasts=60)
 
 
@@ -145,7 +145,7 @@ def test_a_clock_that_was_set_back_gives_no_negative_duration(shell):
     eventually(lambda: not process.is_alive(guard(task, "keeper")))
     freeze.blank(Path(directory), "outcome")
     guards = record.guards_of(directory)
-    write_guards(replaced(guards, started=guards.started + 40 * DAY_S), directory)
+    write_guards(replace(guards, started=guards.started + 40 * DAY_S), directory)
     again = shell.show(task.task_id)
     assert (again.status, again.exit_code) == ("failed", 7)
     assert again.elapsed_ms >= 0

@@ -22,12 +22,12 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import OutlastError, StartFailed, StateRefused
-from outlast.light import replaced
+from outlast.light import replace
 from outlast.storage import task_directory
 from outlast.storage.output import Source
 from outlast.types import Result, Stdin, Task
 from tests.conftest import PATIENCE_S, Cli, end_all, eventually, processes_of
-from tests.faults.support import closed, directory_of, guard, left_in_staging, replace
+from tests.faults.support import closed, directory_of, guard, left_in_staging, replace_guard
 from tests.test_output import kept, pieces, with_settings
 
 pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
@@ -196,8 +196,8 @@ def test_a_supervisor_that_dies_on_a_full_disk_is_replaced(disk: Disk, tmp_path:
     with Shell.open(disk.home, prepare=False) as shell:
         waiting = Waiting(shell, tmp_path, 6)
         disk.fill()
-        replace(waiting.task, "supervisor")
-        replace(waiting.task, "keeper")
+        replace_guard(waiting.task, "supervisor")
+        replace_guard(waiting.task, "keeper")
         waiting.let_go()
         assert shell.wait(waiting.task.task_id, timeout=PATIENCE_S).exit_code == 6
 
@@ -253,7 +253,7 @@ def test_output_is_kept_again_when_space_returns(killed: bool) -> None:
             before = talking.check()
             talking.say(b"lost\n" * 20_000)
             if killed:
-                replace(talking.task, "supervisor")
+                replace_guard(talking.task, "supervisor")
             talking.say(b"lost\n" * 20_000)
             assert before < talking.check() <= before + 200_000
             now = shell.read(talking.task.task_id)
@@ -502,7 +502,7 @@ def test_a_start_in_progress_keeps_its_share(home: str) -> None:
     """It is in the index and has no directory among the tasks yet; nobody may take it for a leftover."""
     with with_settings(home, state_limit_bytes=8 * MIB) as shell:
         registry = shell.executor.registry
-        launch = replaced(task_directory.read_launch(directory_of(shell.run("true")))[0], state="")
+        launch = replace(task_directory.read_launch(directory_of(shell.run("true")))[0], state="")
         staged, published = registry.stage(launch)
         assert registry.reserve(staged, published, launch, 8 * MIB)
         assert os.path.basename(published) not in [task.task_id for task in shell.list()]

@@ -18,7 +18,7 @@ from outlast.linux import process
 from outlast.types import Task
 from tests.conftest import eventually
 from tests.faults import wild
-from tests.faults.support import closed, guards_of, inside, output, replace
+from tests.faults.support import closed, guards_of, inside, output, replace_guard
 
 pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
 
@@ -75,7 +75,7 @@ def escape(home: str, side: str, name: str, *replaced: str) -> None:
     with Shell.open(home=home, prepare=False) as shell:
         task = start(shell, text, side, count)
         for guard in replaced:
-            replace(task, guard)
+            replace_guard(task, guard)
         guards = guard_pids(task)
         before = sorted(others().keys() - guards)
         receipt = shell.kill(task.task_id, grace=GRACE_S)

@@ -31,7 +31,7 @@ from tests.faults.support import (
     numbers,
     output,
     python,
-    replace,
+    replace_guard,
     stop_guards,
 )
 from tests.frozen_states import freeze
@@ -152,7 +152,7 @@ def check_counted(task: Task, how: str, count: int = COUNT, may_be_lost: bool = 
 def test_one_guard_is_killed_again_and_again(shell: Shell, order: tuple[str, ...], how: str) -> None:
     task = shell.start(counting(how))
     for name in order:
-        replace(task, name)
+        replace_guard(task, name)
         assert shell.show(task.task_id).status == "running"
     check_counted(closed(shell, task), how)
 
@@ -163,7 +163,7 @@ def test_both_guards_are_killed_in_turn(shell: Shell, first: str, how: str) -> N
     """The command has another parent then, and only a kernel that tells knows how it ended."""
     task = shell.start(counting(how))
     for name in (first, *(name for name in GUARDS if name != first)) * 2:
-        replace(task, name)
+        replace_guard(task, name)
         assert shell.show(task.task_id).status == "running"
     check_counted(closed(shell, task), how, may_be_lost=not codes_outlive_their_parents())
 
@@ -230,7 +230,7 @@ def start_tree(shell: Shell, limit: float | None = None) -> Task:
 def test_the_limit_is_in_force_after_guards_were_replaced(shell: Shell, order: tuple[str, ...]) -> None:
     task = start_tree(shell, limit=0.5)
     for name in order:
-        replace(task, name)
+        replace_guard(task, name)
     ended = closed(shell, task)
     assert (ended.status, ended.reason) == ("killed", "timeout")
     assert ended.elapsed_ms is not None
@@ -245,7 +245,7 @@ def test_the_limit_is_in_force_when_a_guard_dies_while_it_strikes(
     shell = Shell.open(home=home)
     task = shell.start("trap '' TERM; echo up; while :; do sleep 0.05; done", limit=0.2)
     eventually(lambda: "ending" in record.read(directory_of(task)), what="the limit to strike")
-    replace(task, name)
+    replace_guard(task, name)
     ended = closed(shell, task)
     assert (ended.status, ended.reason, ended.signal) == ("killed", "timeout", 9)
     shell.close()
@@ -255,7 +255,7 @@ def test_the_limit_is_in_force_when_a_guard_dies_while_it_strikes(
 def test_the_whole_tree_can_be_killed_after_guards_were_replaced(shell: Shell, order: tuple[str, ...]) -> None:
     task = start_tree(shell)
     for name in order:
-        replace(task, name)
+        replace_guard(task, name)
     receipt = shell.kill(task.task_id)
     assert len(receipt.ended) == 5
     assert not receipt.survivors
@@ -267,7 +267,7 @@ def test_the_whole_tree_can_be_killed_after_guards_were_replaced(shell: Shell, o
 def test_input_can_be_sent_and_ended_after_guards_were_replaced(shell: Shell, order: tuple[str, ...]) -> None:
     task = shell.start("cat; exit 4", stdin=Stdin(open=True))
     for name in order:
-        replace(task, name)
+        replace_guard(task, name)
     shell.send(task.task_id, "a\n")
     shell.send(task.task_id, "b\n", eof=True)
     ended = closed(shell, task)
@@ -280,7 +280,7 @@ def test_a_guard_dies_after_the_command_while_a_child_goes_on(shell: Shell, name
     task = shell.start(f"(read x < {gate}; seq 1 50) & exit 3")
     assert shell.wait(task.task_id).exit_code == 3
     for _ in range(3):
-        replace(task, name)
+        replace_guard(task, name)
         assert shell.show(task.task_id).children
     gate.write_text("go\n")
     ended = closed(shell, task)

@@ -17,7 +17,7 @@ import pytest
 
 from outlast import Shell
 from outlast.errors import AlreadyEnded, OutlastError
-from outlast.light import replaced
+from outlast.light import replace
 from outlast.linux import process, process_tree
 from outlast.storage import record
 from outlast.types import Identity, Stdin, Task
@@ -32,7 +32,7 @@ from tests.faults.support import (
     inside,
     namespace,
     pids_can_be_chosen,
-    replace,
+    replace_guard,
 )
 from tests.guard_files import write_guards
 
@@ -137,7 +137,7 @@ def of_a_command_whose_child_goes_on(shell: Shell, *orders: str) -> None:
     eventually(lambda: [one for one in process.children_of(command.pid) if _name(one) == "sleep"])
     (child,) = process.children_of(command.pid)
     for name in orders:
-        replace(task, name)
+        replace_guard(task, name)
         _reap()
     shell.send(task.task_id, "\n")
     shell.wait(task.task_id)
@@ -157,9 +157,9 @@ def _name(pid: int) -> str:
 
 def of_a_supervisor_that_is_still_recorded(shell: Shell) -> None:
     task = shell.start("cat; sleep 300", stdin=Stdin(open=True))
-    replace(task, "supervisor")  # the first one's pid is the session of its successors, and stays reserved for them
+    replace_guard(task, "supervisor")  # the first one's pid is the session of its successors, and stays reserved
     before = guards_of(task)
-    replace(task, "supervisor")
+    replace_guard(task, "supervisor")
     eventually(lambda: is_gone(before.supervisor))
     write_guards(before, directory_of(task))  # as it was a moment ago
     stranger = Stranger(before.supervisor)
@@ -256,7 +256,7 @@ def test_a_process_of_another_boot_is_nobody(shell: Shell) -> None:
     """Same pid, same start tick, another boot: after a reboot both can be anybody's."""
     running = shell.start("exec sleep 300")
     command = guards_of(running).command
-    other = replaced(command, boot="00000000-0000-0000-0000-000000000000")
+    other = replace(command, boot="00000000-0000-0000-0000-000000000000")
     assert process.is_alive(command)
     assert not process.is_alive(other)
     assert process.open_pidfd(other) is None
@@ -272,11 +272,11 @@ def test_a_task_of_another_boot_is_lost_and_claims_nobody(shell: Shell) -> None:
     end_both(task)
     end(command)
     old = {
-        name: replaced(who, boot="00000000-0000-0000-0000-000000000000")
+        name: replace(who, boot="00000000-0000-0000-0000-000000000000")
         for name in ("supervisor", "keeper", "command")
         if (who := getattr(guards_of(running), name))
     }
-    guards = replaced(guards_of(task), **old)
+    guards = replace(guards_of(task), **old)
     write_guards(guards, directory_of(task))
     lost = shell.show(task.task_id)
     assert (lost.status, lost.reason, lost.exit_code, lost.children) == ("failed", "lost", None, ())
@@ -310,9 +310,9 @@ def test_a_process_of_another_pid_namespace_is_nobody(shell: Shell) -> None:
     """Same pid, same start tick, same boot, another namespace: eight of eight such collisions killed a stranger."""
     command = guards_of(shell.start("exec sleep 300")).command
     boot, _, own = command.boot.partition(":")
-    other = replaced(command, boot=f"{boot}:{int(own) + 1}")
+    other = replace(command, boot=f"{boot}:{int(own) + 1}")
     assert process.is_alive(command)
     assert not process.is_alive(other)
     assert not process.send(other, signal.SIGKILL)
     assert not process.send(other, signal.SIGKILL, to_group=True)
-    assert process.is_alive(replaced(command, boot=boot))  # recorded by a version that knew no namespaces
+    assert process.is_alive(replace(command, boot=boot))  # recorded by a version that knew no namespaces

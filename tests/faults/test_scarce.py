@@ -17,7 +17,7 @@ from outlast.guard import client
 from outlast.guard.client import find_guard
 from outlast.types import Stdin
 from tests.conftest import eventually
-from tests.faults.support import closed, directory_of, guard, python, replace
+from tests.faults.support import closed, directory_of, guard, python, replace_guard
 
 pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
 
@@ -161,9 +161,9 @@ def test_guards_with_hardly_any_descriptors_still_replace_each_other(home):
                 assert len(shell.list()) == 1 + survived
                 continue
             task = shell.show(ran.stdout.strip())
-            replace(task, "supervisor")
-            replace(task, "keeper")
-            replace(task, "supervisor")
+            replace_guard(task, "supervisor")
+            replace_guard(task, "keeper")
+            replace_guard(task, "supervisor")
             shell.send(task.task_id, "b\n")
             ended = shell.wait(task.task_id, timeout=30)
             assert (ended.status, ended.exit_code) == ("failed", 7), f"with {count} descriptors"

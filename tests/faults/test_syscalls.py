@@ -64,7 +64,7 @@ class Host:
 import json, mmap, os, signal, traceback
 from outlast import OutlastError, Shell
 from outlast.light import fields
-import outlast.executors.local.ending  # or the kill would load it, and Python's own calls would be counted
+import outlast.executors.local.end_tasks  # or the kill would load it, and Python's own calls would be counted
 from outlast.guard import client
 home, task_id, verb, answer, guard = sys.argv[1:]
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})

@@ -13,7 +13,7 @@ from outlast import Shell
 from outlast.errors import InputRefused
 from outlast.types import Task
 from tests.conftest import eventually
-from tests.faults.support import dice, directory_of, replace
+from tests.faults.support import dice, directory_of, replace_guard
 from tests.terminals import shows
 
 LINES = 3000
@@ -30,14 +30,14 @@ def kill_guards(shell: Shell, count: int) -> None:
     for _ in range(count):
         task = shell.start(TALKS.format(lines=LINES), tty=(80, 24))
         for turn in range(1, LINES // 500 + 1):
-            replace(task, rng.choice(["supervisor", "keeper"]))
+            replace_guard(task, rng.choice(["supervisor", "keeper"]))
             if turn == 3:
                 shell.resize(task, 100, 30)
             if turn == 1:
                 await_output(task, b"line 1\r\n")  # by then it has switched the echo off
             shell.send(task, f"word {turn}\n")
             if rng.random() < 0.5 and turn < LINES // 500:  # after the last one it ends
-                replace(task, rng.choice(["supervisor", "keeper"]))
+                replace_guard(task, rng.choice(["supervisor", "keeper"]))
             await_output(task, f"<word {turn}>".encode())
         ended = shell.wait(task, timeout=60)
         assert (ended.status, ended.exit_code) == ("failed", 7)

@@ -49,11 +49,11 @@ def test_the_limit_ends_a_stopped_command(launcher: Launcher) -> None:
 
 def test_no_limit_after_the_command_ended(launcher: Launcher) -> None:
     """The limit is for the command. What it left in the background goes on."""
-    task = launcher.start("(read line <stop; echo late) & exit 0", ("limit", 0.1), ("grace", 0.1))
     os.mkfifo(launcher.place / "stop")
+    task = launcher.start("(read line <stop; echo late) & exit 0", ("limit", 0.5), ("grace", 0.1))
     task.expect("started")
     task.expect("ended")
-    assert not select.select([task.line], [], [], 0.5)[0]
+    assert not select.select([task.line], [], [], 1.0)[0]
     (launcher.place / "stop").write_bytes(b"\n")
     task.wait_closed()
     assert task.output() == b"late\n"

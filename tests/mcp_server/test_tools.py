@@ -53,7 +53,7 @@ def test_a_day_with_the_tools(place: str, mode: str) -> None:
         async with connected(place, mode=mode) as client:
             listed = (await client.list_tools()).tools
             profile = profile_named("default")
-            assert [tool.name for tool in listed] == [tool.name for tool in adapters.offered(profile)]
+            assert [tool.name for tool in listed] == [tool.name for tool in adapters.list_offered(profile)]
             hints = {tool.name: tool.annotations for tool in listed}
             for name, acts in (("bash_list", False), ("bash", True)):
                 found = hints[name]

@@ -124,7 +124,7 @@ def _is_done(home: str, logs: str, tasks: int) -> bool:
     try:
         told = sum(1 for one in outbox.newest(EVERYBODY, -1) if one.kind == "ended")
         behind = "SELECT 1 FROM subscribers WHERE taken < (SELECT max(number) FROM notices)"
-        waits = outbox.found(behind) or outbox.found("SELECT 1 FROM claims")
+        waits = outbox.query(behind) or outbox.query("SELECT 1 FROM claims")
         return told >= len(os.listdir(f"{home}/tasks")) and not waits
     finally:
         outbox.close()

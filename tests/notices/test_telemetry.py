@@ -102,5 +102,5 @@ def test_without_it_nothing_is_loaded(shell: Shell, monkeypatch: pytest.MonkeyPa
     import sys
 
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with pytest.raises(Exception, match=r"install outlast\[otel\]"):
+    with pytest.raises(Exception, match=r"install 'outlast\[otel\]'"):
         instrument(shell)

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from outlast.policy.rules import Rules, evaluate
+from outlast.policy.evaluator import evaluate
+from outlast.policy.rules import Rules
 from tests.policy.mutations import Mutator
 
 BATCH = 200

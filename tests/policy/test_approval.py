@@ -14,9 +14,10 @@ import outlast
 from outlast import Approval, AsyncShell, OutlastError, Shell
 from outlast.cli.check import policy_in_force
 from outlast.errors import BadInput, NeedsApproval, Refused
-from outlast.light import replaced
+from outlast.light import replace
 from outlast.output.cleaner import is_invisible
-from outlast.policy import YOLO, decide
+from outlast.policy import YOLO
+from outlast.policy.decision import decide
 from outlast.policy.loading import load
 from outlast.policy.rules import Overrides
 from outlast.settings import Settings
@@ -337,13 +338,13 @@ def test_a_yes_is_for_one_line_under_one_judgement() -> None:
     for command, known, other in (
         ("make install", Overrides(), policy),
         ("make", Overrides(functions=frozenset(["make"])), policy),
-        ("make", Overrides(), replaced(policy, name="another")),
+        ("make", Overrides(), replace(policy, name="another")),
     ):
         with pytest.raises(NeedsApproval):
             decide(request(command, session="s"), other, known, approved=approval)
     with pytest.raises(Refused, match="denies"):
         decide(
-            request("bash x", session="s"), load("allowlist", Settings()), approved=replaced(approval, command="bash x")
+            request("bash x", session="s"), load("allowlist", Settings()), approved=replace(approval, command="bash x")
         )
 
 
@@ -385,7 +386,7 @@ def test_only_one_place_makes_a_grant_and_only_one_a_launch() -> None:
         for noun in ("Grant", "Launch")
     }
     assert makers == {
-        "Grant": ["policy/__init__.py"],
+        "Grant": ["policy/decision.py"],
         "Launch": ["launch_builder.py"],
     }
 
@@ -511,9 +512,9 @@ FORGED = [
 
 def questions(approval: Approval) -> list[str]:
     """As a terminal shows it, and as a client of the MCP server does."""
-    from outlast.cli.approve import shown
+    from outlast.cli.approve import describe_question
 
-    found = [shown(approval, colour=False)]
+    found = [describe_question(approval, colour=False)]
     try:
         from outlast.mcp.approval import question
     except ModuleNotFoundError:

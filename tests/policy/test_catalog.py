@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from outlast.policy.commands import catalog, sensitive_files
+from outlast.policy.evaluator import evaluate
 from outlast.policy.layers import evaluate_layers
 from outlast.policy.loading import combine_policies, load
-from outlast.policy.rules import Overrides, Rules, evaluate
+from outlast.policy.rules import Overrides, Rules
 from outlast.settings import Settings
 
 HERE = Path(__file__).parent

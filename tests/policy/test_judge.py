@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from outlast.policy.rules import Overrides, Rules, evaluate
+from outlast.policy.evaluator import evaluate
+from outlast.policy.rules import Overrides, Rules
 from tests.policy.lines import read_lines, rules_of
 
 CORPUS = read_lines("corpus.jsonl")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from outlast.policy import command_evaluator, evaluator
 from outlast.policy.bash import crosscheck
 from outlast.policy.bash.parser import read
-from outlast.policy.evaluator import Evaluator
-from outlast.policy.rules import Overrides, Part, Rules, evaluate
+from outlast.policy.evaluator import Evaluator, evaluate
+from outlast.policy.rules import Overrides, Part, Rules
 from tests.policy.fuzz import RULES as MANY
 from tests.policy.lines import read_lines
 from tests.policy.mutations import SEPARATORS

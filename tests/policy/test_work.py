@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from outlast.policy.evaluator import Evaluator
-from outlast.policy.rules import LONGEST_BYTES, Overrides, Rules, evaluate
+from outlast.policy.evaluator import LONGEST_BYTES, Evaluator, evaluate
+from outlast.policy.rules import Overrides, Rules
 from tests.policy.lines import read_lines, rules_of
 
 RULES = Rules(allow=("ls *", "echo *", "cat *", "eval *", "bash *", "find *", "l"), deny=("rm *",))

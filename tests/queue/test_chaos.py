@@ -29,7 +29,7 @@ home, session, log, first, last = sys.argv[1:]
 with Shell.open(home=home, session=session) as shell:
     for n in range(int(first), int(last)):
         try:
-            shell.start(f"echo b {n} >> {log}; sleep 0.05; echo e {n} >> {log}; exit {n % 7}")
+            shell.start(f"echo b {n} >> {log}; sleep 0.2; echo e {n} >> {log}; exit {n % 7}")
         except OutlastError:
             pass
         print(n, flush=True)

@@ -17,7 +17,7 @@ from outlast.linux import process
 from outlast.sandbox.choice import able
 from outlast.types import BUBBLEWRAP, LANDLOCK, Stdin
 from tests.conftest import eventually
-from tests.faults.support import SOURCE, directory_of, guard, replace
+from tests.faults.support import SOURCE, directory_of, guard, replace_guard
 from tests.sandbox.support import BOTH, inside, python, server
 
 pytestmark = pytest.mark.plain_user  # a user without privileges meets other limits
@@ -413,7 +413,7 @@ def test_what_it_leaves_behind_is_listed_captured_and_ended(shell, box):
 def test_it_outlives_either_guard(shell, box, who):
     task = shell.start("echo on; read line; echo $line; exit 6", stdin=Stdin(open=True), sandbox=box)
     eventually(lambda: shell.read(task.task_id).output == "on\n")
-    replace(task, who)
+    replace_guard(task, who)
     shell.send(task.task_id, "still here\n")
     assert shell.wait(task.task_id, 30).exit_code == 6
     assert shell.read(task.task_id).output == "on\nstill here\n"

@@ -52,17 +52,17 @@ def how(request) -> dict[str, object]:
 @pytest.fixture
 def grouped(request) -> bool:
     """Whether control groups can be made here."""
-    return bool(cgroup.planned({"memory": MB, "processes": 10}))
+    return bool(cgroup.plan_groups({"memory": MB, "processes": 10}))
 
 
 @pytest.fixture
 def ungrouped(monkeypatch) -> None:
     """As if they could not."""
-    monkeypatch.setattr(cgroup, "planned", lambda resources: {})
+    monkeypatch.setattr(cgroup, "plan_groups", lambda resources: {})
 
 
 def groups_left() -> list[str]:
-    parents = cgroup.planned({"memory": MB, "processes": 10})
+    parents = cgroup.plan_groups({"memory": MB, "processes": 10})
     return [name for parent in parents for name in os.listdir(parent) if name.startswith("outlast-")]
 
 
@@ -101,8 +101,8 @@ def test_one_tree_of_version_2_is_used_where_it_is_delegated(tmp_path, monkeypat
     (above / "cgroup.subtree_control").write_text("cpu memory pids\n")
     monkeypatch.setattr(cgroup, "_own_and_above", lambda kind, controller: [str(own), str(above)])
     held = {"memory.max": "5", "memory.swap.max": "0", "pids.max": "7"}
-    assert cgroup.planned({"memory": 5, "processes": 7, "cpu_time": 3}) == {str(above): held}
-    assert cgroup.planned({"cpu_time": 3}) == {}
+    assert cgroup.plan_groups({"memory": 5, "processes": 7, "cpu_time": 3}) == {str(above): held}
+    assert cgroup.plan_groups({"cpu_time": 3}) == {}
     group = above / "outlast-bash-1"
     group.mkdir()
     for name in ("memory.max", "pids.max"):

@@ -201,7 +201,7 @@ def test_off_changes_nothing():
     assert OFF.text(text) == text
     assert OFF.stream().feed(text) == text
     assert OFF.stream(of_bytes=True).feed(text) == text
-    assert OFF.unfinished(text.encode()) == OFF.inside(text[:9].encode(), text[9:].encode()) == 0
+    assert OFF.count_open_bytes(text.encode()) == OFF.inside(text[:9].encode(), text[9:].encode()) == 0
 
 
 HOSTILE = {

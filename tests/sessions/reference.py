@@ -9,7 +9,7 @@ import signal
 import subprocess
 
 from outlast import Shell
-from outlast.launch_builder import compose_environment
+from outlast.environment import compose_environment
 from outlast.storage import snapshot
 
 # The state in the words of an ordinary user; nothing of ours helps to tell it.

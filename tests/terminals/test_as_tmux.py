@@ -19,7 +19,7 @@ from outlast import Shell
 from outlast.types import Task
 from tests.conftest import eventually
 from tests.terminals import shows, text_of
-from tests.terminals.test_programs import APPLICATION_DOWN, MENU, write_lines
+from tests.terminals.scenes import APPLICATION_DOWN, MENU, write_lines
 
 pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 

@@ -1,6 +1,7 @@
-"""Real programs in a terminal, driven through their input; their screens are golden files, to be looked at.
+"""Real programs, driven by the library, by the tools, and by a person who is attached: all see the same screens.
 
-After a change on purpose: `OUTLAST_GOLDEN=write pytest tests/terminals/test_programs.py`.
+The screens are golden files, to be looked at. After a change on purpose:
+`OUTLAST_GOLDEN=write pytest tests/terminals/test_programs.py -k library`.
 """
 
 from __future__ import annotations
@@ -8,156 +9,215 @@ from __future__ import annotations
 import getpass
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Protocol
 
 import pytest
 
 from outlast import Shell
+from outlast.tools import Toolbox
 from tests.cli import agreed
-from tests.conftest import eventually
+from tests.cli.test_terminal import Terminal
+from tests.conftest import Cli, end_all, eventually
 from tests.terminals import shows
+from tests.terminals.scenes import (
+    APPLICATION_DOWN,
+    CTRL_C,
+    CTRL_D,
+    DELETE,
+    ENTER,
+    ESCAPE,
+    MENU,
+    SCENES,
+    Scene,
+    only_frame,
+)
 
-MENU = Path(__file__).parent / "menu.py"
-ENTER, DOWN, ESCAPE, CTRL_C, CTRL_D = "\r", "\x1b[B", "\x1b", "\x03", "\x04"
-APPLICATION_DOWN = "\x1bOB"  # what a terminal sends after the program asked for application keys
-
-
-@dataclass
-class Scene:
-    """A program, what is typed, and what has to be on the screen after each of it (first: before anything is typed)."""
-
-    command: str
-    steps: list[tuple[str, str]]
-    needs: str = ""
-    size: tuple[int, int] = (60, 12)
-    prepare: Callable[[Path], None] = lambda place: None
-    normalise: Callable[[str], str] = lambda text: text
-    env: dict[str, str] = field(default_factory=dict)
-
-
-def write_lines(place: Path) -> None:
-    (place / "lines.txt").write_text("".join(f"line {number} of the file\n" for number in range(1, 101)))
-
-
-def make_repository(place: Path) -> None:
-    def git(*words: str) -> None:
-        subprocess.run(["git", *words], cwd=place, check=True, capture_output=True)
-
-    git("init", "-q")
-    (place / "file").write_text("one\ntwo\nthree\n")
-    git("add", "file")
-    git("-c", "user.name=A", "-c", "user.email=a@b", "commit", "-qm", "first")
-    (place / "file").write_text("one\n2\nthree\n")
-
-
-def hide_choices(text: str) -> str:
-    return re.sub(r"\[[a-z,/?]+\]\?", "[...]?", text)
-
-
-def only_frame(text: str) -> str:
-    """What stays the same on every machine: the names of the columns, and the keys."""
-    kept = [line for line in text.splitlines() if re.search(r"PID\b.*USER|F1Help|^%Cpu|^Tasks:|^MiB", line)]
-    return "\n".join(" ".join(re.sub(r" *[0-9][0-9.,:]*", " N", line).split()) for line in kept)
-
-
-SCENES = {
-    "python": Scene(
-        f"{sys.executable} -q",
-        [
-            ("", ">>>"),
-            ("6 * 7" + ENTER, "42"),
-            ("print('größer', '寿司')" + ENTER, "größer 寿司\n>>>"),
-            ("exit()" + ENTER, ""),
-        ],
-        env={"PYTHON_BASIC_REPL": "1", "PYTHONSTARTUP": ""},
-    ),
-    "input": Scene('python3 -c \'print("got", input("Name? "))\'', [("", "Name?"), ("Ada\x7fa" + ENTER, "got Ada")]),
-    "password": Scene(
-        "read -rsp 'Password: ' word; echo; echo \"${#word} characters\"",
-        [("", "Password:"), ("secret" + ENTER, "6 characters")],
-    ),
-    "less": Scene(
-        "less lines.txt",
-        [("", "lines.txt"), (" ", "line 20 "), ("/line 77" + ENTER, "line 77 of"), ("q", "")],
-        "less",
-        prepare=write_lines,
-        env={"LESS": "", "LESSHISTFILE": "-"},
-    ),
-    "vim": Scene(
-        "vim -N -u NONE -i NONE --cmd 'set ttimeout ttimeoutlen=20' lines.txt",
-        [
-            ("", "line 1 of"),
-            ("ggOA new line" + ESCAPE, "A new line"),
-            (":set number" + ENTER, "1 A new line"),
-            ("Gzz", "101 line 100"),
-            (":wq" + ENTER, ""),
-        ],
-        "vim",
-        prepare=write_lines,
-    ),
-    "htop": Scene("htop", [("", "F1Help"), ("q", "")], "htop", size=(100, 24), normalise=only_frame),
-    "top": Scene("top -d 60", [("", "PID USER"), ("q", "")], "top", size=(80, 24), normalise=only_frame),
-    "gdb": Scene(
-        "gdb -q -nx",
-        [("", "(gdb)"), ("print 6*7" + ENTER, "$1 = 42"), ("show editing" + ENTER, "is on"), (CTRL_D, "quit")],
-        "gdb",
-        env={"DEBUGINFOD_URLS": ""},
-    ),
-    "git_add_p": Scene(
-        "git -c color.ui=never add -p; git diff --cached --stat",
-        [("", "Stage this hunk"), ("y" + ENTER, "1 file changed")],
-        "git",
-        prepare=make_repository,
-        normalise=hide_choices,
-    ),
-    "curses": Scene(
-        f"{sys.executable} {MENU}",
-        [("", "寿司"), (APPLICATION_DOWN, "Knödel"), (APPLICATION_DOWN, "寿司"), (ENTER, "ordered: 寿司")],
-        size=(40, 8),
-    ),
-    "npm_init": Scene(
-        "mkdir project && cd project && npm init 2>/dev/null; echo ended",
-        [
-            ("", "package name"),
-            ("thing" + ENTER, "version"),
-            ("2.0.0" + ENTER, "description"),
-            *[(ENTER, name) for name in ("entry point", "test command", "git repository", "keywords", "author")],
-            (CTRL_C, "ended"),
-        ],
-        "npm",
-        size=(70, 50),
-        env={"NO_UPDATE_NOTIFIER": "1", "npm_config_offline": "true", "NO_COLOR": "1"},
-    ),
+KEYS = {
+    ENTER: "<Enter>",
+    ESCAPE: "<Esc>",
+    CTRL_C: "<C-c>",
+    CTRL_D: "<C-d>",
+    DELETE: "<Backspace>",
+    APPLICATION_DOWN: "<Down>",
 }
 
 
+class Way(Protocol):
+    """A way to drive a program. What is seen are the rows of the screen, and the row and column of its cursor."""
+
+    def start(self, command: str, size: tuple[int, int], place: Path, env: dict[str, str]) -> None: ...
+
+    def type(self, typed: str) -> None: ...
+
+    def look(self) -> tuple[list[str], tuple[int, int] | None]: ...
+
+    def close(self) -> None: ...
+
+
+class ByLibrary:
+    def __init__(self, home: str) -> None:
+        self.shell = Shell.open(home=home).__enter__()
+
+    def start(self, command: str, size: tuple[int, int], place: Path, env: dict[str, str]) -> None:
+        self.task = self.shell.start(command, tty=size, cwd=place, env=env)
+
+    def type(self, typed: str) -> None:
+        self.shell.send(self.task, typed)
+
+    def look(self) -> tuple[list[str], tuple[int, int] | None]:
+        screen = self.shell.screen(self.task)
+        return list(screen.rows), screen.cursor
+
+    def close(self) -> None:
+        end_all(self.shell)
+        self.shell.close()
+
+
+class ByTools:
+    """As a model does: keys, and what the replies show."""
+
+    def __init__(self, home: str) -> None:
+        self._box = Toolbox.open(home=home, session="model", policy="yolo").__enter__()
+
+    def _call(self, tool: str, **given: Any) -> None:
+        reply = self._box.call(tool, given)
+        assert not reply.error, reply.text
+        self.task_id = reply.data["task_id"]
+        self._screen = reply.data.get("screen")
+        if self._screen is not None:
+            rows = "\n".join(self._screen["rows"]).rstrip("\n")
+            assert f"```\n{rows}\n```\n" in reply.text  # what a model sees of it
+        else:
+            assert "xit code 0" in reply.text
+
+    def start(self, command: str, size: tuple[int, int], place: Path, env: dict[str, str]) -> None:
+        self._box.shell.run("; ".join(f"export {name}={shlex.quote(value)}" for name, value in env.items()))
+        self._call("bash", command=command, tty=True, size="{}x{}".format(*size), cwd=str(place))
+
+    def type(self, typed: str) -> None:
+        keys = re.sub("|".join(map(re.escape, KEYS)), lambda found: KEYS[found[0]], typed.replace("<", "<lt>"))
+        self._call("bash_input", task_id=self.task_id, keys=keys)
+
+    def look(self) -> tuple[list[str], tuple[int, int] | None]:
+        self._call("bash_output", task_id=self.task_id)
+        screen = self._screen or self._box.shell.screen(self.task_id).to_dict()
+        return list(screen["rows"]), screen["cursor"]
+
+    def close(self) -> None:
+        end_all(self._box.shell)
+        self._box.close()
+
+
+class ByAttach(ByLibrary):
+    """As a person does, in a window of tmux."""
+
+    def __init__(self, home: str) -> None:
+        super().__init__(home)
+        self._home = home
+        self._windows: list[Terminal] = []
+
+    def start(self, command: str, size: tuple[int, int], place: Path, env: dict[str, str]) -> None:
+        super().start(command, size, place, env)
+        self._windows.append(Terminal(Cli(self._home), str(place), size))
+        self._windows[0].type(f"clear; exec outlast attach {self.task.task_id}")
+
+    def type(self, typed: str) -> None:
+        self._windows[0]._tmux("send-keys", "-H", *(f"{byte:02x}" for byte in typed.encode()))
+
+    def look(self) -> tuple[list[str], tuple[int, int] | None]:
+        rows = self._windows[0]._tmux("capture-pane", "-p").split("\n")
+        flag, row, column = self._windows[0]._tmux("display", "-p", "#{cursor_flag} #{cursor_y} #{cursor_x}").split()
+        return rows, (int(row), int(column)) if flag == "1" else None
+
+    def close(self) -> None:
+        for window in self._windows:
+            window.close()
+        super().close()
+
+
+WAYS: dict[str, Callable[[str], Way]] = {"library": ByLibrary, "tools": ByTools, "attach": ByAttach}
+
+
+def shown(scene: Scene, typed: str, way: Way) -> str:
+    """What a golden file has of one step."""
+    rows, cursor = way.look()
+    where = "" if scene.normalise is only_frame else f", cursor {cursor and tuple(cursor)}"
+    text = "\n".join(row.rstrip() for row in rows).rstrip("\n")
+    return f"--- typed: {typed!r}{where}\n{scene.normalise(text)}\n"
+
+
+@pytest.fixture
+def way(request: pytest.FixtureRequest, home: str) -> Iterator[Way]:
+    made = WAYS[request.param](home)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True)
 @pytest.mark.parametrize("name", SCENES)
-def test_the_screens_of(shell: Shell, tmp_path: Path, name: str) -> None:
+def test_the_screens_of(way: Way, tmp_path: Path, name: str, request: pytest.FixtureRequest) -> None:
     scene = SCENES[name]
     if scene.needs and not shutil.which(scene.needs):
         pytest.skip(f"{scene.needs} is not installed")
+    command = scene.command
+    if name == "ssh":
+        command = shlex.join([*request.getfixturevalue("sshd"), "PS1='remote> ' exec bash --norc --noprofile -i"])
     scene.prepare(tmp_path)
-    env = {"HOME": str(tmp_path), "LC_ALL": "C.UTF-8", **scene.env}
-    task = shell.start(scene.command, tty=scene.size, cwd=tmp_path, env=env)
+    way.start(command, scene.size, tmp_path, {"HOME": str(tmp_path), "LC_ALL": "C.UTF-8", **scene.env})
+    if type(way) is ByLibrary:
+        play_and_compare(way, scene, name)
+    else:
+        play_as_agreed(way, scene, name)
+
+
+def play_and_compare(way: ByLibrary, scene: Scene, name: str) -> None:
+    """Each screen once it has what is wanted and stays as it is."""
     seen = []
-    for number, (typed, wanted) in enumerate(scene.steps):
+    for typed, wanted in scene.steps:
         if typed:
-            shell.send(task, typed)
-        shows(shell, task, wanted)
-        if number == len(scene.steps) - 1:
-            assert shell.wait(task, timeout=30).exit_code == 0
+            way.type(typed)
+        shows(way.shell, way.task, wanted)
+        if (typed, wanted) == scene.steps[-1]:
+            assert way.shell.wait(way.task, timeout=30).exit_code == 0
         else:
-            shell.wait(task, timeout=20, quiet=0.2)
-        where = "" if scene.normalise is only_frame else f", cursor {shell.screen(task).cursor}"
-        seen.append(f"--- typed: {typed!r}{where}\n{scene.normalise(shows(shell, task, wanted))}\n")
+            way.shell.wait(way.task, timeout=20, quiet=0.2)
+        shows(way.shell, way.task, wanted)
+        seen.append(shown(scene, typed, way))
     now = "".join(seen)
     assert now == agreed(f"screens/{name}.txt", now)
+
+
+def play_as_agreed(way: Way, scene: Scene, name: str) -> None:
+    """Each screen has to become the one that was agreed on."""
+    agreed_on = re.split("(?m)^(?=--- typed: )", agreed(f"screens/{name}.txt", ""))[1:]
+    for (typed, _), wanted in zip(scene.steps, agreed_on, strict=True):
+        if typed:
+            way.type(typed)
+        if isinstance(way, ByAttach) and typed == scene.steps[-1][0]:
+            assert way.shell.wait(way.task, timeout=30).exit_code == 0
+            return  # the window is the person's own again
+        await_screen(way, scene, typed, wanted)
+
+
+def await_screen(way: Way, scene: Scene, typed: str, wanted: str) -> None:
+    seen = ""
+
+    def is_there() -> bool:
+        nonlocal seen
+        seen = shown(scene, typed, way)
+        return seen == wanted
+
+    try:
+        eventually(is_there)
+    except pytest.fail.Exception:
+        assert seen == wanted
 
 
 def test_the_styles_of_a_menu(shell: Shell) -> None:
@@ -233,7 +293,7 @@ def sshd(tmp_path: Path) -> Iterator[list[str]]:
     server.communicate(timeout=30)
 
 
-def test_ssh_to_this_machine(shell: Shell, sshd: list[str]) -> None:
+def test_a_new_size_reaches_the_other_side_of_ssh(shell: Shell, sshd: list[str]) -> None:
     remote = "PS1='remote> ' exec bash --norc --noprofile -i"
     task = shell.start(subprocess.list2cmdline(sshd) + f' "{remote}"', tty=(60, 12))
     shows(shell, task, "remote>")

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 from outlast.output import screen
 from outlast.output.emulator import Emulator
 from outlast.output.redaction import Mask
-from outlast.output.screen import CHECKPOINT, compute_screen, view
+from outlast.output.screen import CHECKPOINT, Screen, compute_screen, view
 from outlast.storage.output import Bound, Source
-from outlast.types import Screen
 
 BOUND = Bound(1 << 40, 1 << 30)
 SIZE = (12, 5)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from outlast.linux.activity import Activity
+from outlast.storage.index import Usual
 from outlast.tools.reply import Facts, headline, task_reply
-from outlast.types import Result, Task, Usual
+from outlast.types import Result, Task
 
 NOW = 1_700_000_000.0
 BLANK: dict[str, Any] = {

@@ -98,7 +98,7 @@ def test_no_parameter_widens_anything(open_box: Any, profile: str) -> None:
 def test_the_default_set_costs_little() -> None:
     from outlast.tools import adapters
 
-    text = json.dumps(adapters.as_dictionaries("anthropic", adapters.offered(profile_named("default")), "guarded"))
+    text = json.dumps(adapters.as_dictionaries("anthropic", adapters.list_offered(profile_named("default")), "guarded"))
     assert len(text) < 4000  # about 1,000 tokens, in each request
 
 

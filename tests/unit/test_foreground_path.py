@@ -11,7 +11,7 @@ from tests.conftest import prepared_shells
 if TYPE_CHECKING:
     from types import FrameType
 
-AT_MOST = 26
+AT_MOST = 31
 
 
 def test_a_foreground_command_passes_few_modules(home: str) -> None:

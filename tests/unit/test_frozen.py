@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.light import fields, frozen, replaced
+from outlast.light import fields, frozen, replace
 
 
 @frozen
@@ -103,8 +103,8 @@ def test_fields_come_in_the_order_they_were_declared():
 
 def test_replaced_makes_another_record():
     first = Named(1, 2, "a")
-    second = replaced(first, y=9)
+    second = replace(first, y=9)
     assert second == Named(1, 9, "a")
     assert first == Named(1, 2, "a")
     with pytest.raises(TypeError, match="z"):
-        replaced(first, z=1)
+        replace(first, z=1)

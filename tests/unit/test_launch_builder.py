@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from outlast.launch_builder import TASK_ID, LaunchBuilder, SessionScope, compose_first_snapshot
-from outlast.policy import YOLO, decide
+from outlast.environment import TASK_ID, compose_first_snapshot
+from outlast.launch_builder import LaunchBuilder, SessionScope
+from outlast.policy import YOLO
+from outlast.policy.decision import decide
 from outlast.settings import Settings
 from outlast.shell import validation
 from outlast.storage.sessions import Sessions
@@ -80,7 +82,7 @@ def test_it_finds_the_bash_of_now(build: Build, monkeypatch: pytest.MonkeyPatch,
 def test_it_begins_with_the_snapshot_of_now(build: Build, tmp_path: Path) -> None:
     before = build().snapshot
     sessions = Sessions(str(tmp_path / "sessions"))
-    sessions.reset("s", compose_first_snapshot(dict(os.environ), "s"))
+    sessions.reset("s", compose_first_snapshot(dict(os.environ), "s", str(tmp_path), 0o022))
     after = build()
     assert after.snapshot == sessions.peek("s").mark != before
     assert after.cwd == str(tmp_path)

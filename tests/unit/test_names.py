@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from outlast.linux.files import FileLock
-from outlast.storage.queue import NameLock
+from outlast.storage.name_lock import NameLock
 
 
 def opened(path: str) -> int:

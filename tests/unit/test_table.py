@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from outlast.display.table import EMPTY, columns, dashboard, fitted, in_order, minutes
-from outlast.light import replaced
+from outlast.display.table import EMPTY, columns, dashboard, fit, in_order, minutes
+from outlast.light import replace
 from outlast.types import Task
 from tests.cli import agreed
 
@@ -49,9 +49,9 @@ A_TASK = Task(
     held_back=(),
 )
 FIVE = [
-    replaced(A_TASK, elapsed_ms=12_999),
-    replaced(A_TASK, task_id="bash-00000002", status="pending", description="waits for a place"),
-    replaced(
+    replace(A_TASK, elapsed_ms=12_999),
+    replace(A_TASK, task_id="bash-00000002", status="pending", description="waits for a place"),
+    replace(
         A_TASK,
         task_id="agent-0000003",
         kind="agent",
@@ -59,10 +59,10 @@ FIVE = [
         description="日本語 e\u0301",
         elapsed_ms=184_000,
     ),
-    replaced(
+    replace(
         A_TASK, task_id="bash-00000004", status="failed", command="a\n\x1b[31mb " + "c" * 100, elapsed_ms=4_500_000
     ),
-    replaced(A_TASK, task_id="bash-00000005", status="killed", executor="ssh"),
+    replace(A_TASK, task_id="bash-00000005", status="killed", executor="ssh"),
 ]
 
 
@@ -79,7 +79,7 @@ def test_every_line_fits_the_screen() -> None:
 
 def test_ten_rows_and_how_many_more() -> None:
     def lines(count: int) -> list[str]:
-        return dashboard([replaced(A_TASK, status="completed")] * count, 80, colour=False).splitlines()
+        return dashboard([replace(A_TASK, status="completed")] * count, 80, colour=False).splitlines()
 
     assert len(lines(10)) == 11
     assert lines(11)[11:] == ["... and 1 more tasks"]
@@ -87,7 +87,7 @@ def test_ten_rows_and_how_many_more() -> None:
 
 
 def test_all_that_have_not_ended_have_a_row() -> None:
-    lines = dashboard([A_TASK] * 15 + [replaced(A_TASK, status="completed")] * 3, 80, colour=False).splitlines()
+    lines = dashboard([A_TASK] * 15 + [replace(A_TASK, status="completed")] * 3, 80, colour=False).splitlines()
     assert lines[16:] == ["... and 3 more tasks"]
 
 
@@ -98,9 +98,9 @@ def test_no_more_lines_than_there_is_room(room: int, rows: int, more: int) -> No
 
 
 def test_the_order() -> None:
-    done = [replaced(A_TASK, task_id=f"bash-{number}", status="failed") for number in range(4)]
-    waits = replaced(A_TASK, task_id="waits", status="pending")
-    runs = replaced(A_TASK, task_id="runs")
+    done = [replace(A_TASK, task_id=f"bash-{number}", status="failed") for number in range(4)]
+    waits = replace(A_TASK, task_id="waits", status="pending")
+    runs = replace(A_TASK, task_id="runs")
     found = in_order([done[0], waits, *done[1:3], runs, done[3]], lambda task: task in (done[1], done[3]))
     assert found == [runs, waits, done[1], done[3], done[0], done[2]]
 
@@ -135,4 +135,4 @@ def test_columns(text: str, wide: int) -> None:
     ],
 )
 def test_cutting(text: str, size: int, cut: str) -> None:
-    assert fitted(text, size) == cut
+    assert fit(text, size) == cut

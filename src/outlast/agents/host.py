@@ -56,7 +56,7 @@ class Context:
         """Say how far it is: shown where the task is."""
         self._say(frame(told={"progress": str(text)}))
 
-    def used(
+    def report_usage(
         self, *, input_tokens: int | None = None, output_tokens: int | None = None, cost_usd: float | None = None
     ) -> None:
         """Say what it used so far, in all."""
@@ -121,7 +121,7 @@ class Line:
         self._socket.listen(1)
         self._socket.setblocking(False)
 
-    async def accepted(self, ended: Callable[[], bool]) -> socket.socket | None:
+    async def accept(self, ended: Callable[[], bool]) -> socket.socket | None:
         """The other end, once the task has begun; None if it never will."""
         loop = asyncio.get_running_loop()
         accept = asyncio.ensure_future(loop.sock_accept(self._socket))
@@ -146,7 +146,7 @@ class Line:
 
 async def live(line: Line, ended: Callable[[], bool], context: Context, run: Run) -> None:
     """The life of one agent, from the beginning of its task to its end."""
-    found = await line.accepted(ended)
+    found = await line.accept(ended)
     if found is None:
         return
     reader, writer = await asyncio.open_connection(sock=found)
@@ -209,9 +209,9 @@ class Life:
 
     def _begin(self, life: Coroutine[Any, Any, None], then: Callable[[Life], None]) -> None:
         self._task = self._loop.create_task(life)  # held: the loop itself may forget a task
-        self._task.add_done_callback(lambda _: self._ended(then))
+        self._task.add_done_callback(lambda _: self._handle_end(then))
 
-    def _ended(self, then: Callable[[Life], None]) -> None:
+    def _handle_end(self, then: Callable[[Life], None]) -> None:
         self._line.close()  # also if it was cancelled before it took its first step
         self.over.set()
         then(self)

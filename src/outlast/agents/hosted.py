@@ -39,7 +39,7 @@ def is_ours(line: socket.socket) -> bool:
 
 def stand_for(name: str, directory: str) -> int:
     """The exit code that the host says."""
-    asked = _asked()  # first: from the moment that the host hears of us, it is to hear of the end, too
+    asked = _watch_for_end_request()  # first: from the moment that the host hears of us, it is to hear of the end, too
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         line.connect(f"\0{name}")
@@ -57,7 +57,7 @@ def stand_for(name: str, directory: str) -> int:
             os.read(asked, _READ_BYTES)
             _say(line, frame(cancel=True))
         if line.fileno() in ready:
-            data = _heard(line)
+            data = _receive(line)
             code = bridge.take(data)
             if code is not None:
                 return code
@@ -65,7 +65,7 @@ def stand_for(name: str, directory: str) -> int:
                 return _lost(HOST_GONE, directory)
 
 
-def _asked() -> int:
+def _watch_for_end_request() -> int:
     """A descriptor that is ready when we are asked to end: then the host ends the agent, and says so."""
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -81,7 +81,7 @@ def _say(line: socket.socket, said: bytes) -> None:
         pass  # the host is gone, which the next look shows
 
 
-def _heard(line: socket.socket) -> bytes:
+def _receive(line: socket.socket) -> bytes:
     try:
         return line.recv(_READ_BYTES)
     except ConnectionResetError:

@@ -83,7 +83,7 @@ async def _talk(agent: Process, prompt: str, listener: Listener) -> str:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, lambda: asyncio.ensure_future(connection.cancel(session_id=session.session_id)))
     answer = await asking
-    listener.answered(answer.usage)
+    listener.finish_prompt(answer.usage)
     return str(answer.stop_reason)
 
 
@@ -132,7 +132,7 @@ class Listener:
     async def session_update(self, session_id: str, update: Any, **_: Any) -> None:
         match update.session_update:
             case "agent_message_chunk":
-                self._said(str(getattr(update.content, "text", "")))
+                self._add_text(str(getattr(update.content, "text", "")))
             case "tool_call" | "tool_call_update":
                 self._tool(update)
             case "plan":
@@ -144,7 +144,7 @@ class Listener:
                     self.told["cost_usd" if update.cost.currency == "USD" else "cost"] = update.cost.amount
         self.keep()
 
-    def _said(self, text: str) -> None:
+    def _add_text(self, text: str) -> None:
         self._speaking.append(text)
         self.told["result"] = "".join(self._speaking)
         show(text)
@@ -176,7 +176,7 @@ class Listener:
             return RequestPermissionResponse(outcome=DeniedOutcome(outcome="cancelled"))
         return RequestPermissionResponse(outcome=AllowedOutcome(outcome="selected", option_id=chosen.option_id))
 
-    def answered(self, usage: Any) -> None:
+    def finish_prompt(self, usage: Any) -> None:
         """The prompt was answered; `usage` if it was told."""
         if usage is not None:
             cached = (usage.cached_read_tokens or 0) + (usage.cached_write_tokens or 0)

@@ -203,6 +203,7 @@ def show(text: str) -> None:
 
 
 def show_bytes(data: bytes) -> None:
+    """Write to standard output, also if it does not block and is full."""
     while data:
         try:
             data = data[os.write(1, data) :]

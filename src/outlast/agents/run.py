@@ -26,6 +26,7 @@ NOT_RUN = 127
 
 
 def main() -> int:
+    """Run the agent of a task, in the place of its shell; returns the exit code."""
     shell, directory = sys.argv[1:]
     try:
         launch, _ = task_directory.read_launch(directory)

@@ -29,7 +29,7 @@ class Stream:
         """What a reader is shown of one line that the agent printed."""
         return line.decode("utf-8", "replace")
 
-    def said(self, text: str) -> str:
+    def show_text(self, text: str) -> str:
         """A text of the agent's own, as it is shown: on lines of its own."""
         self._last = text.strip()
         return text if text.endswith("\n") else text + "\n"
@@ -87,12 +87,12 @@ class StreamJson(Events):
                 self.told[name] = self.told.get(name, 0) + now - then
         text = "".join(self._block(block) for block in _blocks(message.get("content")))
         # What an agent of the agent says is set in.
-        return _indented(text) if event.get("parent_tool_use_id") else text
+        return _indent(text) if event.get("parent_tool_use_id") else text
 
     def _block(self, block: Mapping[str, Any]) -> str:
         match block.get("type"):
             case "text" if block.get("text"):
-                return self.said(str(block["text"]))
+                return self.show_text(str(block["text"]))
             case "tool_use" | "server_tool_use":
                 return f"[{block.get('name', 'tool')}] {_called_with(block.get('input'))}".rstrip() + "\n"
         return ""
@@ -110,11 +110,11 @@ class StreamJson(Events):
         text = str(event.get("result") or "")
         # Each of the two was seen without the other.
         if event.get("is_error") or str(event.get("subtype", "")).startswith("error"):
-            return self._failed(event, text)
+            return self._report_failure(event, text)
         self.told["result"] = text
-        return self.said(text) if text and text.strip() != self._last else ""
+        return self.show_text(text) if text and text.strip() != self._last else ""
 
-    def _failed(self, event: Mapping[str, Any], text: str) -> str:
+    def _report_failure(self, event: Mapping[str, Any], text: str) -> str:
         errors = event.get("errors")
         why = text or "; ".join(map(str, errors if isinstance(errors, list) else [])) or str(event.get("subtype"))
         self.told["error"] = why
@@ -163,7 +163,7 @@ class Codex(Events):
             if stage != "completed":
                 return ""
             self.told["result"] = str(item["text"])
-            return self.said(str(item["text"]))
+            return self.show_text(str(item["text"]))
         text = self._first_seen(item)
         code = item.get("exit_code")
         if stage == "completed" and kind == "command_execution" and code:
@@ -241,5 +241,5 @@ def short(value: object) -> str:
     return text if len(text) <= _CALL else text[: _CALL - 1] + "…"
 
 
-def _indented(text: str) -> str:
+def _indent(text: str) -> str:
     return "".join(f"  {line}" for line in text.splitlines(keepends=True))

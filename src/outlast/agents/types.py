@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from outlast.errors import BadInput, named
-from outlast.light import frozen, replaced
+from outlast.errors import BadInput, quote
+from outlast.light import frozen, replace
 from outlast.types import Task
 
 TYPE_CHECKING = False
@@ -74,21 +74,21 @@ def known(settings: Mapping[str, object]) -> dict[str, Type]:
 
 def from_settings(name: str, value: object) -> Type:
     """A type as it stands in the settings: a command line, or a table with one."""
-    where = f"The agent {named(name)} in the settings"
+    where = f"The agent {quote(name)} in the settings"
     if isinstance(value, str):
         value = {"command": value}
     if not isinstance(value, dict) or not isinstance(value.get("command"), str):
         raise BadInput(f"{where} is a command line, or a table with a command; write one.")
     if unknown := [key for key in value if key not in _KEYS]:
-        raise BadInput(f"{where} has no key {named(unknown[0])}; known are {', '.join(_KEYS)}.")
+        raise BadInput(f"{where} has no key {quote(unknown[0])}; known are {', '.join(_KEYS)}.")
     passes = value.get("pass", [])
     if not isinstance(passes, list) or not all(isinstance(one, str) for one in passes):
         raise BadInput(f"{where}: pass is a list of names of variables.")
     if not isinstance(value.get("allow", False), bool):
         raise BadInput(f"{where}: allow is true or false.")
     usual = BUILT_IN.get(name)
-    found = made(name, value["command"], value.get("format"))
-    return replaced(
+    found = make_type(name, value["command"], value.get("format"))
+    return replace(
         found,
         passes=tuple(passes) if "pass" in value or usual is None else usual.passes,
         description=str(value.get("description", "")),
@@ -96,13 +96,13 @@ def from_settings(name: str, value: object) -> Type:
     )
 
 
-def made(name: str, command: str, format: object = None) -> Type:
+def make_type(name: str, command: str, format: object = None) -> Type:
     """A type, checked. A format that is not given is guessed from the command."""
     words = _words(name, command)
     if format is None:
-        format = _guessed(words)
+        format = _guess_format(words)
     if format not in FORMATS:
-        raise BadInput(f"There is no format {named(format)} of agents; known are {', '.join(FORMATS)}.")
+        raise BadInput(f"There is no format {quote(format)} of agents; known are {', '.join(FORMATS)}.")
     return Type(name, command, str(format))
 
 
@@ -110,13 +110,13 @@ def _words(name: str, command: str) -> list[str]:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise BadInput(f"The command of the agent {named(name)} cannot be read: {error}; close the quotes.") from None
+        raise BadInput(f"The command of the agent {quote(name)} cannot be read: {error}; close the quotes.") from None
     if not words:
-        raise BadInput(f"The command of the agent {named(name)} is empty; say what to run.")
+        raise BadInput(f"The command of the agent {quote(name)} is empty; say what to run.")
     return words
 
 
-def _guessed(words: list[str]) -> str:
+def _guess_format(words: list[str]) -> str:
     if "stream-json" in words or "--output-format=stream-json" in words:
         return STREAM_JSON
     if "--json" in words and "exec" in words:
@@ -134,7 +134,7 @@ def command_line(type: Type, prompt: str) -> tuple[str, str]:
     filled = [word.replace(PROMPT, safe if word.startswith(PROMPT) else prompt) for word in words]
     if any(len(word.encode("utf-8", "surrogateescape")) > _LONGEST_WORD_BYTES for word in filled):
         raise BadInput(
-            f"The prompt is too long for an argument of the agent {named(type.name)}; "
+            f"The prompt is too long for an argument of the agent {quote(type.name)}; "
             f"take {PROMPT} out of its command, and it gets the prompt on its standard input."
         )
     return shlex.join(filled), ""

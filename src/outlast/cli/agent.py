@@ -9,7 +9,7 @@ from outlast.agents.types import Agent
 from outlast.cli.arguments import Asked, Parser, VerbGroup, seconds
 from outlast.cli.common import check_stdout, open_shell, tell_id_on_stderr, write
 from outlast.display import render
-from outlast.errors import named
+from outlast.errors import quote
 from outlast.light import fields
 from outlast.output.cleaner import inline
 from outlast.output.duration import duration
@@ -35,6 +35,7 @@ exit code: 0; 1 if there is no such agent, or it has ended; 2 for wrong usage.""
 
 
 def agent_parser() -> VerbGroup:
+    """Return the options of `outlast agent`."""
     return VerbGroup(
         "agent",
         "Agents as tasks: start one and get its task id, or follow one that another program started.",
@@ -87,6 +88,7 @@ def _done_parser() -> Parser:
 
 
 def agent(asked: Asked) -> int:
+    """Do what `outlast agent` asks; returns the exit code."""
     with open_shell(asked.session, getattr(asked, "policy", None)) as shell:
         code: int = globals()[f"_{asked.command}"](shell, asked)
     return code
@@ -144,7 +146,7 @@ def _unknown(asked: Asked) -> int:
     """Nothing on standard output (null as JSON); the sentence is for people."""
     if asked.json:
         write("null\n")
-    print(f"outlast: There is no agent {named(asked.id)}; `outlast agent list` lists them.", file=sys.stderr)
+    print(f"outlast: There is no agent {quote(asked.id)}; `outlast agent list` lists them.", file=sys.stderr)
     return 1
 
 

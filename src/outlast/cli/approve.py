@@ -22,7 +22,7 @@ _ANSWERS: dict[str, Answer] = {"y": "yes", "yes": "yes", "n": "no", "no": "no", 
 def prompt(approval: Approval) -> Answer:
     """Ask until there is an answer; the end of the input is a no."""
     colour = not os.environ.get("NO_COLOR")
-    sys.stderr.write(shown(approval, colour))
+    sys.stderr.write(describe_question(approval, colour))
     with RemoteQuestion(default_home(os.environ), approval) as remote:
         return _answer(approval, remote)
 
@@ -35,7 +35,7 @@ def _answer(approval: Approval, remote: RemoteQuestion) -> Answer:
     while True:
         sys.stderr.write(f"{_QUESTIONS[approval.category]} [{choices}] ")
         sys.stderr.flush()
-        typed = _typed(remote)
+        typed = _read_line(remote)
         if isinstance(typed, Given):
             sys.stderr.write(f"{typed.answer} (on the page)\n")
             return typed.answer
@@ -54,7 +54,7 @@ class Given:
     answer: Answer
 
 
-def _typed(remote: RemoteQuestion) -> str | Given:
+def _read_line(remote: RemoteQuestion) -> str | Given:
     """A line; nothing after the end of the input or Ctrl-C, which here means no, whatever it means later."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
@@ -67,7 +67,7 @@ def _typed(remote: RemoteQuestion) -> str | Given:
         signal.signal(signal.SIGINT, before)
 
 
-def shown(approval: Approval, colour: bool) -> str:
+def describe_question(approval: Approval, colour: bool) -> str:
     """What a person has to see before they answer."""
     bold, warn, off = ("\033[1m", "\033[33m", "\033[0m") if colour else ("", "", "")
     policy, cwd = show_line(approval.policy), show_line(approval.cwd)

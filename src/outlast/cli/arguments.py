@@ -69,7 +69,7 @@ class Argument:
         """How help shows it."""
         return ", ".join(self.names) + (f" {self.metavar}" if self.metavar else "") if self.is_option else self.metavar
 
-    def converted(self, word: str) -> Any:
+    def convert(self, word: str) -> Any:
         try:
             return self.type(word)
         except ValueError as error:
@@ -177,7 +177,7 @@ class Parser:
             if not words or _is_option(words[0]):
                 raise ValueError(f"{name} needs a value: {option.metavar}")
             value = words.pop(0)
-        taken = option.converted(value)
+        taken = option.convert(value)
         values[option.dest] = [*values[option.dest], taken] if option.action == "append" else taken
         return option
 
@@ -194,7 +194,7 @@ class Parser:
             if place.nargs in ("", "?"):
                 taken, words = words[:1], words[1:]
                 if taken:
-                    values[place.dest] = place.converted(taken[0])
+                    values[place.dest] = place.convert(taken[0])
             else:
                 values[place.dest] = taken = words
                 words = []
@@ -287,12 +287,12 @@ class VerbGroup:
 
 def seconds(text: str) -> float:
     """Convert a number of seconds; s, m or h may follow it."""
-    return _scaled(text, {"s": 1, "m": 60, "h": 3600}, "a number of seconds")
+    return _scale(text, {"s": 1, "m": 60, "h": 3600}, "a number of seconds")
 
 
 def size(text: str) -> float:
     """Convert a number of bytes; K, M, G or T may follow it."""
-    return _scaled(text.upper(), {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}, _BYTES)
+    return _scale(text.upper(), {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}, _BYTES)
 
 
 def whole(text: str) -> int:
@@ -305,10 +305,10 @@ def whole(text: str) -> int:
 
 def number(text: str) -> float:
     """Convert any number."""
-    return _scaled(text, {}, "a number")
+    return _scale(text, {}, "a number")
 
 
-def _scaled(text: str, units: dict[str, int], what: str) -> float:
+def _scale(text: str, units: dict[str, int], what: str) -> float:
     digits, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1)
     try:
         return float(digits) * unit

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from outlast.types import Screen
+    from outlast.output.screen import Screen
 
 _FLAGS = {"bold": 1, "dim": 2, "italic": 3, "underline": 4, "inverse": 7}
 
@@ -18,7 +18,8 @@ def paint(screen: Screen, width: int, height: int) -> bytes:
     """Return what draws the screen from the top left corner; the rows around the cursor if not all fit."""
     rows = len(screen.rows)
     first = min(max(0, rows - height), max(0, screen.cursor[0] - height + 1) if screen.cursor else 0)
-    parts = ["\x1b[?25l\x1b[?7l\x1b[H"]
+    modes = zip((25, 7, 1047, 1), (False, False, screen.alternate, screen.application_keys), strict=True)
+    parts = [*(f"\x1b[?{mode}{'h' if on else 'l'}" for mode, on in modes), "\x1b[H"]
     for number in range(height):
         row = screen.cells[first + number] if first + number < rows else ()
         parts.append(("\r\n" if number else "") + _paint_row(row, width))
@@ -28,16 +29,19 @@ def paint(screen: Screen, width: int, height: int) -> bytes:
 
 
 def _paint_row(row: tuple[tuple[str, Mapping[str, Any]], ...], width: int) -> str:
-    text, left = "", width
+    # Erased first: behind a full row the cursor stands on its last character, which would be erased, too.
+    text, left = "\x1b[0m\x1b[K", width
     for run, style in row:
         part = ""
         for char in run:
             left -= columns_of(char)
             if left < 0:
-                return f"{text}\x1b[{sgr(style)}m{part}\x1b[0m\x1b[K"
+                break
             part += char
         text += f"\x1b[{sgr(style)}m{part}"
-    return f"{text}\x1b[0m\x1b[K"
+        if left < 0:
+            break
+    return f"{text}\x1b[0m"
 
 
 def sgr(style: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ import sys
 
 from outlast.cli.arguments import Asked, Parser
 from outlast.cli.common import open_shell, write
-from outlast.cli.run import command_of
+from outlast.cli.run_options import read_command
 from outlast.display.table import columns
 from outlast.errors import BadInput, OutlastError
 from outlast.output.cleaner import inline
@@ -39,6 +39,7 @@ count as for `outlast run`: that of the user, of the project and of --policy, th
 
 
 def check_parser() -> Parser:
+    """Return the options of `outlast check`."""
     made = Parser("check", "Say whether a command may run: allow, ask or deny, with a reason for each part.", _EXAMPLES)
     made.hint = "give the command as one word, or write -- before it."
     made.takes_policy()
@@ -50,12 +51,13 @@ def check_parser() -> Parser:
 
 
 def check(asked: Asked) -> int:
+    """Do what `outlast check` asks; returns the exit code."""
     if asked.hook:
         return _hook(asked)
     if not asked.command:
         raise BadInput("No command was given; write it as one word, as in `outlast check 'rm -rf build'`.")
     with open_shell(asked.session, asked.policy) as shell:
-        found, policy = shell.check(command_of(asked.command)), policy_in_force(shell)[0]
+        found, policy = shell.check(read_command(asked.command)), policy_in_force(shell)[0]
     if asked.json:
         write(json.dumps(as_object(found, policy), ensure_ascii=False) + "\n")
     else:
@@ -88,16 +90,16 @@ def _table(found: Decision, policy: str, colour: bool) -> str:
     lines = []
     for row in cells:
         gaps = [" " * (size - columns(cell) + 2) for cell, size in zip(row, sizes, strict=True)]
-        first = _painted(row[0], row[0], colour)
+        first = _paint(row[0], row[0], colour)
         lines.append("".join(cell + gap for cell, gap in zip((first, *row[1:]), gaps, strict=True)).rstrip() + "\n")
     return _summary(found, policy, colour) + ("".join(lines) if found.parts else "")
 
 
 def _summary(found: Decision, policy: str, colour: bool) -> str:
-    return f"{_painted(found.verdict, found.verdict, colour)} under the policy {policy}\n"
+    return f"{_paint(found.verdict, found.verdict, colour)} under the policy {policy}\n"
 
 
-def _painted(text: str, verdict: str, colour: bool) -> str:
+def _paint(text: str, verdict: str, colour: bool) -> str:
     return f"\033[{_COLOURS[verdict]}m{text}\033[0m" if colour and verdict in _COLOURS else text
 
 
@@ -111,7 +113,7 @@ def _tree(found: Decision, policy: str, colour: bool) -> str:
 def _branch(part: Part, colour: bool) -> Iterator[str]:
     margin = "  " * (part.depth + 1)
     within = f"in {part.inside}: " if part.inside else ""
-    yield f"{margin}{_painted(part.verdict, part.verdict, colour)}  {within}{inline(part.command, 500)}\n"
+    yield f"{margin}{_paint(part.verdict, part.verdict, colour)}  {within}{inline(part.command, 500)}\n"
     because = [f"rule {part.rule}"] if part.rule else []
     because += [part.why] if part.why else []
     if because:

@@ -41,14 +41,28 @@ def _ask(approval: Approval) -> Answer:
 def task_json(shell: Shell, task: Task, **more: Any) -> str:
     """One task (or result, or wait) as JSON, with what it does if it runs."""
     from outlast.display import render
-    from outlast.display.activity import activities
 
-    for activity in activities(shell, [task]).values():
+    for activity in shell.reader.activities([task]).values():
         more |= {"activity": activity, "activity_evidence": activity.evidence}
     return render.as_json(task, **more)
 
 
+def describe_wait(shell: Shell, task: Waited, condition: bool) -> str:
+    """What became of a wait, as a line for people."""
+    from outlast.display import render
+
+    return render.describe_wait(task, condition, shell.reader.activities([task]).get(task.task_id))
+
+
+def hint(shell: Shell, task: Task) -> str:
+    """How to go on with a task that was left running, for people."""
+    from outlast.display import render
+
+    return render.hint(task, shell.reader.activities([task]).get(task.task_id))
+
+
 def write(text: str) -> None:
+    """Write to standard output at once."""
     sys.stdout.write(text)
     sys.stdout.flush()
 

@@ -35,6 +35,7 @@ _FISH = "complete -c outlast -n __fish_use_subcommand -f -a {verb} -d {what}\n"
 
 
 def completion_parser() -> Parser:
+    """Return the options of `outlast completion`."""
     made = Parser(
         "completion",
         "Print the completion for a shell.",
@@ -47,6 +48,7 @@ def completion_parser() -> Parser:
 
 
 def completion(asked: Asked) -> int:
+    """Do what `outlast completion` asks; returns the exit code."""
     shell = asked.shell
     if shell == "ids":
         write(_ids())

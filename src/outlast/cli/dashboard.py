@@ -17,9 +17,8 @@ from outlast.cli.arguments import Asked, Parser
 from outlast.cli.common import open_shell, task_json, write
 from outlast.cli.tasks import width
 from outlast.display import table
-from outlast.display.activity import activities
-from outlast.errors import BadInput, OutlastError, named
-from outlast.light import replaced
+from outlast.errors import BadInput, OutlastError, quote
+from outlast.light import replace
 from outlast.storage.task_directory import MOVED
 
 TYPE_CHECKING = False
@@ -42,6 +41,7 @@ _HINT = "\033[2mq leaves; the tasks go on\033[0m"
 
 
 def tasks_parser() -> Parser:
+    """Return the options of `outlast tasks`."""
     made = Parser(
         "tasks",
         "The dashboard: tasks with their status, time and type, as a table for people. What runs\n"
@@ -57,8 +57,9 @@ def tasks_parser() -> Parser:
 
 
 def tasks(asked: Asked) -> int:
+    """Do what `outlast tasks` asks; returns the exit code."""
     if asked.filter not in table.FILTERS:
-        raise BadInput(f"There is no filter {named(asked.filter)}; use one of {', '.join(table.FILTERS)}.")
+        raise BadInput(f"There is no filter {quote(asked.filter)}; use one of {', '.join(table.FILTERS)}.")
     if asked.json and asked.watch:
         raise BadInput("--json lists once and --watch goes on; leave out one of them.")
     with open_shell(asked.session) as shell:
@@ -68,7 +69,7 @@ def tasks(asked: Asked) -> int:
         if asked.json:
             write("".join(task_json(shell, task) + "\n" for task in found))
         else:
-            write(table.dashboard(found, width(), colourful(), doing=activities(shell, found)))
+            write(table.dashboard(found, width(), colourful(), doing=shell.reader.activities(found)))
     return 0
 
 
@@ -89,6 +90,7 @@ def _ran_in_background(shell: Shell, task: Task) -> bool:
 
 
 def colourful() -> bool:
+    """Return whether standard output is a terminal that shows colours."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -132,17 +134,17 @@ class _Board:
                     gone.close()
         self._complete = self._watches.keys() >= set(ids)
 
-    def aged(self) -> list[Task]:
+    def update_times(self) -> list[Task]:
         """The tasks with the times of this moment."""
         since = round((time.monotonic() - self._listed_at) * 1000)
         return [
-            replaced(task, elapsed_ms=task.elapsed_ms + since) if task.status == "running" else task
+            replace(task, elapsed_ms=task.elapsed_ms + since) if task.status == "running" else task
             for task in self.tasks
         ]
 
     def doing(self) -> dict[str, Activity]:
         """What those do that run, at this moment; of very many, the first ones."""
-        return activities(self._shell, self.tasks[:WATCHED_AT_MOST])
+        return self._shell.reader.activities(self.tasks[:WATCHED_AT_MOST])
 
     def close(self) -> None:
         for watch in self._watches.values():
@@ -156,7 +158,7 @@ def _watch(board: _Board) -> int:
         ended = True
         while True:
             board.look(ended)
-            screen.show(board.aged(), board.doing())
+            screen.show(board.update_times(), board.doing())
             ready = _wait([*board.fds, *screen.fds])
             if not screen.goes_on(ready):
                 return 0

@@ -36,10 +36,12 @@ _READY_S = 15.0
 
 
 def demo_parser() -> Parser:
+    """Return the options of `outlast demo`."""
     return Parser("demo", "See the main job in half a minute. It cleans up after itself.", "  outlast demo")
 
 
 def demo(asked: Asked) -> int:
+    """Do what `outlast demo` asks; returns the exit code."""
     with tempfile.TemporaryDirectory(prefix="outlast-demo-") as directory:
         tour = _Tour(os.path.join(directory, "state"))
         try:

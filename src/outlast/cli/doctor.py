@@ -39,6 +39,7 @@ class Finding:
 
 
 def doctor_parser() -> Parser:
+    """Return the options of `outlast doctor`."""
     made = Parser(
         "doctor",
         "Check what this machine can do. Exits with 1 if something that Outlast needs is missing.",
@@ -48,6 +49,7 @@ def doctor_parser() -> Parser:
 
 
 def doctor(asked: Asked) -> int:
+    """Do what `outlast doctor` asks; returns the exit code."""
     findings = list(examine())
     if asked.json:
         write(json.dumps([fields(finding) for finding in findings]) + "\n")
@@ -130,7 +132,7 @@ def _sandbox() -> tuple[str, str]:
 def _limits() -> tuple[str, str]:
     from outlast.sandbox import cgroup
 
-    if cgroup.planned({"memory": 1, "processes": 1}):
+    if cgroup.plan_groups({"memory": 1, "processes": 1}):
         return GOOD, "--memory and --processes hold for all of a task together, by control groups"
     return MINOR, "--memory holds for each process alone: no control group can be made here"
 
@@ -170,7 +172,7 @@ def _state(shell: Shell) -> Iterator[Finding]:
         )
     for name, offers, problem in shell.executor.examine():
         yield Finding(f"executor {name}", BAD if problem else GOOD, problem.message if problem else offers)
-    damaged = list(shell.executor.registry.damaged()) if shell.context.operator else []
+    damaged = list(shell.executor.registry.list_damaged()) if shell.context.operator else []
     if damaged:
         yield Finding("damaged", BAD, f"{', '.join(damaged[:5])}; `outlast clean` removes them")
 

@@ -6,7 +6,7 @@ import sys
 
 from outlast.cli.arguments import Asked, Parser, whole
 from outlast.cli.common import open_shell, task_json, write
-from outlast.errors import BadInput, named
+from outlast.errors import BadInput, quote
 from outlast.output.reader import check_selection
 from outlast.output.redaction import OFF
 from outlast.output.text_stream import Selection, TextStream, describe_gap, mask_start, read_settled
@@ -35,6 +35,7 @@ _EXAMPLES = """\
 
 
 def logs_parser() -> Parser:
+    """Return the options of `outlast logs`."""
     made = Parser("logs", "Print what a task printed.", _EXAMPLES)
     add = made.add
     add("-f", "--follow", action="store_true", help="go on until the task ends")
@@ -51,6 +52,7 @@ def logs_parser() -> Parser:
 
 
 def logs(asked: Asked) -> int:
+    """Do what `outlast logs` asks; returns the exit code."""
     selection = _selection(asked)
     with open_shell(asked.session) as shell:
         if asked.json:
@@ -95,7 +97,7 @@ def _range(text: str) -> tuple[int, int | None]:
         start = int(first) if first or not colon else 1
         return start, (int(last) if last else None) if colon else start
     except ValueError:
-        raise BadInput(f"{named(text)} is not a range of lines; write 10:20, 10: or :20.") from None
+        raise BadInput(f"{quote(text)} is not a range of lines; write 10:20, 10: or :20.") from None
 
 
 class _Printing:
@@ -158,10 +160,10 @@ class _Printing:
         if self._asked.follow:
             return self._shell.follow(self._task.task_id, cursor=place, raw=True)  # masked as text, further down
         if self._asked.new:
-            return self._settled(place)
+            return self._read_settled(place)
         return self._shell.reader.read_fresh(self._task.task_id, {stream: place.at(stream) for stream in self._streams})
 
-    def _settled(self, place: Cursor) -> Iterator[Slice]:
+    def _read_settled(self, place: Cursor) -> Iterator[Slice]:
         for stream in self._streams:
             source = self._shell.executor.source(self._task.task_id, stream)
             closed, by_lines = self._task.closed, self._selection.by_lines

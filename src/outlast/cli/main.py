@@ -22,7 +22,7 @@ from outlast.errors import (
     SystemRefused,
     UnknownSession,
     UnknownTask,
-    named,
+    quote,
 )
 
 TYPE_CHECKING = False
@@ -160,7 +160,7 @@ class _Call:
             sys.stdout.write(f"outlast {__version__}\n")
             return 0
         if self.verb not in VERBS:
-            raise BadInput(f"There is no verb {named(self.verb)}{_near(self.verb)}; `outlast --help` lists them.")
+            raise BadInput(f"There is no verb {quote(self.verb)}{_near(self.verb)}; `outlast --help` lists them.")
         module = module_of(self.verb)
         gc.enable()
         try:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 
 def mcp_parser() -> Parser:
+    """Return the options of `outlast mcp`."""
     made = Parser(
         "mcp",
         "Serve the tools for models over MCP: to the one client that started this, or over HTTP.",
@@ -40,6 +41,7 @@ def mcp_parser() -> Parser:
 
 
 def mcp(asked: Asked) -> int:
+    """Do what `outlast mcp` asks; returns the exit code."""
     from outlast.mcp import http, stdio
     from outlast.mcp.options import Options, chosen_session
     from outlast.tools.profiles import profile_named

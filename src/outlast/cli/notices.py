@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from outlast.notices.notice_store import Event, Notice
+    from outlast.notices.notice import Event, Notice
     from outlast.notices.subscription import Subscription
     from outlast.shell.shell import Shell
 
@@ -26,22 +26,23 @@ _LISTED = 100
 
 
 def notices_parser() -> Parser:
+    """Return the options of `outlast notices`."""
     made = Parser(
         "notices",
-        "Print what there is to tell (a task ended, a line matched --notify, silence ...)\n"
-        "and acknowledge it: each notice comes once for each name. Notices wait until they\nare read.",
+        "Print new notices (a task ended, a line matched --notify, silence ...) and\n"
+        "acknowledge them: each reader gets each notice once. Notices wait until they are\nread.",
         "  outlast notices                          what is new for you\n"
         "  outlast notices -f --to bell             as it happens, with the terminal's bell\n"
         "  outlast notices -f --to https://host/hook    to a web hook: a POST of JSON for each\n"
         "  outlast notices -f --to 'exec:mail -s done me'   to a command, as JSON on its input\n"
-        "  outlast notices -f --to ntfy://topic     to whatever apprise knows\n"
+        "  outlast notices -f --to ntfy://topic     to a service that apprise knows\n"
         "  outlast notices --all --json             the last 100, also acknowledged ones\n"
         "  outlast notices --for-model              as the text for a model's next turn",
     )
     add = made.add
     add("-f", "--follow", action="store_true", help="go on, and wait for more by event")
     add("--to", action="append", default=[], metavar="WHERE", help="deliver there instead (may be repeated)")
-    add("--name", metavar="NAME", help=f"whose place is moved on (default: {_NAME})")
+    add("--name", metavar="NAME", help=f"the reader whose position moves on (default: {_NAME})")
     add("--from-now", action="store_true", help="if the name (or address) is new: leave out what is old")
     add("--all", action="store_true", help=f"the last {_LISTED}, without claiming any")
     add("--for-model", action="store_true", help="one text for a model, within its budget")
@@ -50,21 +51,22 @@ def notices_parser() -> Parser:
 
 
 def notices(asked: Asked) -> int:
+    """Do what `outlast notices` asks; returns the exit code."""
     _refuse_contradictions(asked)
     with open_shell(asked.session) as shell:
         if asked.all:
             for notice in shell.notices(_LISTED):
-                write(_shown(notice, asked.json))
+                write(_format_notice(notice, asked.json))
             return 0
         if asked.for_model:
             with shell.subscribe(_MODEL if asked.name is None else asked.name, from_now=asked.from_now) as subscription:
                 write(subscription.text(shell.settings.notice_chars))
-                subscription.told()
+                subscription.confirm_text()
             return 0
         if asked.to:
             return _deliver_all(shell, asked)
         with shell.subscribe(_NAME if asked.name is None else asked.name, from_now=asked.from_now) as subscription:
-            return _each(subscription, asked, lambda notice: write(_shown(notice, asked.json)))
+            return _each(subscription, asked, lambda notice: write(_format_notice(notice, asked.json)))
 
 
 def _refuse_contradictions(asked: Asked) -> None:
@@ -77,7 +79,7 @@ def _refuse_contradictions(asked: Asked) -> None:
         raise BadInput("--timeout says when -f stops; add -f, or leave it out.")
 
 
-def _shown(notice: Notice, as_json: bool) -> str:
+def _format_notice(notice: Notice, as_json: bool) -> str:
     if as_json:
         from outlast.notices.words import as_json as rendered
 
@@ -148,6 +150,7 @@ def _each_delivered(subscription: Subscription, asked: Asked, deliver: Callable[
 
 
 def brief_parser() -> Parser:
+    """Return the options of `outlast brief`."""
     made = Parser(
         "brief",
         "One paragraph for a model that has forgotten its tasks: what runs in this\n"
@@ -158,12 +161,14 @@ def brief_parser() -> Parser:
 
 
 def brief(asked: Asked) -> int:
+    """Do what `outlast brief` asks; returns the exit code."""
     with open_shell(asked.session) as shell:
         write(shell.brief())
     return 0
 
 
 def verify_parser() -> Parser:
+    """Return the options of `outlast verify`."""
     made = Parser(
         "verify",
         "Check that a notice is genuine: that Outlast wrote exactly this text under this\nnumber. Exits with 1 if not.",
@@ -175,6 +180,7 @@ def verify_parser() -> Parser:
 
 
 def verify(asked: Asked) -> int:
+    """Do what `outlast verify` asks; returns the exit code."""
     said = sys.stdin.read() if asked.notice == ["-"] else " ".join(asked.notice)
     with open_shell(asked.session) as shell:
         notice = shell.verify(said)
@@ -195,6 +201,7 @@ def verify(asked: Asked) -> int:
 
 
 def events_parser() -> Parser:
+    """Return the options of `outlast events`."""
     made = Parser(
         "events",
         "Print what happened to tasks and which tools were called, oldest first, one line each.",
@@ -212,6 +219,7 @@ def events_parser() -> Parser:
 
 
 def events(asked: Asked) -> int:
+    """Do what `outlast events` asks; returns the exit code."""
     if asked.timeout is not None and not asked.follow:
         raise BadInput("--timeout says when -f stops; add -f, or leave it out.")
     if asked.after < 0:
@@ -236,7 +244,7 @@ def _named_by(profile: str | None) -> Callable[[Event], Event | None]:
 
 def _event(event: Event, as_json: bool) -> str:
     if as_json:
-        from outlast.notices.notice_store import event_json
+        from outlast.notices.notice import event_json
 
         return event_json(event) + "\n"
     from outlast.output.cleaner import inline

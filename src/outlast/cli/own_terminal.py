@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _STDIN, _STDOUT = 0, 1
 # What a program may have left switched on: the alternate screen, colours, scroll region, character set, application
 # keys, mouse, focus, bracketed paste, a hidden cursor, no line wrapping, origin mode.
-_UNDO = (
+UNDO = (
     b"\x1b[?1049l\x1b[?1047l\x1b[?6l\x1b[r\x1b[0m\x0f\x1b(B\x1b[?1l\x1b>\x1b[4l\x1b[?7h\x1b[?25h\x1b[?2004l\x1b[?1004l"
     b"\x1b[?9l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[?1015l\x1b[?2026l\x1b[0 q"
 )
@@ -28,6 +28,7 @@ class OwnTerminal:
 
     def __init__(self, raw: bool, detach: bytes) -> None:
         self.raw, self._detach = raw and os.isatty(_STDIN), detach
+        self.is_page = False  # all of the screen was drawn; if not, the program printed below what was there before
         self.is_screen = os.isatty(_STDOUT)
         self._modes: Any = None  # as they were
         self._handlers: dict[int, Any] = {}
@@ -72,11 +73,12 @@ class OwnTerminal:
         termios.tcsetattr(_STDIN, termios.TCSADRAIN, modes)
 
     def _give_back(self) -> None:
-        if self.is_screen and self.raw:
+        if self.is_screen and (self.raw or self.is_page):
             size = self.size()
             bottom = f"\x1b[{size[1]};1H\r\n" if size else "\r\n"
             try:
-                self.write(_UNDO + bottom.encode())
+                # Some of what is undone moves the cursor.
+                self.write(UNDO + bottom.encode() if self.is_page else b"\x1b7" + UNDO + b"\x1b8")
             except OSError:
                 pass  # the terminal is gone
         if self._modes is not None:

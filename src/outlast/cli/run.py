@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 
-from outlast.cli.arguments import REST, Asked, Parser, seconds, size, whole
-from outlast.cli.common import check_stdout, exit_code, open_shell, task_json, tell_id_on_stderr, waited_code, write
+from outlast.cli.arguments import Asked
+from outlast.cli.common import (
+    check_stdout,
+    describe_wait,
+    exit_code,
+    hint,
+    open_shell,
+    task_json,
+    tell_id_on_stderr,
+    waited_code,
+    write,
+)
+from outlast.cli.run_options import open_stdin, parse_environment, parse_needs, parse_terminal, read_command, run_parser
 from outlast.display import render
-from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused, named
-from outlast.light import replaced, signal
+from outlast.errors import AlreadyEnded, BadInput, Refused, SystemRefused
+from outlast.light import replace, signal
 from outlast.output.cleaner import inline
 from outlast.shell import validation
 from outlast.shell.conditions import choose_leave
-from outlast.shell.validation import MOST_COLUMNS, MOST_ROWS, SKIP
 from outlast.storage.task_directory import Hold
 from outlast.storage.watch import Deadline
-from outlast.types import STREAMS, Cursor, Limits, Notify, Stdin, Waited
+from outlast.types import STREAMS, Cursor, Limits, Notify, Waited
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from types import FrameType
     from typing import Any
 
@@ -30,103 +38,30 @@ if TYPE_CHECKING:
     from outlast.shell.shell import Shell
     from outlast.types import Slice, Task
 
-_PASS = "let it have a secret variable of yours, such as GITHUB_TOKEN (may be repeated)"
+__all__ = ["run", "run_parser"]
+
 _LAST_LINES = 50  # in which a command that failed says why
-_EXAMPLES = """\
-  outlast run make test                      several words are joined as they are
-  outlast run 'cd app && npm ci | tee log'   one word is a whole shell command
-  outlast run --bg --limit 1h ./train.sh     in the background, for an hour at most
-  outlast run --bg --ready Local: npx vite   until it is ready, has died, or 30 s have passed
-  outlast run --wait 10 make                 see 10 s of it, then leave it running
-  outlast run --stdin open --bg bc           feed it later with `outlast send`
-  outlast run --tty --bg htop                see it with `outlast screen`
-  outlast run --split --json 'ls /nowhere'   one JSON object, stdout and stderr apart
-  outlast run --bg --after 1a2b make test    when that task completed
-  outlast run --like 1a2b                    the same again: command, directory, options
-  echo 'ls -l' | outlast run -               the command from standard input
-
-exit code: the command's own; 128+n after signal n; 124 after a limit; 125 if Outlast
-itself failed; 2 for wrong usage. A foreground command may run 120 s unless --limit says
-otherwise. Ctrl-C interrupts the command as on a terminal; twice ends its whole tree.
-
---memory and --processes hold for all of the task together where control groups can be made
-(`outlast doctor` says so); elsewhere --memory is the address space of each process, and
---processes counts all processes of your user."""
-
-
-def run_parser() -> Parser:
-    made = Parser("run", "Run a command. It goes on if you, your terminal or your agent go away.", _EXAMPLES)
-    add = made.add
-    made.section("waiting")
-    add("--bg", action="store_true", help="return at once and print the task id alone")
-    add("--wait", type=seconds, metavar="SEC", help="wait this long at most, then leave it running")
-    add("--auto-bg", action="store_true", help="leave a development command running once it prints after 2 s")
-    add("--startup-wait", type=seconds, metavar="SEC", help="with --bg: see first how it starts, for this long at most")
-    add("--ready", metavar="RE", help="with --bg: return when a line of its output matches (after 30 s at most)")
-    made.section("how it runs")
-    add("--cwd", metavar="D", help="run in this directory")
-    add("--env", action="append", default=[], metavar="K=V", help="set a variable (may be repeated)")
-    add("--pass", dest="passed", action="append", default=[], metavar="NAME", help=_PASS)
-    add("--stdin", metavar="FILE|-|open", help="input: a file, our own (-), or kept open for `outlast send`")
-    add("--split", action="store_true", help="keep stdout and stderr apart")
-    add("--tty", action="store_true", help="give it a terminal, as full-screen programs and prompts want one")
-    add("--size", metavar="CxR", help="with --tty: its columns and rows (your terminal's, or 80x24)")
-    add("--shell", metavar="PATH", help="run it with this shell instead of bash (none: no shell in between)")
-    _add_elsewhere(made)
-    made.section("queue")
-    add("--like", metavar="ID", help="run that task again; what is given now counts first, also a COMMAND")
-    add("--name", metavar="N", help="a second start under this name is the same task")
-    add("--after", action="append", default=[], metavar="ID", help="begin when this task completed (may be repeated)")
-    add("--after-failed", default=SKIP, metavar="run|skip", help="if one of those fails: run it anyway, or not (skip)")
-    made.section("limits")
-    add("--limit", type=seconds, metavar="SEC", help="end it when it has run this long (inf: never)")
-    add("--memory", type=size, metavar="BYTES", help="how much memory the task may use (2G, 500M), see below")
-    add("--processes", type=whole, metavar="N", help="how many processes the task may have, see below")
-    add("--cpu-time", type=seconds, metavar="SEC", help="seconds of CPU that each of its processes may use")
-    add("--file-size", type=size, metavar="BYTES", help="how large a file may become that it writes")
-    made.section("policy and sandbox")
-    made.takes_policy()
-    add("--sandbox", action="store_true", help="let it write to its directory only, and reach no network")
-    add("--writable", action="append", default=[], metavar="DIR", help="a directory it may write to in its sandbox")
-    add("--network", action="store_true", help="let it use the network in its sandbox")
-    add("--no-sandbox", action="store_true", help="run it without the sandbox that the settings demand")
-    made.section("notices")
-    add("--notify", action="append", default=[], metavar="RE", help="a notice when a line matches (may be repeated)")
-    add("--silent-after", type=seconds, metavar="SEC", help="a notice when it prints nothing for this long")
-    made.section("options")
-    add("--description", default="", metavar="T", help="what it is for, shown in lists")
-    made.takes_session().takes_json()
-    add("command", nargs=REST, metavar="COMMAND", help="the command; everything from its first word on is part of it")
-    return made
-
-
-def _add_elsewhere(made: Parser) -> None:
-    add = made.add
-    add("--executor", metavar="E", help="where: the name of another machine in the settings (docs/executors.md)")
-    add("--need", action="append", default=[], metavar="K=V", help="ask a cluster for cpus=4, memory=8G, gpus=1, ...")
-    add("--array", metavar="A-B", help="with --bg on a cluster: a task for each number, $OUTLAST_ARRAY_INDEX")
-    add("--send", action="append", default=[], metavar="PATH", help="with --executor: copy this there first")
-    add("--fetch", action="append", default=[], metavar="PATH", help="with --executor: copy this here at the end")
 
 
 def run(asked: Asked) -> int:
+    """Do what `outlast run` asks; returns the exit code."""
     # The words stand in our own argument list; a `pkill -f` in the command must not find them there.
     _rename_self("outlast", "outlast run")
-    command = command_of(asked.command) if asked.command or asked.like is None else ""
+    command = read_command(asked.command) if asked.command or asked.like is None else ""
     if asked.stdin == "-" and asked.command[-1:] == ["-"]:
         raise BadInput("Command and input cannot both come from standard input; give one of them in another way.")
     how = {
         "cwd": asked.cwd,
-        "env": _environment(asked.env),
-        "stdin": _stdin(asked.stdin),
+        "env": parse_environment(asked.env),
+        "stdin": open_stdin(asked.stdin),
         "shell": asked.shell,
         "split": asked.split,
         "like": asked.like,
-        "tty": _terminal(asked),
+        "tty": parse_terminal(asked),
         "limit": asked.limit,
         "description": asked.description,
         "executor": asked.executor,
-        "needs": _needs(asked.need),
+        "needs": parse_needs(asked.need),
         "send": asked.send or None,
         "name": asked.name,
         "after": asked.after,
@@ -187,39 +122,11 @@ def _tell_of(shell: Shell, task: Waited, asked: Asked) -> int:
         write(task_json(shell, task, ready=task.met if condition else None, **opening) + "\n")
     else:
         write(f"{task.task_id}\n")
-        sys.stderr.write(render.waited(task, condition) + render.opening_text(opening) + _missed(shell, task))
+        sys.stderr.write(
+            describe_wait(shell, task, condition) + render.opening_text(opening) + _explain_missing_secret(shell, task)
+        )
     # Still running is what a background command should be, unless it should be ready by now.
     return waited_code(task, condition) if task.finished or condition else 0
-
-
-def command_of(words: Sequence[str]) -> str:
-    """One word as it is, several joined, or what comes on standard input."""
-    if not words:
-        raise BadInput("No command was given; write it behind the options, as in `outlast run make test`.")
-    if list(words) == ["-"]:
-        return os.fsdecode(sys.stdin.buffer.read())
-    if len(words) == 1:
-        return words[0]
-    import shlex  # and `re` with it
-
-    return shlex.join(words)
-
-
-def _environment(pairs: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise BadInput(f"{named(pair)} does not set a variable; write NAME=VALUE.")
-        found[name] = value
-    return found
-
-
-def _needs(pairs: Sequence[str]) -> dict[str, str]:
-    for pair in pairs:
-        if "=" not in pair:
-            raise BadInput(f"--need takes NAME=VALUE, such as cpus=4, not {pair!r}.")
-    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
 
 
 def _as_a_person_says(shell: Shell, asked: Asked) -> Settings:
@@ -230,42 +137,12 @@ def _as_a_person_says(shell: Shell, asked: Asked) -> Settings:
     if asked.no_sandbox:
         if asked.sandbox or asked.writable or asked.network:
             raise BadInput("--no-sandbox contradicts --sandbox, --writable and --network; leave out one of them.")
-        return replaced(settings, sandbox=False)
+        return replace(settings, sandbox=False)
     more = [os.path.abspath(path) for path in (*asked.writable, *([asked.cwd] if asked.cwd else []))]
     if any(":" in path for path in more):
         raise BadInput("The name of a directory that a sandbox may write to must not hold a ':'; rename it.")
     writable = ":".join([settings.sandbox_writable, *more])
-    return replaced(settings, sandbox_writable=writable, sandbox_network=settings.sandbox_network or asked.network)
-
-
-def _terminal(asked: Asked) -> bool | str:
-    if asked.size is not None and not asked.tty:
-        raise BadInput("--size is the size of a terminal; add --tty.")
-    if asked.tty and asked.size is None and not asked.bg and sys.stdout.isatty():
-        columns, rows = os.get_terminal_size(sys.stdout.fileno())
-        return f"{columns}x{rows}" if 0 < columns <= MOST_COLUMNS and 0 < rows <= MOST_ROWS else True
-    return str(asked.size) if asked.size is not None else bool(asked.tty)
-
-
-def _stdin(asked: str | None) -> Stdin:
-    match asked:
-        case None:
-            return Stdin()
-        case "open":
-            return Stdin(open=True)
-        case "-":
-            return Stdin(text=sys.stdin.buffer.read())
-        case "":
-            raise BadInput("The input is empty; name a file, - for standard input, or open.")
-    return _from_file(os.path.abspath(asked))
-
-
-def _from_file(path: str) -> Stdin:
-    # A pipe, as in `--stdin <(make list)`, is ours alone: the task cannot open it.
-    if os.path.exists(path) and stat.S_ISFIFO(os.stat(path).st_mode):
-        with open(path, "rb") as file:
-            return Stdin(text=file.read())
-    return Stdin(file=path)
+    return replace(settings, sandbox_writable=writable, sandbox_network=settings.sandbox_network or asked.network)
 
 
 class _Foreground:
@@ -300,7 +177,12 @@ class _Foreground:
         try:
             if task.status == "pending":
                 timeout = self._await_begin(task, timeout)
-            self._show(timeout, then_end and ours)
+            if self._is_typed_at(task):
+                from outlast.cli.attach import attend
+
+                attend(self._shell, task)
+            else:
+                self._show(timeout, then_end and ours)
             if ours:
                 self._shell.control.release(self._task_id)
         except OSError as error:
@@ -308,6 +190,11 @@ class _Foreground:
             raise
         self._fetch()
         return self._report(command, how)
+
+    def _is_typed_at(self, task: Task) -> bool:
+        """Whether a person at our terminal uses the program, which only a limit that was asked for ends then."""
+        is_at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+        return task.tty is not None and is_at_terminal and self._asked.wait is None and not self._asked.json
 
     def _fetch(self) -> None:
         """Copy back what was asked for, also if the command failed: that is when its logs are wanted."""
@@ -351,7 +238,7 @@ class _Foreground:
             raise SystemRefused(f"{why}; `outlast logs -f {self._task_id}` has it.") from None
         task = self._shell.show(self._task_id)
         if not task.finished:
-            sys.stderr.write(render.hint(task))
+            sys.stderr.write(hint(self._shell, task))
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self._interrupts += 1
@@ -379,10 +266,10 @@ class _Foreground:
             return exit_code(result)
         task = self._shell.show(self._task_id)
         if not task.finished:
-            sys.stderr.write(render.hint(task))
+            sys.stderr.write(hint(self._shell, task))
         elif task.reason != "exit":
             sys.stderr.write(f"outlast: {task.task_id} {task.status}: {render.ending(task)}\n")
-        sys.stderr.write(_missed(self._shell, task))
+        sys.stderr.write(_explain_missing_secret(self._shell, task))
         if task.status == "failed" and task.sandbox and (why := self._shell.read(self._task_id, tail=1).error):
             sys.stderr.write(f"outlast: {inline(why, 300)}\n")
             if self._shell.starter.can_ask and self._shell.starter.is_kept_inside(how):
@@ -398,11 +285,11 @@ class _Foreground:
             return code
 
 
-def _missed(shell: Shell, task: Task) -> str:
+def _explain_missing_secret(shell: Shell, task: Task) -> str:
     """If a command failed and seems to miss a secret that was held back: a line that says so."""
     if task.status != "failed" or not task.held_back:
         return ""
-    return render.missed(task, shell.read(task.task_id, tail=_LAST_LINES).output)
+    return render.explain_missing_secret(task, shell.read(task.task_id, tail=_LAST_LINES).output)
 
 
 def copy(piece: Slice) -> None:

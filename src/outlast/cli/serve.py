@@ -12,6 +12,7 @@ _HIGHEST_PORT = 65535
 
 
 def serve_parser() -> Parser:
+    """Return the options of `outlast serve`."""
     made = Parser(
         "serve",
         "Serve a web page with all tasks of the state directory, on this machine only. Prints its link.",
@@ -26,6 +27,7 @@ def serve_parser() -> Parser:
 
 
 def serve(asked: Asked) -> int:
+    """Do what `outlast serve` asks; returns the exit code."""
     if asked.port is not None and not 0 <= asked.port <= _HIGHEST_PORT:
         raise BadInput(f"{asked.port} is no port; give a number from 0 to {_HIGHEST_PORT}.")
     _check_packages()

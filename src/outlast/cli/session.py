@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from outlast.shell.shell import Shell
-    from outlast.types import SessionState
+    from outlast.storage.sessions import SessionState
 
 _SHOWN = 200  # characters of one value
 _EXAMPLES = """\
@@ -25,6 +25,7 @@ _EXAMPLES = """\
 
 
 def session_parser() -> VerbGroup:
+    """Return the options of `outlast session`."""
     commands = [
         Parser("session list", "List the sessions.", "  outlast session list"),
         Parser("session show", "Show what a session remembers; secrets are masked.", "  outlast session show work"),
@@ -40,13 +41,14 @@ def session_parser() -> VerbGroup:
 
 
 def session(asked: Asked) -> int:
+    """Do what `outlast session` asks; returns the exit code."""
     with open_shell() as shell:
         match asked.command:
             case "list":
-                write(_listed(shell, asked.json))
+                write(_format_list(shell, asked.json))
             case "show":
                 state = shell.sessions.state(asked.session)
-                write(json.dumps(fields(state), ensure_ascii=False) + "\n" if asked.json else shown(state))
+                write(json.dumps(fields(state), ensure_ascii=False) + "\n" if asked.json else format_state(state))
             case command:
                 names = (asked.session, asked.new) if command == "copy" else (asked.session,)
                 getattr(shell.sessions, command)(*names)
@@ -54,12 +56,12 @@ def session(asked: Asked) -> int:
     return 0
 
 
-def _listed(shell: Shell, as_json: bool) -> str:
+def _format_list(shell: Shell, as_json: bool) -> str:
     names = shell.sessions.names()
     return json.dumps(list(names)) + "\n" if as_json else "".join(f"{name}\n" for name in names)
 
 
-def shown(state: SessionState) -> str:
+def format_state(state: SessionState) -> str:
     """For people."""
     lines = [f"session    {state.name}", f"directory  {inline(state.directory, _SHOWN)}", f"umask      {state.umask}"]
     lines += [f"changed    {state.generation} times" + (f", last by {state.last_task}" if state.last_task else "")]

@@ -16,7 +16,7 @@ from outlast.cli import setup_files as files
 from outlast.cli.arguments import Asked, Parser
 from outlast.cli.common import write
 from outlast.cli.setup_clients import CLIENTS, SCOPES, Places
-from outlast.errors import BadInput, Unsupported, named
+from outlast.errors import BadInput, Unsupported, quote
 from outlast.light import frozen
 from outlast.settings import default_home, load
 
@@ -37,6 +37,7 @@ temporary files and caches only, and reach no network. You are asked about what 
 
 
 def setup_parser() -> Parser:
+    """Return the options of `outlast setup`."""
     made = Parser(
         "setup",
         "Make an agent use Outlast: write the server `outlast mcp` into the agent's own\n"
@@ -82,10 +83,11 @@ class Job:
 
 
 def setup(asked: Asked) -> int:
+    """Do what `outlast setup` asks; returns the exit code."""
     if asked.client not in CLIENTS:
-        raise BadInput(f"Outlast cannot set up {named(asked.client)}; it knows {', '.join(CLIENTS)}.")
+        raise BadInput(f"Outlast cannot set up {quote(asked.client)}; it knows {', '.join(CLIENTS)}.")
     if asked.scope not in SCOPES:
-        raise BadInput(f"There is no scope {named(asked.scope)}; use user or project.")
+        raise BadInput(f"There is no scope {quote(asked.scope)}; use user or project.")
     if asked.undo and (asked.deny_shell or asked.policy is not None):
         raise BadInput("--undo takes everything back; leave out --deny-shell and --policy.")
     records, home = files.Records(default_home(os.environ)), os.path.expanduser("~")
@@ -151,7 +153,7 @@ def _plan_entry(job: Job, edit: Edit) -> Step | None:
     if not job.asked.force:
         import json
 
-        shown = _masked(json.dumps(found, ensure_ascii=False))
+        shown = _mask(json.dumps(found, ensure_ascii=False))
         raise Unsupported(
             f"{edit.file} already has a server '{edit.path[-1]}' that `outlast setup` did not make: {shown}; "
             "--force replaces it."
@@ -309,7 +311,7 @@ def diff(step: Step) -> str:
         text = line.rstrip("\r\n").replace("\t", "    ")
         end = "" if line.endswith("\n") else "\n\\ No newline at end of file"
         shown.append(visible(text) + end + "\n")
-    return _masked("".join(shown))
+    return _mask("".join(shown))
 
 
 def _lines(text: str) -> list[str]:
@@ -317,7 +319,7 @@ def _lines(text: str) -> list[str]:
     return [line + "\n" for line in text.split("\n")[:-1]] + ([last] if (last := text.rpartition("\n")[2]) else [])
 
 
-def _masked(text: str) -> str:
+def _mask(text: str) -> str:
     from outlast.output.redaction import Mask
 
     return Mask().text(text)

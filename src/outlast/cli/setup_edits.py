@@ -89,7 +89,7 @@ def apply(edit: Edit, text: str) -> tuple[str, Record]:
     pieces = _pieces_of_toml(edit, text) if edit.format == "toml" else _pieces_of_json(edit, text)
     for start, end, new in pieces:
         changed = text[:start] + new + text[end:]
-        after = _parsed(edit.format, changed)
+        after = _parse_file(edit.format, changed)
         if after is not None and _is_same_elsewhere(edit.path, data, after) and edit.is_done(changed):
             return changed, {
                 **{name: getattr(edit, name) for name in ("what", "file", "format", "value")},
@@ -126,7 +126,7 @@ def _pieces_of_toml(edit: Edit, text: str) -> Iterator[Piece]:
         *path, key = edit.path
         written = _toml(edit.value)
         yield from ((*found.span(2), written) for found in _assignment(edit.path).finditer(text))
-        for header in re.finditer(rf"^[ \t]*\[[ \t]*{_dotted(path)}[ \t]*\][^\n]*(\n?)", text, re.MULTILINE):
+        for header in re.finditer(rf"^[ \t]*\[[ \t]*{_build_key_pattern(path)}[ \t]*\][^\n]*(\n?)", text, re.MULTILINE):
             line = f"{key} = {written}"
             yield header.end(), header.end(), line + newline if header[1] else newline + line
         table, values = tuple(path), {key: edit.value}
@@ -134,7 +134,7 @@ def _pieces_of_toml(edit: Edit, text: str) -> Iterator[Piece]:
     yield len(text), len(text), lead + _table(table, values, newline)
 
 
-def _parsed(kind: str, text: str) -> dict[str, Any] | None:
+def _parse_file(kind: str, text: str) -> dict[str, Any] | None:
     try:
         return parse(kind, text, "")
     except Unsupported:
@@ -169,15 +169,15 @@ def _cannot_edit(file: str, path: Sequence[str]) -> Unsupported:
 def is_still_there(record: Record, text: str) -> bool:
     """Return whether the text still says what the edit of this record made it say."""
     value = {**record["value"], "env": {}} if record["what"] == "server" else record["value"]
-    return _has(record["what"], value, _found(record, text))
+    return _has(record["what"], value, _find_value(record, text))
 
 
 def is_replaced(record: Record, text: str) -> bool:
     """Return whether the entry of this record is there, but starts something else now."""
-    return record["what"] == "server" and _found(record, text) is not None
+    return record["what"] == "server" and _find_value(record, text) is not None
 
 
-def _found(record: Record, text: str) -> Any:
+def _find_value(record: Record, text: str) -> Any:
     return lookup(parse(record["format"], text, record["file"]), record["path"])
 
 
@@ -194,8 +194,8 @@ def revert(record: Record, text: str) -> str:
     or a person rewrote it, the value is looked for.
     """
     path, data = record["path"], parse(record["format"], text, record["file"])
-    for reverted in _reverted(record, text):
-        after = _parsed(record["format"], reverted)
+    for reverted in _list_reverted_texts(record, text):
+        after = _parse_file(record["format"], reverted)
         if after is None or not _is_same_elsewhere(path, data, after):
             continue
         found, left = lookup(data, path), lookup(after, path)
@@ -213,7 +213,7 @@ def _replaced_a_value(record: Record) -> bool:
     return bool(record["existed"] == len(record["path"]))
 
 
-def _reverted(record: Record, text: str) -> Iterator[str]:
+def _list_reverted_texts(record: Record, text: str) -> Iterator[str]:
     """The texts without the edit that come into question, the most exact first."""
     path, old, new = record["path"], record["old"], record["new"]
     at = text.find(new) if new else -1
@@ -241,7 +241,7 @@ def _cut(text: str, spans: Sequence[tuple[int, int]], instead: str = "") -> str:
 # --- TOML ----------------------------------------------------------------------------------
 
 
-def _dotted(path: Sequence[str]) -> str:
+def _build_key_pattern(path: Sequence[str]) -> str:
     """A regular expression for a dotted key."""
     return r"[ \t]*\.[ \t]*".join(map(re.escape, path))
 
@@ -249,13 +249,13 @@ def _dotted(path: Sequence[str]) -> str:
 def _assignment(path: Sequence[str]) -> re.Pattern[str]:
     """Finds the line of a boolean key, by its last name or by its whole path; group 2 is the value."""
     return re.compile(
-        rf"^([ \t]*(?:{_dotted(path[:-1])}\.)?{path[-1]}[ \t]*=[ \t]*)(true|false)[^\n]*\n?", re.MULTILINE
+        rf"^([ \t]*(?:{_build_key_pattern(path[:-1])}\.)?{path[-1]}[ \t]*=[ \t]*)(true|false)[^\n]*\n?", re.MULTILINE
     )
 
 
 def _tables(text: str, path: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Where a table and the tables below it stand, without the comments and blank lines behind them."""
-    header = rf"[ \t]*\[+[ \t]*{_dotted(path)}[ \t]*[\].]"
+    header = rf"[ \t]*\[+[ \t]*{_build_key_pattern(path)}[ \t]*[\].]"
     for found in re.finditer(rf"^{header}.*?(?=^(?!{header})[ \t]*\[|\Z)", text, re.MULTILINE | re.DOTALL):
         yield found.start(), found.start() + len(re.sub(r"(?<=\n)([ \t\r]*(#[^\n]*)?\n)*\Z", "", found[0]))
 

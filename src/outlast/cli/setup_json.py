@@ -102,7 +102,7 @@ def pieces_for_value(text: str, path: Sequence[str], value: Any) -> Iterator[Pie
             yield _insertion(text, plain, at, f"{json.dumps(key)}: ", value)
             return
         at, end = part.value_start, part.end
-    yield at, end, _dumped(text, plain, _indent_of(text, at), value)
+    yield at, end, _dump(text, plain, _indent_of(text, at), value)
 
 
 def pieces_for_item(text: str, path: Sequence[str], item: Any) -> Iterator[Piece]:
@@ -135,7 +135,7 @@ def _insertion(text: str, plain: str, at: int, lead: str, value: Any) -> Piece:
         return at + 1, at + 1, lead + json.dumps(value, ensure_ascii=False)
     indent = _indent_of(text, first.start) if first else outer + _unit(text, plain)
     behind = "," if first else newline + outer if "\n" not in text[at : plain.index(_closing(plain, at), at)] else ""
-    return at + 1, at + 1, newline + indent + lead + _dumped(text, plain, indent, value) + behind
+    return at + 1, at + 1, newline + indent + lead + _dump(text, plain, indent, value) + behind
 
 
 def _closing(plain: str, at: int) -> str:
@@ -155,7 +155,7 @@ def _unit(text: str, plain: str) -> str:
     return (_indent_of(text, first.start) if first and "\n" in text[root : first.start] else "") or "  "
 
 
-def _dumped(text: str, plain: str, indent: str, value: Any) -> str:
+def _dump(text: str, plain: str, indent: str, value: Any) -> str:
     """A value as the file would write it, below an indentation."""
     if "\n" not in text.strip() and next(_parts(plain, _skip(plain, 0)), None):
         return json.dumps(value, ensure_ascii=False)

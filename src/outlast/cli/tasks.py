@@ -7,9 +7,8 @@ import sys
 import time
 
 from outlast.cli.arguments import Asked, Parser, number, seconds
-from outlast.cli.common import open_shell, task_json, waited_code, write
+from outlast.cli.common import describe_wait, open_shell, task_json, waited_code, write
 from outlast.display import render
-from outlast.display.activity import activities
 from outlast.errors import AlreadyEnded, BadInput
 from outlast.shell import validation
 from outlast.storage.watch import Deadline
@@ -28,6 +27,7 @@ _WIDTH_UNKNOWN = 120
 
 
 def ps_parser() -> Parser:
+    """Return the options of `outlast ps`."""
     made = Parser(
         "ps",
         "List tasks, newest first: those that run, and those that ended within the hour.",
@@ -41,6 +41,7 @@ def ps_parser() -> Parser:
 
 
 def ps(asked: Asked) -> int:
+    """Do what `outlast ps` asks; returns the exit code."""
     with open_shell(asked.session) as shell:
         every = asked.all and not asked.session
         which: dict[str, Any] = {}
@@ -50,7 +51,7 @@ def ps(asked: Asked) -> int:
         if asked.json:
             write("".join(_json(shell, task) + "\n" for task in tasks))
         elif tasks:
-            doing = activities(shell, tasks)
+            doing = shell.reader.activities(tasks)
             rows = [(task, shell.reader.line_counts(task), doing.get(task.task_id, "")) for task in tasks]
             write(render.table(rows, width()))
         else:
@@ -74,11 +75,13 @@ def width() -> int:
 
 
 def show_parser() -> Parser:
+    """Return the options of `outlast show`."""
     made = Parser("show", "Show everything about one task.", "  outlast show bash-1a2b\n  outlast show 1a2b --json")
     return made.takes_id().takes_session().takes_json()
 
 
 def show(asked: Asked) -> int:
+    """Do what `outlast show` asks; returns the exit code."""
     with open_shell(asked.session) as shell:
         task = shell.show(asked.id)
         if asked.json:
@@ -89,6 +92,7 @@ def show(asked: Asked) -> int:
 
 
 def wait_parser() -> Parser:
+    """Return the options of `outlast wait`."""
     made = Parser(
         "wait",
         "Wait until tasks end, by event. Exits with the (first failed) task's own code, or 124 if time ran out.",
@@ -110,6 +114,7 @@ def wait_parser() -> Parser:
 
 
 def wait(asked: Asked) -> int:
+    """Do what `outlast wait` asks; returns the exit code."""
     deadline = Deadline(validation.seconds("timeout", asked.timeout))
     what = {name: getattr(asked, name) for name in ("until", "port", "url", "quiet")}
     condition = any(value is not None for value in what.values())
@@ -118,7 +123,7 @@ def wait(asked: Asked) -> int:
         ids = [shell.show(one).task_id for one in asked.id]
         for task_id in ids:
             task = shell.wait(task_id, timeout=deadline.left(), **what)
-            write(task_json(shell, task) + "\n" if asked.json else render.waited(task, condition))
+            write(task_json(shell, task) + "\n" if asked.json else describe_wait(shell, task, condition))
             codes.append(waited_code(task, condition))
     return next((code for code in codes if code), 0)
 
@@ -127,6 +132,7 @@ def wait(asked: Asked) -> int:
 
 
 def kill_parser() -> Parser:
+    """Return the options of `outlast kill`."""
     made = Parser(
         "kill",
         "End tasks, each with every process it started, also those that left its group or its session.",
@@ -140,6 +146,7 @@ def kill_parser() -> Parser:
 
 
 def kill(asked: Asked) -> int:
+    """Do what `outlast kill` asks; returns the exit code."""
     if asked.all == bool(asked.id):
         raise BadInput("Name the tasks to end, or give --all for every task of the session; not both.")
     with open_shell(asked.session) as shell:
@@ -160,6 +167,7 @@ def _kill_every_task(shell: Shell, grace: float | None) -> Sequence[Receipt]:
 
 
 def send_parser() -> Parser:
+    """Return the options of `outlast send`."""
     made = Parser(
         "send",
         "Send text, or keys, to the input of a task that was started with --stdin open or --tty. A newline\n"
@@ -181,6 +189,7 @@ def send_parser() -> Parser:
 
 
 def send(asked: Asked) -> int:
+    """Do what `outlast send` asks; returns the exit code."""
     if asked.text is None and not asked.eof:
         raise BadInput("There is nothing to send; give a text, or --eof to end the input.")
     if asked.keys and (asked.text is None or asked.raw or asked.eof):
@@ -199,6 +208,7 @@ def send(asked: Asked) -> int:
 
 
 def clean_parser() -> Parser:
+    """Return the options of `outlast clean`."""
     made = Parser(
         "clean",
         "Remove finished tasks with their output. Running ones are never touched.",
@@ -214,6 +224,7 @@ def clean_parser() -> Parser:
 
 
 def clean(asked: Asked) -> int:
+    """Do what `outlast clean` asks; returns the exit code."""
     if asked.all_finished and asked.older_than is not None:
         raise BadInput("--all-finished and --older-than contradict each other; give one of them.")
     if asked.id and (asked.all_finished or asked.older_than is not None):

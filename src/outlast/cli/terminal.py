@@ -10,6 +10,7 @@ from outlast.shell.validation import terminal_size
 
 
 def screen_parser() -> Parser:
+    """Return the options of `outlast screen`."""
     made = Parser(
         "screen",
         "Print the screen of a task that was started with --tty, as a person would see it.",
@@ -22,6 +23,7 @@ def screen_parser() -> Parser:
 
 
 def screen(asked: Asked) -> int:
+    """Do what `outlast screen` asks; returns the exit code."""
     with open_shell(asked.session) as shell:
         found = shell.screen(asked.id)
     if asked.json:
@@ -32,6 +34,7 @@ def screen(asked: Asked) -> int:
 
 
 def resize_parser() -> Parser:
+    """Return the options of `outlast resize`."""
     made = Parser(
         "resize",
         "Change the size of a running task's terminal. Its program is told by a signal (SIGWINCH).",
@@ -43,6 +46,7 @@ def resize_parser() -> Parser:
 
 
 def resize(asked: Asked) -> int:
+    """Do what `outlast resize` asks; returns the exit code."""
     columns, rows = terminal_size(asked.size)
     with open_shell(asked.session) as shell:
         shell.resize(asked.id, columns, rows)

@@ -8,7 +8,7 @@ import sys
 
 from outlast.cli.arguments import Asked, Parser
 from outlast.cli.common import write
-from outlast.errors import BadInput, named
+from outlast.errors import BadInput, quote
 from outlast.settings import default_home, load
 from outlast.shell.validation import session_name
 
@@ -20,6 +20,7 @@ _PROFILES = "default, neovate, jido, registry, mycode or spec"
 
 
 def tools_parser() -> Parser:
+    """Return the options of `outlast tools`."""
     made = Parser(
         "tools",
         "Print the tools for models as JSON: names, descriptions and schemas, in the form that an API takes.",
@@ -34,19 +35,21 @@ def tools_parser() -> Parser:
 
 
 def tools(asked: Asked) -> int:
+    """Do what `outlast tools` asks; returns the exit code."""
     from outlast.tools import adapters, policy
     from outlast.tools.profiles import profile_named
 
     if asked.format not in adapters.FORMATS:
-        raise BadInput(f"There is no format {named(asked.format)}; use one of {', '.join(adapters.FORMATS)}.")
+        raise BadInput(f"There is no format {quote(asked.format)}; use one of {', '.join(adapters.FORMATS)}.")
     profile = profile_named(asked.profile)
     by = policy.choose(profile, load(default_home(os.environ), os.environ))
-    listed = adapters.as_dictionaries(asked.format, adapters.offered(profile, write=not asked.read_only), by)
+    listed = adapters.as_dictionaries(asked.format, adapters.list_offered(profile, write=not asked.read_only), by)
     write(json.dumps(listed, ensure_ascii=False, indent=2) + "\n")
     return 0
 
 
 def call_parser() -> Parser:
+    """Return the options of `outlast call`."""
     made = Parser(
         "call",
         "Call a tool as a model would, and print the reply. The arguments are one JSON object.",
@@ -62,6 +65,7 @@ def call_parser() -> Parser:
 
 
 def call(asked: Asked) -> int:
+    """Do what `outlast call` asks; returns the exit code."""
     text = sys.stdin.buffer.read().decode(errors="surrogateescape") if asked.arguments == "-" else asked.arguments
     try:
         given = json.loads(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from outlast.light import fields
+from outlast.linux.activity import BUFFERED, INPUT
 from outlast.output.cleaner import inline
 from outlast.output.duration import duration
 from outlast.types import LOCAL, Task
@@ -42,6 +43,7 @@ def as_json(task: Task, **more: Any) -> str:
 
 
 def error_json(error: OutlastError) -> str:
+    """Return an error as one JSON object."""
     return _json({"error": error.code, "message": error.message})
 
 
@@ -52,6 +54,7 @@ def _json(value: Mapping[str, Any]) -> str:
 
 
 def signal_name(number: int) -> str:
+    """Return the name of a signal, such as SIGTERM."""
     import signal
 
     try:
@@ -82,7 +85,9 @@ def ending(task: Task) -> str:
 
 def waits(task: Task) -> str:
     """What a pending task waits for."""
-    return f"waits for {', '.join(task.waits_for)}" if task.waits_for else "waits for a place"
+    if task.waits_for:
+        return f"waits for {', '.join(task.waits_for)}"
+    return "waits for a place" if task.executor == LOCAL else f"waits to begin on {task.executor}"
 
 
 def doing(activity: str) -> str:
@@ -90,6 +95,13 @@ def doing(activity: str) -> str:
     return {"output probably buffered": "output buffered", "waiting for network or a timer": "waiting"}.get(
         activity, activity.replace("waiting for input", "needs input").removeprefix("waiting for ")
     )
+
+
+def explain(activity: Activity | None) -> str:
+    """What a running task does; where a person has to act, also which process shows it."""
+    if activity is not None and activity in (INPUT, BUFFERED) and activity.evidence:
+        return f"{activity}: {inline(activity.evidence, 300)}"
+    return activity or ""
 
 
 def table(rows: Sequence[tuple[Task, tuple[int, int], str]], width: int) -> str:
@@ -201,7 +213,7 @@ def _of_agent(task: Task) -> dict[str, str]:
     }
 
 
-def missed(task: Task, said: str) -> str:
+def explain_missing_secret(task: Task, said: str) -> str:
     """A line about the secrets that a task did not get, if what it said sounds as if it missed one."""
     names = task.held_back
     said = f"{task.command}\n{said}"
@@ -223,16 +235,17 @@ def receipt(task: Receipt) -> str:
     return text + "\n"
 
 
-def waited(task: Waited, condition: bool) -> str:
-    """What became of a wait: for the end, or for a condition."""
+def describe_wait(task: Waited, condition: bool, activity: Activity | None) -> str:
+    """What became of a wait: for the end, or for a condition. `activity`: of a task that runs."""
     took = duration(task.elapsed_ms)
     if not condition:
-        return f"{task.task_id} {task.status} after {took}: {ending(task)}\n"
+        return f"{task.task_id} {task.status} after {took}: {explain(activity) or ending(task)}\n"
     if task.met:
         return f"{task.task_id} ready after {took}: {inline(task.matched or '', 200)}\n"
     if task.finished:
         return f"{task.task_id} {task.status} after {took} and was not ready: {ending(task)}\n"
-    return f"{task.task_id} {task.status} for {took} and is not ready\n"
+    doing = f" ({explain(activity)})" if activity else ""
+    return f"{task.task_id} {task.status} for {took} and is not ready{doing}\n"
 
 
 def opening(result: Result, counts: tuple[int, int]) -> dict[str, Any]:
@@ -261,17 +274,17 @@ def _and_more(count: int, what: str) -> str:
     return f"  ... and {count} more {what if count > 1 else what.replace('lines', 'line')}\n" if count else ""
 
 
-def _still(task: Task) -> str:
+def _still(task: Task, activity: Activity | None) -> str:
     if task.status == "pending":
         return f"is pending: it {waits(task)}"
-    return f"is still running after {duration(task.elapsed_ms)}"
+    return f"is still running after {duration(task.elapsed_ms)}" + (f" ({explain(activity)})" if activity else "")
 
 
-def hint(task: Task) -> str:
+def hint(task: Task, activity: Activity | None) -> str:
     """How to go on with a task that was left running."""
     return (
-        f"{task.task_id} {_still(task)}.\n"
-        f"  read on:  outlast logs -f {task.task_id}\n"
+        f"{task.task_id} {_still(task, activity)}.\n"
+        f"  read on:  outlast {'attach' if task.tty else 'logs -f'} {task.task_id}\n"
         f"  wait:     outlast wait {task.task_id}\n"
         f"  end it:   outlast kill {task.task_id}\n"
     )

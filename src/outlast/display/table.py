@@ -112,7 +112,7 @@ def minutes(milliseconds: int) -> str:
 
 
 def _line(row: Sequence[str], sizes: Sequence[int], paint: Sequence[str] | None) -> str:
-    cells = [fitted(cell, size) for cell, size in zip(row, sizes, strict=True)]
+    cells = [fit(cell, size) for cell, size in zip(row, sizes, strict=True)]
     gaps = [" " * (size - columns(cell)) + _GAP for cell, size in zip(cells, sizes, strict=True)]
     if paint:
         cells = [f"\033[{code}m{cell}\033[0m" if code else cell for cell, code in zip(cells, paint, strict=False)]
@@ -146,7 +146,7 @@ def _columns_of(char: str) -> int:
 _KNOWN = dict.fromkeys("●○✔✖⊘…", 1)
 
 
-def fitted(text: str, size: int) -> str:
+def fit(text: str, size: int) -> str:
     """As much of a text as fits into so many columns, with … where it was cut."""
     if columns(text) <= size:
         return text

@@ -7,9 +7,7 @@ it. A subclass has the few methods that end with `raise NotImplementedError`.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import resource
 import time
 
 from outlast.errors import (
@@ -20,15 +18,13 @@ from outlast.errors import (
     OutlastError,
     StartFailed,
     Unsupported,
-    named,
+    quote,
 )
-from outlast.executors.local import shell_argv
 from outlast.executors.local.stdin import end_terminal_input
-from outlast.executors.naming import start_named
-from outlast.guard.client import Refused, limit_items
-from outlast.launch_builder import TASK_ID
-from outlast.light import extended
-from outlast.linux.files import open_regular, read_file, unlock_and_close
+from outlast.executors.names import start_named
+from outlast.guard.client import Refused
+from outlast.light import extend
+from outlast.linux.files import open_regular, unlock_and_close
 from outlast.storage import mirror, record, task_directory
 from outlast.storage.index import NOTICE_DUE
 from outlast.storage.layout import SIZE, random_token
@@ -36,24 +32,25 @@ from outlast.storage.queue import Queue
 from outlast.storage.sessions import Sessions
 from outlast.storage.task_directory import view_started
 from outlast.storage.watch import Watch, wake_waiters
-from outlast.types import AGENT, BRIDGE, NO_SHELL, Ended, Exited, Pending, Receipt, Running
+from outlast.types import AGENT, BRIDGE, Ended, Exited, Pending, Receipt, Running
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from outlast.executors.base import Phase
-    from outlast.guard.client import Item
     from outlast.linux.activity import Activity
     from outlast.settings import Settings
+    from outlast.storage.name_lock import NameLock
     from outlast.storage.output import Source
-    from outlast.storage.queue import NameLock
     from outlast.storage.registry import Registry
     from outlast.storage.task_directory import Hold
     from outlast.types import Launch, Place, Task
 
 _ID_TRIES = 5
+# Of a side that does not answer: how often as long as a look waited no other look asks it again, and at most.
+_QUIET_PARTS, _LONGEST_QUIET_S = 10, 10.0
 # The numbers of the descriptors from which a shell there restores its session: see far.c.
 _BEFORE_FD, _START_FD = 100, 101
 
@@ -69,6 +66,7 @@ class RemoteExecutor:
 
     def __init__(self, name: str, table: Mapping[str, Any], registry: Registry, settings: Settings) -> None:
         self.name, self.table, self.registry, self.settings = name, table, registry, settings
+        self._problem, self._quiet_until = "", 0.0
         self._sessions = Sessions(registry.home.sessions)
         self._queue = Queue(registry.home.path)
 
@@ -152,7 +150,7 @@ class RemoteExecutor:
         for need in launch.needs:
             if need not in self.needs:
                 some = f"it can be for {', '.join(sorted(self.needs))}" if self.needs else "leave that out"
-                raise BadInput(f"{self.name} cannot be asked for {named(need)}; {some}.")
+                raise BadInput(f"{self.name} cannot be asked for {quote(need)}; {some}.")
         if launch.after:
             raise Unsupported(f"A task on {self.name} cannot wait for others; wait for them first (outlast wait).")
 
@@ -232,7 +230,7 @@ class RemoteExecutor:
         """There is no queue for other machines."""
 
     def refresh(self) -> None:
-        unfinished = self.registry.index.unfinished(time.time() + 1, -1)
+        unfinished = self.registry.index.sample_unfinished(time.time() + 1, -1)
         if changing := [one for one in unfinished if self._is_ours(one) and self._can_change(one)]:
             self.update(changing)
 
@@ -253,9 +251,26 @@ class RemoteExecutor:
         return self.registry.get(task_id)
 
     def _look(self, task_id: str) -> None:
-        """Bring one mirror up to date."""
-        if self._can_change(task_id):
+        """Bring one mirror up to date; not while the other side is known not to answer."""
+        if self._can_change(task_id) and not self.is_silent(task_id):
             self.update([task_id])
+
+    def is_silent(self, task_id: str) -> bool:
+        """Return whether the other side is known not to answer now, and note that in a mirror."""
+        if time.monotonic() >= self._quiet_until:
+            return False
+        self.note_problem(task_id, self._problem)
+        return True
+
+    def note_problem(self, task_id: str, problem: str) -> None:
+        try:
+            mirror.note_problem(self.near(task_id), problem)
+        except (OSError, ValueError):
+            pass  # it was removed
+
+    def note_silence(self, problem: str, waited: float) -> None:
+        """The other side did not answer for so long. A look at a hundred tasks must not wait for each."""
+        self._problem, self._quiet_until = problem, time.monotonic() + min(_QUIET_PARTS * waited, _LONGEST_QUIET_S)
 
     def has_reached(self, task_id: str, phase: Phase) -> bool:
         directory = self.near(task_id)
@@ -326,63 +341,8 @@ class RemoteExecutor:
         ended = self.end(task_ids, grace, {"by": by, "rule": record.shorten(rule, 360), "at": time.time()})
         receipts = []
         for task_id, (pids, survivors) in zip(task_ids, ended, strict=True):
-            receipts.append(extended(Receipt, self.status(task_id), ended=tuple(pids), survivors=tuple(survivors)))
+            receipts.append(extend(Receipt, self.status(task_id), ended=tuple(pids), survivors=tuple(survivors)))
         return receipts
-
-
-def name_home(registry: Registry) -> str:
-    """Return a name for the state directory here that no other one has, of any machine and user."""
-    try:
-        machine = read_file("/etc/machine-id", 64).decode().strip()
-    except OSError:
-        machine = os.uname().nodename
-    return hashlib.sha256(f"{machine}:{os.getuid()}:{registry.home.path}".encode()).hexdigest()[:16]
-
-
-def read_session_script() -> tuple[str, bytes]:
-    """Return what a shell restores its session with, and the name that it gets there: another version has another."""
-    with open(shell_argv.SESSION_SCRIPT, "rb") as file:
-        script = file.read()
-    return f"session-{hashlib.sha256(script).hexdigest()[:16]}.bash", script
-
-
-def describe(task_id: str, launch: Launch, published: str, session_script: str) -> list[Item]:
-    """Describe a launch for a guard elsewhere, but for the directory that it begins in: see docs/guard.md."""
-    items: list[Item] = [("publish", published), *_describe_program(launch, published, session_script)]
-    env = {**launch.env, TASK_ID: task_id, "PWD": launch.cwd}
-    items += [("env", f"{name}={value}") for name, value in env.items()]
-    items += [("mark", f"{TASK_ID}={task_id}"), ("cwd", launch.cwd), ("umask", f"{launch.umask:o}")]
-    items.append(("split", int(launch.split)))
-    if launch.stdin.text is not None:
-        items += [("stdin", "text"), ("stdin-text", launch.stdin.text)]
-    elif launch.stdin.open:
-        items.append(("stdin", "open"))
-    if launch.tty is not None:
-        items.append(("tty", "{}x{}".format(*launch.tty)))
-    for name, (soft, hard) in launch.rlimits.items():
-        items.append(("rlimit", f"{getattr(resource, name)} {soft} {hard}"))
-    return [*items, *limit_items(launch)]
-
-
-def _describe_program(launch: Launch, published: str, session_script: str) -> Iterator[Item]:
-    if os.path.basename(launch.shell) == "bash":
-        built = shell_argv.build_bash(published, launch.state)
-        words = [session_script if word == shell_argv.SESSION_SCRIPT else word for word in built]
-        yield from (("program", launch.shell), ("program-waits", 1))
-        for number, source in ((0, "stdin"), (1, "stdout"), (2, "stderr"), (shell_argv.GO_FD, "go")):
-            yield "fd", f"{number} {source}"
-        if launch.state:
-            yield "fd", f"{shell_argv.BEFORE_FD} inherit {_BEFORE_FD}"
-            yield "fd", f"{shell_argv.START_FD} inherit {_START_FD}"
-    elif launch.shell == NO_SHELL:
-        from shlex import split
-
-        words = ["sh", "-c", 'exec "$@"', "sh", *split(launch.command)]
-        yield "program", "/bin/sh"
-    else:
-        words = shell_argv.build_other_shell(launch.shell, published)
-        yield "program", launch.shell
-    yield from (("arg", word) for word in words)
 
 
 class FollowingWatch(Watch):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from outlast.errors import BadInput, OutlastError, named
+from outlast.errors import BadInput, OutlastError, quote
 from outlast.executors.local import LocalExecutor
 from outlast.types import LOCAL
 
@@ -47,7 +47,7 @@ class Router:
 
     # --- choose ------------------------------------------------------------------------------
 
-    def _named(self, name: str) -> RemoteExecutor:
+    def _find_named(self, name: str) -> RemoteExecutor:
         """Return an executor that the settings name. Raises `BadInput`."""
         if name not in self._others:
             self._others[name] = self._open(name)
@@ -58,7 +58,7 @@ class Router:
         if table is None:
             known = ", ".join((LOCAL, *self._settings.executors))
             raise BadInput(
-                f"There is no executor {named(name)}; known are {known}. Add [executors.{name}] to config.toml."
+                f"There is no executor {quote(name)}; known are {known}. Add [executors.{name}] to config.toml."
             )
         where = f"[executors.{name}]"
         if not isinstance(table, dict) or table.get("kind") not in KINDS:
@@ -68,7 +68,7 @@ class Router:
         for key, value in table.items():
             kind = str if key == "kind" else loaded.KEYS.get(key)
             if kind is None:
-                raise BadInput(f"{where} in config.toml has no key {named(key)}; known are {', '.join(loaded.KEYS)}.")
+                raise BadInput(f"{where} in config.toml has no key {quote(key)}; known are {', '.join(loaded.KEYS)}.")
             if type(value) is not kind:
                 raise BadInput(f"The key {key} of {where} in config.toml must be {_WORDS[kind]}, not {value!r}.")
         made: RemoteExecutor = getattr(loaded, class_name)(name, table, self.registry, self._settings)
@@ -86,15 +86,15 @@ class Router:
             return self.local
         if name not in self._settings.executors and not acts:
             return self.local
-        return self._named(name)
+        return self._find_named(name)
 
     def place(self, executor: str) -> Place | None:
-        return None if executor == LOCAL else self._named(executor).place()
+        return None if executor == LOCAL else self._find_named(executor).place()
 
     def examine(self) -> Iterator[tuple[str, str, OutlastError | None]]:
         for name in self._settings.executors:
             try:
-                yield name, self._named(name).examine(), None
+                yield name, self._find_named(name).examine(), None
             except OutlastError as error:
                 yield name, "", error
 
@@ -108,7 +108,7 @@ class Router:
 
     def _for_launch(self, launch: Launch) -> Executor:
         if launch.executor != LOCAL:
-            return self._named(launch.executor)
+            return self._find_named(launch.executor)
         if launch.needs:
             raise BadInput("Only a cluster can be asked for resources; name an executor, or limit the command instead.")
         return self.local
@@ -125,12 +125,12 @@ class Router:
     def refresh(self) -> None:
         for name in self._settings.executors if self._has_others() else ():
             try:
-                self._named(name).refresh()
+                self._find_named(name).refresh()
             except OutlastError:
                 continue  # a wrong table: an act on one of its tasks says so
 
     def _has_others(self) -> bool:
-        unfinished = self.registry.index.unfinished(float("inf"), -1)
+        unfinished = self.registry.index.sample_unfinished(float("inf"), -1)
         return any(self._executor_of(one) != LOCAL for one in unfinished)
 
     def _executor_of(self, task_id: str) -> str:

@@ -220,13 +220,13 @@ def _wakes_itself(pid: int, fd: int) -> bool:
     return any(_flags(pid, one) & os.O_ACCMODE == os.O_WRONLY for one in ends)
 
 
-def _polled(pid: int, given: Sequence[int]) -> list[int] | None:
+def _list_polled(pid: int, given: Sequence[int]) -> list[int] | None:
     """Return the descriptors that poll(2) waits for; None if that is kept from us."""
     data = _memory(pid, given[0], 8 * min(given[1], _FDS_AT_MOST))
     return None if data is None else [fd for fd, _ in iter_unpack("=iI", data) if fd >= 0]
 
 
-def _selected(pid: int, given: Sequence[int]) -> list[int] | None:
+def _list_selected(pid: int, given: Sequence[int]) -> list[int] | None:
     """Return the descriptors that select(2) waits for in order to read; None if that is kept from us."""
     count = min(given[0], _FDS_AT_MOST)
     if not count or not given[1]:
@@ -236,13 +236,13 @@ def _selected(pid: int, given: Sequence[int]) -> list[int] | None:
     return None if data is None else [fd for fd in range(count) if bits >> fd & 1]
 
 
-def _registered(pid: int, given: Sequence[int]) -> list[int] | None:
+def _list_registered(pid: int, given: Sequence[int]) -> list[int] | None:
     """Return the descriptors that epoll_wait(2) waits for; None if that is kept from us."""
     lines = _bytes(f"/proc/{pid}/fdinfo/{given[0]}").splitlines()
     return [int(line.split()[1]) for line in lines if line.startswith(b"tfd:")] if lines else None
 
 
-_POLLED = {_POLL: _polled, _SELECT: _selected, _EPOLL: _registered}
+_POLLED = {_POLL: _list_polled, _SELECT: _list_selected, _EPOLL: _list_registered}
 
 
 def _by_place(pid: int, place: str, inputs: Inputs) -> tuple[str, str]:

@@ -106,7 +106,7 @@ class Table:
         for stat in self.by_pid.values():
             self.children.setdefault(stat.parent, []).append(stat.pid)
 
-    def marked(self, variable: bytes) -> set[int]:
+    def find_marked(self, variable: bytes) -> set[int]:
         """Return the processes that were started with this variable, as NAME=VALUE; those that we may look at."""
         if self._variables is None:
             self._variables = {pid: environment(pid) for pid in self.by_pid}
@@ -189,3 +189,12 @@ def takes_default_action(pid: int, number: int) -> bool:
     found = _read(f"/proc/{pid}/status").split(b"\n")
     masks = [line for line in found if line.startswith((b"SigBlk:", b"SigIgn:", b"SigCgt:"))]
     return bool(masks) and not any(int(line.split()[1], 16) & bit for line in masks)
+
+
+def read_umask() -> int:
+    """Return the umask of this process. os.umask would have to change it, which other threads could notice."""
+    fd = os.open("/proc/self/status", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(fd, 4096).partition(b"\nUmask:")[2].split(None, 1)[0], 8)
+    finally:
+        os.close(fd)

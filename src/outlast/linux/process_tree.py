@@ -92,7 +92,7 @@ def _strays(guards: Guards, table: Table) -> set[int]:
     leader = table.by_pid.get(guards.command.pid)
     session = leader.pid if leader is not None and leader.tick == guards.command.tick else None
     found = {stat.pid for stat in table.by_pid.values() if stat.session == session}
-    return found | table.marked(b"OUTLAST_TASK_ID=" + guards.task_id.encode())
+    return found | table.find_marked(b"OUTLAST_TASK_ID=" + guards.task_id.encode())
 
 
 class _Tree:

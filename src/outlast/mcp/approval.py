@@ -41,10 +41,10 @@ class Question(Exception):  # it is no error: the call is answered with it
 
     def __init__(self, request: wire.ElicitRequest, key: str, answered: dict[str, str], outside: bool) -> None:
         super().__init__(key)
-        self._request, self._key, self._answered, self._outside = request, key, answered, outside
+        self._request, self._key, self._find_answer, self._outside = request, key, answered, outside
 
     def result(self) -> wire.InputRequiredResult:
-        state = json.dumps({"asked": self._key, "answered": self._answered, "outside": self._outside})
+        state = json.dumps({"asked": self._key, "answered": self._find_answer, "outside": self._outside})
         return wire.InputRequiredResult(input_requests={self._key: self._request}, request_state=state)
 
 
@@ -73,19 +73,19 @@ class Approver:
             )
         form = question(approval)
         if self._ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            return self._answered(form, approval)
+            return self._find_answer(form, approval)
         try:
-            return _answer(await asyncio.wait_for(self._elicited(form), self._patience))
+            return _answer(await asyncio.wait_for(self._elicit(form), self._patience))
         except TimeoutError:
             said = f"The user did not answer within {self._patience:g} s; nothing was done."
             raise CannotAsk(said, may_ask_elsewhere=False) from None
 
-    async def _elicited(self, form: wire.ElicitRequestFormParams) -> wire.ElicitResult:
+    async def _elicit(self, form: wire.ElicitRequestFormParams) -> wire.ElicitResult:
         return await self._ctx.session.elicit_form(
             form.message, form.requested_schema, related_request_id=self._ctx.request_id
         )
 
-    def _answered(self, form: wire.ElicitRequestFormParams, approval: Any) -> str:
+    def _find_answer(self, form: wire.ElicitRequestFormParams, approval: Any) -> str:
         """Return the answer that came with this call, if it is to this very question; else ask."""
         key = f"approve-{_digest(form, approval)}"
         state = json.loads(self._params.request_state or "{}")  # sealed by the server: it is what we wrote
@@ -135,7 +135,7 @@ def _digest(form: wire.ElicitRequestFormParams, approval: Any) -> str:
 def question(approval: Any) -> wire.ElicitRequestFormParams:
     """Return an approval as a form."""
     answers = ["yes", "no", *(["always"] if approval.always else [])]
-    chosen = {"type": "string", "title": "Answer", "enum": answers, "description": _explained(approval)}
+    chosen = {"type": "string", "title": "Answer", "enum": answers, "description": _explain(approval)}
     schema = {"type": "object", "properties": {"answer": chosen}, "required": ["answer"]}
     return wire.ElicitRequestFormParams(message=_message(approval), requested_schema=schema)
 
@@ -155,7 +155,7 @@ def _message(approval: Any) -> str:
     return f"{said}\n\nThe policy {show_line(approval.policy)} asks because of:{why}" if why else said
 
 
-def _explained(approval: Any) -> str:
+def _explain(approval: Any) -> str:
     if not approval.always:
         return "yes: this time"
     rules = ", ".join(map(show_line, approval.always))

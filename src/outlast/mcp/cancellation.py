@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from mcp.server.context import CallNext, HandlerResult
 
-    from outlast.mcp.calls import RunningCall
     from outlast.mcp.clients import ConnectedClient, Context
+    from outlast.mcp.running_call import RunningCall
     from outlast.types import Identity
 
     Key = tuple[str, str]

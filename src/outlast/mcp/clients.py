@@ -13,7 +13,7 @@ import os
 import re
 
 from mcp.shared.exceptions import MCPError
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, PaginatedRequestParams
 
 from outlast.errors import BadInput, OutlastError
 from outlast.settings import load
@@ -112,17 +112,19 @@ class Clients:
     async def find(self, ctx: Context) -> ConnectedClient:
         """Return the client that a request is from."""
         try:
-            return await self._found(ctx)
+            return await self._find_client(ctx)
         except OutlastError as error:
             code = INVALID_PARAMS if isinstance(error, BadInput) else INTERNAL_ERROR
             raise MCPError(code, self.profile.message_of(error)) from None
 
-    async def _found(self, ctx: Context) -> ConnectedClient:
+    async def _find_client(self, ctx: Context) -> ConnectedClient:
         name = self._named_by(ctx)
         if name not in self._by_name:
             async with self._opening:
                 if name not in self._by_name:
-                    self._by_name[name] = await asyncio.to_thread(self._opened, name or derived(client_name(ctx)), ctx)
+                    self._by_name[name] = await asyncio.to_thread(
+                        self._open_client, name or derive_session_name(client_name(ctx)), ctx
+                    )
         return self._by_name[name]
 
     def _named_by(self, ctx: Context) -> str:
@@ -130,9 +132,9 @@ class Clients:
         if self.options.session or not self._shared:
             return self.options.session
         asked = ctx.request.headers.get(HEADER) if ctx.request is not None else None
-        return session_name(asked) if asked is not None else derived(client_name(ctx))
+        return session_name(asked) if asked is not None else derive_session_name(client_name(ctx))
 
-    def _opened(self, name: str, ctx: Context) -> ConnectedClient:
+    def _open_client(self, name: str, ctx: Context) -> ConnectedClient:
         lease = None
         if not self.options.session and not self._shared:
             lease = Lease(os.path.join(self.options.home, "mcp", "sessions"), name, _LEAVING_S)
@@ -150,11 +152,12 @@ class Clients:
 
 
 def client_name(ctx: Context) -> str:
+    """Return the name that a client gave when it connected."""
     params = ctx.session.client_params
     return params.client_info.name if params is not None else "client"
 
 
-def derived(client: str) -> str:
+def derive_session_name(client: str) -> str:
     """Return the name of a client's session: the same one each time it works in this directory."""
     here = os.path.realpath(".")
     place = hashlib.sha256(os.fsencode(here)).hexdigest()[:8]
@@ -163,3 +166,9 @@ def derived(client: str) -> str:
 
 def _plain(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[:_PART].strip("-") or "x"
+
+
+def refuse_cursor(params: PaginatedRequestParams | None) -> None:
+    """Refuse the cursor of a list that fits on one page."""
+    if params is not None and params.cursor is not None:
+        raise MCPError(INVALID_PARAMS, "There is no such cursor: all is on the first page; list without one.")

@@ -6,10 +6,10 @@ import asyncio
 import os
 import sys
 
-from outlast.errors import BadInput, named
+from outlast.errors import BadInput, quote
 from outlast.listener import LOOPBACK, VARIABLE, Guard, given_token, hosts, listen
 from outlast.listener import serve as serve_app
-from outlast.notices.signing import read_or_create_secret
+from outlast.notices.signer import read_or_create_secret
 from outlast.storage.layout import open_home
 
 TYPE_CHECKING = False
@@ -25,9 +25,9 @@ def address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     host = host.strip("[]") or LOOPBACK[0]
     if not port.isdigit() or int(port) > 65535:
-        raise BadInput(f"{named(text)} is no address; give HOST:PORT, such as 127.0.0.1:8931.")
+        raise BadInput(f"{quote(text)} is no address; give HOST:PORT, such as 127.0.0.1:8931.")
     if host in _EVERYWHERE:
-        raise BadInput(f"{named(host)} would listen everywhere; give one address of this machine.")
+        raise BadInput(f"{quote(host)} would listen everywhere; give one address of this machine.")
     return host, int(port)
 
 

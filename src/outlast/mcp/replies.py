@@ -5,7 +5,7 @@ from __future__ import annotations
 import mcp_types as wire
 
 from outlast.display.render import ending
-from outlast.notices.words import quoted
+from outlast.notices.words import quote_text
 from outlast.output.duration import duration
 
 TYPE_CHECKING = False
@@ -46,7 +46,7 @@ def result_of(reply: Reply, both: bool = True) -> wire.CallToolResult:
     """The answer to a call; `both`: text and structured content."""
     return wire.CallToolResult(
         content=[wire.TextContent(type="text", text=reply.text)],
-        structured_content=structured(reply) if both else None,
+        structured_content=structure_reply(reply) if both else None,
         is_error=reply.error or reply.failed,
         _meta={FOR_PEOPLE: reply.user} if reply.user else None,
     )
@@ -69,7 +69,7 @@ def shown_to(client: str, result: Mapping[str, Any], message: str, settings: Set
     return shown
 
 
-def structured(reply: Reply) -> dict[str, Any] | None:
+def structure_reply(reply: Reply) -> dict[str, Any] | None:
     """Return what a program needs to go on: which task, its status, where its output is. The text has the output."""
     if reply.error and "code" in reply.data:
         return _only((*_REFUSED_FACTS, *_FACTS), reply.data)
@@ -97,7 +97,7 @@ def failure_line(task: Task, last_lines: Sequence[str], reads: str) -> str:
     lines stay apart and no output can be mistaken for Outlast's own words.
     """
     said = f"{task.task_id} {task.status}: {ending(task)}, after {duration(task.elapsed_ms)}."
-    shown = ", ".join(quoted(line, _LINE_CHARS) for line in last_lines if line.strip())
+    shown = ", ".join(quote_text(line, _LINE_CHARS) for line in last_lines if line.strip())
     output = f"The last lines of its output: {shown}." if shown else "It printed nothing."
     return one_line(f"{said} {output} {reads} shows all of it.")
 

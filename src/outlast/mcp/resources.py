@@ -14,7 +14,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Res
 from mcp.shared.exceptions import MCPError
 
 from outlast.errors import OutlastError
-from outlast.mcp.calls import refuse_cursor
+from outlast.mcp.clients import refuse_cursor
 from outlast.mcp.tasks import refuse_undeclared
 from outlast.notices import async_streams
 from outlast.notices.words import HEADER

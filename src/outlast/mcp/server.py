@@ -19,7 +19,7 @@ from outlast.mcp.clients import Clients
 from outlast.mcp.held_calls import HeldCalls
 from outlast.mcp.resources import Resources
 from outlast.mcp.tasks import EXTENSION, TaskParams, Tasks, UpdateParams
-from outlast.notices.signing import read_or_create_secret
+from outlast.notices.signer import read_or_create_secret
 from outlast.storage.layout import open_home
 
 TYPE_CHECKING = False
@@ -99,9 +99,9 @@ def _add_tasks(server: Server[None], tasks: Tasks) -> None:
 def _modern(method: Callable[[Context, Any], Awaitable[Any]]) -> Callable[[Context, Any], Awaitable[Any]]:
     """Refuse a method of the extension under older protocols, which had another one of the same name."""
 
-    async def checked(ctx: Context, params: Any) -> Any:
+    async def call_if_modern(ctx: Context, params: Any) -> Any:
         if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             raise MCPError(wire.METHOD_NOT_FOUND, "Method not found", ctx.method)
         return await method(ctx, params)
 
-    return checked
+    return call_if_modern

@@ -27,6 +27,7 @@ def find_owners(port: int, our_port: int) -> tuple[Identity, ...]:
 
 
 def is_any_alive(owners: tuple[Identity, ...]) -> bool:
+    """Return whether one of the processes is still alive."""
     return any(process.is_alive(one) for one in owners)
 
 

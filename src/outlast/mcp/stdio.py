@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from outlast.launch_builder import TASK_ID
+from outlast.environment import TASK_ID
 from outlast.linux import process
 
 TYPE_CHECKING = False

@@ -17,17 +17,17 @@ from pydantic import ConfigDict
 from pydantic.alias_generators import to_camel
 
 from outlast.errors import AlreadyEnded, OutlastError, UnknownTask
-from outlast.mcp.calls import read_with
 from outlast.mcp.clients import client_name
 from outlast.mcp.held_calls import UNASKED_S
 from outlast.mcp.replies import ENDED_BADLY, LAST_LINES, failure_line, final_result_of, shown_to
-from outlast.tools.formatting import iso_time
+from outlast.mcp.running_call import read_with
+from outlast.tools.reply_fields import iso_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.mcp.calls import RunningCall
     from outlast.mcp.clients import Clients, ConnectedClient, Context
     from outlast.mcp.held_calls import HeldCall, HeldCalls
+    from outlast.mcp.running_call import RunningCall
     from outlast.tools.model import Reply
 
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -76,7 +76,7 @@ class Tasks:
         self._replies: dict[str, asyncio.Task[Reply]] = {}
 
     def can_hold(self, ctx: Context, client: ConnectedClient) -> bool:
-        return client.settings.mcp_tasks and _declared(ctx)
+        return client.settings.mcp_tasks and _declares_tasks(ctx)
 
     async def hold(self, client: ConnectedClient, call: RunningCall) -> TaskState:
         """Answer a call with a token: for its reply, if that is still to come, else for the task that it started."""
@@ -191,11 +191,11 @@ def poll_interval_ms(age_s: float) -> int:
 
 def refuse_undeclared(ctx: Context) -> None:
     """Tasks are for clients that say in this very request that they know them."""
-    if not _declared(ctx):
+    if not _declares_tasks(ctx):
         lacking: dict[str, Any] = {"requiredCapabilities": {"extensions": {EXTENSION: {}}}}
         raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, "Missing required client capability", lacking)
 
 
-def _declared(ctx: Context) -> bool:
+def _declares_tasks(ctx: Context) -> bool:
     known = ctx.session.client_capabilities
     return ctx.protocol_version in MODERN_PROTOCOL_VERSIONS and EXTENSION in ((known and known.extensions) or {})

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
 
     from outlast.notices.event_stream import EventStream
-    from outlast.notices.notice_store import Event, Notice, NoticeStore
+    from outlast.notices.notice import Event, Notice
+    from outlast.notices.notice_store import NoticeStore
     from outlast.notices.subscription import Subscription
     from outlast.notices.watcher import StateWatcher
 
@@ -24,7 +25,7 @@ async def notices(opened: Callable[[], Subscription]) -> AsyncGenerator[Notice, 
                 yield notice
                 await asyncio.to_thread(subscription.acknowledge, notice)
             if not taken:
-                await changed(subscription.listening)
+                await wait_for_change(subscription.listening)
     finally:
         await asyncio.shield(asyncio.to_thread(subscription.close))
 
@@ -36,13 +37,13 @@ async def new_notices(opened: Callable[[], NoticeStore], last: int) -> AsyncGene
     try:
         while True:
             watch.arm()
-            watch.found(await asyncio.to_thread(board.gather))
+            watch.watch_gathered(await asyncio.to_thread(board.gather))
             new = await asyncio.to_thread(board.behind, last)
             for notice in new:
                 last = notice.number
                 yield notice
             if not new:
-                await changed(watch)
+                await wait_for_change(watch)
     finally:
         watch.close()
         board.close()
@@ -56,12 +57,12 @@ async def events(opened: Callable[[], EventStream], follow: bool) -> AsyncGenera
             for event in some:
                 yield event
             if not some:
-                await changed(following.watch)
+                await wait_for_change(following.watch)
     finally:
         await asyncio.shield(asyncio.to_thread(following.close))
 
 
-async def changed(watch: StateWatcher, patience: float | None = None) -> None:
+async def wait_for_change(watch: StateWatcher, patience: float | None = None) -> None:
     """As `StateWatcher.wait`."""
     loop = asyncio.get_running_loop()
     change: asyncio.Future[None] = loop.create_future()

@@ -10,14 +10,14 @@ import hashlib
 import os
 import sys
 
-from outlast.errors import BadInput, OutlastError, Unsupported, named
+from outlast.errors import BadInput, OutlastError, Unsupported, quote
 from outlast.notices import words
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from outlast.notices.notice_store import Notice
+    from outlast.notices.notice import Notice
 
     Deliver = Callable[[Notice], None]
 
@@ -50,7 +50,7 @@ def destination(address: str) -> Deliver:
             return _to_web(address)
         case "":
             raise BadInput(
-                f"{named(address)} is nowhere to tell; use bell, desktop, exec:COMMAND, an http(s) URL, or an address "
+                f"{quote(address)} is nowhere to tell; use bell, desktop, exec:COMMAND, an http(s) URL, or an address "
                 "that apprise knows."
             )
     return _by_apprise(address)

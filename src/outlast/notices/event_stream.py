@@ -4,7 +4,8 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.notices.notice_store import Event, NoticeStore
+    from outlast.notices.notice import Event
+    from outlast.notices.notice_store import NoticeStore
     from outlast.notices.watcher import StateWatcher
 
 _AT_ONCE = 1000
@@ -21,7 +22,7 @@ class EventStream:
     def look(self) -> list[Event]:
         """What has happened since the last look; wait on `watch` if that is nothing."""
         self.watch.arm()
-        self.watch.found(self._board.gather())
+        self.watch.watch_gathered(self._board.gather())
         if self._place is None:
             self._place = self._board.outbox.last_event()
         some = self._board.events(self._place, _AT_ONCE)

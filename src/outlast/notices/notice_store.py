@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 
-from outlast.light import frozen, json
 from outlast.notices import words
 from outlast.notices.gatherer import Gatherer
-from outlast.notices.signing import NoticeSigner, parsed
+from outlast.notices.notice import Event, Notice
+from outlast.notices.signer import NoticeSigner, parse_notice
 from outlast.notices.watcher import StateWatcher
 from outlast.notices.while_running import RunningTaskNotices
-from outlast.storage.outbox import EVERYBODY, Claims, Happened, Outbox
+from outlast.storage.claims import Claims
+from outlast.storage.outbox import EVERYBODY, Happened, Outbox
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,45 +23,9 @@ if TYPE_CHECKING:
     from outlast.storage.outbox import Stored
     from outlast.storage.registry import Registry
 
-VERSION = 1  # of the form of an event
 TOOL_CALL = "tool.call"
 _MASKED = ("command", "description", "line", "pattern", "error", "ended_by", "cwd", "name", "arguments")
 _FORGET_EVERY_S = 3600.0
-
-
-@frozen
-class Notice:
-    """A message to subscribers: one line of text, with a number and a code that `verify` checks.
-
-    `kind` is ended, matched, silenced, silent, limit-near, left-behind or waits-for-input. `repeated`: who claimed it
-    before died or gave it back without having acknowledged it.
-    """
-
-    number: int
-    code: str
-    kind: str
-    task_id: str
-    session: str
-    at: float
-    text: str
-    facts: Mapping[str, Any]
-    repeated: bool = False
-
-    def __str__(self) -> str:
-        return f"[outlast notice {self.number}, code {self.code}] {self.text}"
-
-
-@frozen
-class Event:
-    """What happened: to a task (task.queued, .started, .background, .ended), or that a tool was called (tool.call)."""
-
-    number: int
-    type: str
-    at: float
-    session: str
-    task_id: str
-    traceparent: str
-    facts: Mapping[str, Any]
 
 
 class NoticeStore:
@@ -96,9 +61,9 @@ class NoticeStore:
 
     # --- notices ---------------------------------------------------------------------------
 
-    def shown(self, stored: Stored) -> Notice:
+    def show(self, stored: Stored) -> Notice:
         """A notice as it is shown: without secrets, sealed as it is shown."""
-        facts = self._masked(stored.facts)
+        facts = self._mask_facts(stored.facts)
         text = words.sentence(stored.task, stored.kind, facts)
         code = self._seal.code(stored.number, text)
         return Notice(
@@ -113,7 +78,7 @@ class NoticeStore:
             repeated=stored.times > 1,
         )
 
-    def _masked(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+    def _mask_facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         mask = self._mask()
         return {
             name: mask.text(value) if name in _MASKED and isinstance(value, str) else value
@@ -121,22 +86,22 @@ class NoticeStore:
         }
 
     def newest(self, most: int) -> list[Notice]:
-        return [self.shown(one) for one in self.outbox.newest(self.session, most)]
+        return [self.show(one) for one in self.outbox.newest(self.session, most)]
 
     def behind(self, number: int) -> list[Notice]:
         """The notices behind that number, in order."""
-        return [self.shown(one) for one in self.outbox.behind(self.session, number)]
+        return [self.show(one) for one in self.outbox.behind(self.session, number)]
 
     def verify(self, said: str) -> Notice | None:
         """Return the notice that is quoted, if it is genuine: its number, its code and, if given, its text fit."""
-        found = parsed(said)
+        found = parse_notice(said)
         if found is None:
             return None
         number, code, text = found
         stored = self.outbox.notice(number, self.session)
         if stored is None:
             return None
-        notice = self.shown(stored)
+        notice = self.show(stored)
         # The text was sealed as it was shown then; another reader masks other secrets.
         genuine = self._seal.fits(number, text, code) if text else notice.code == code
         return notice if genuine else None
@@ -147,7 +112,7 @@ class NoticeStore:
         return [self._event(one) for one in self.outbox.events(self.session, after, most)]
 
     def _event(self, stored: Stored) -> Event:
-        facts = self._masked(stored.facts)
+        facts = self._mask_facts(stored.facts)
         return Event(
             number=stored.number,
             type=stored.kind,
@@ -158,19 +123,6 @@ class NoticeStore:
             facts=facts,
         )
 
-    def called(self, session: str, facts: Mapping[str, Any]) -> None:
+    def record_call(self, session: str, facts: Mapping[str, Any]) -> None:
         """A tool was called."""
         self.outbox.add(Happened(None, TOOL_CALL, session, time.time(), facts))
-
-
-_ALWAYS = (
-    *("task_id", "kind", "status", "reason", "exit_code", "signal", "command", "description", "session", "cwd"),
-    *("pid", "pgid", "started_at", "ended_at", "elapsed_ms", "children", "output_file"),
-)
-
-
-def event_json(event: Event) -> str:
-    """One line, in the form of docs/events.md."""
-    head = {"v": VERSION, "number": event.number, "type": event.type, "at": event.at}
-    known = {**dict.fromkeys(_ALWAYS), **event.facts, "task_id": event.task_id or None, "session": event.session}
-    return json.dumps({**head, "traceparent": event.traceparent or None, **known})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from outlast.errors import BadInput, named
+from outlast.errors import BadInput, quote
 from outlast.notices import words
 from outlast.notices.stop_event import StopEvent
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import TracebackType
 
-    from outlast.notices.notice_store import Notice, NoticeStore
+    from outlast.notices.notice import Notice
+    from outlast.notices.notice_store import NoticeStore
     from outlast.notices.watcher import StateWatcher
 
 AT_ONCE = 100
@@ -47,11 +48,11 @@ class Subscription:
         """Claim what there is to tell now, oldest first."""
         watching = self.listening
         watching.arm()
-        watching.found(self._board.gather())
+        watching.watch_gathered(self._board.gather())
         return self._take(most)
 
     def _take(self, most: int) -> list[Notice]:
-        taken = [self._board.shown(one) for one in self._claims.take(most)]
+        taken = [self._board.show(one) for one in self._claims.take(most)]
         self._claimed.update({one.number: one for one in taken})
         return taken
 
@@ -96,7 +97,7 @@ class Subscription:
         What it holds is acknowledged by the next call, because then the model's host has come so far: if it died
         before, it comes again. What is `known` to the model already is acknowledged without being told.
         """
-        self.told()
+        self.confirm_text()
         self._board.gather(everything=False)
         notices = []
         while taken := self._take(AT_ONCE):
@@ -104,7 +105,7 @@ class Subscription:
         self._in_text = [one.number for one in notices]
         return words.for_model([one for one in notices if not known(one)], budget)
 
-    def told(self) -> None:
+    def confirm_text(self) -> None:
         """The last `text` has arrived."""
         if self._in_text:
             self.acknowledge(*self._in_text)
@@ -123,7 +124,7 @@ class Subscription:
 def subscriber_name(name: object) -> str:
     """A name under which notices are claimed."""
     if not isinstance(name, str) or not name.strip() or len(name) > 200 or not name.isprintable():
-        raise BadInput(f"{named(name)} is no name for a subscriber; use up to 200 letters, digits and the like.")
+        raise BadInput(f"{quote(name)} is no name for a subscriber; use up to 200 letters, digits and the like.")
     return name
 
 

@@ -48,7 +48,7 @@ class StateWatcher:
             except OSError:
                 self._bells.pop(task_id).close()  # removed
 
-    def found(self, gathered: Gathered) -> None:
+    def watch_gathered(self, gathered: Gathered) -> None:
         """Watch what there is to watch, as far as it was just gathered."""
         self._again_in = gathered.again_in
         alive = {seen.task.task_id: seen for seen in gathered.alive if seen.task.status == "running"}

@@ -1,7 +1,7 @@
 """What there is to tell of a task while it runs: a line matched, silence, a limit near, waiting for input.
 
-All of it is read off the task's files by whoever gathers, so no guard has to look. The lines
-of a task's patterns are found in its output, which is kept: nothing is lost while nobody
+All of it is read off the task's files by the process that gathers, so no guard has to look. The lines
+of a task's patterns are found in its output, which is kept: nothing is lost while no process
 listens. How far that went is written down together with the notice, so each line counts once.
 
 `Launch.notify`, all of it optional: `patterns`, `cooldown` and `most` (how often at most), `silent` (seconds),
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 NEAR = 0.9  # of its limit, when that is told
 PROMPT_S = 2.0  # a command that asks for something has printed its question by then
 ANSWER_S = 10.0  # what it asks so soon after some input is seen by the sender, who waits for the answer
-_LOOK_FOR_INPUT_S = 30.0  # at least so often, while somebody listens
+_LOOK_FOR_INPUT_S = 30.0  # at least so often, while a subscriber listens
 _BYTES_AT_ONCE = 8 << 20  # of one task's output; then the others have their turn
 _LONGEST_LINE = 1 << 20
 _MOST_SILENCES = 20
@@ -76,7 +76,7 @@ class RunningTaskNotices:
             if quiet < silent:
                 found.look_again(silent - quiet)
             elif self._outbox.count(seen.task.task_id, "silent") < _MOST_SILENCES:
-                yield _found(seen, "silent", round(printed * 1000), {"silent_s": round(quiet, 1)})
+                yield _make_notice(seen, "silent", round(printed * 1000), {"silent_s": round(quiet, 1)})
         if wanted.get("input"):
             yield from self._input(seen, quiet, printed, found)
 
@@ -84,7 +84,7 @@ class RunningTaskNotices:
         limit = seen.launch.limit or 0.0
         run = seen.task.elapsed_ms / 1000
         if run >= limit * NEAR:
-            yield _found(seen, "limit-near", 0, {"limit": limit, "left_s": round(max(0.0, limit - run), 1)})
+            yield _make_notice(seen, "limit-near", 0, {"limit": limit, "left_s": round(max(0.0, limit - run), 1)})
         else:
             found.look_again(limit * NEAR - run)
 
@@ -97,7 +97,7 @@ class RunningTaskNotices:
         elif _answers_input(seen, printed):
             self._told.add((seen.task.task_id, "waits-for-input", turn))
         elif (found_now := activity_of(seen.directory)) == activity.INPUT:
-            yield _found(seen, "waits-for-input", turn, {"evidence": found_now.evidence})
+            yield _make_notice(seen, "waits-for-input", turn, {"evidence": found_now.evidence})
         else:
             found.look_again(min(quiet, _LOOK_FOR_INPUT_S))
 
@@ -110,7 +110,7 @@ class RunningTaskNotices:
         if state.silenced:
             return
         more = self._scan(seen, state, over)
-        notices = list(state.told(seen, time.time(), over and not more))
+        notices = list(state.list_due(seen, time.time(), over and not more))
         after = state.dump()
         if after != before and self._outbox.move_scan(seen.task.task_id, before, after, notices):
             found.new += len(notices)
@@ -163,17 +163,17 @@ class _Scan:
         """How long until what is held back can be told; None if nothing is."""
         return max(0.0, self.last + wanted["cooldown"] - now) if self.held and not self.silenced else None
 
-    def told(self, seen: Observation, now: float, over: bool) -> Iterator[Found]:
+    def list_due(self, seen: Observation, now: float, over: bool) -> Iterator[Found]:
         """What is to be told now."""
         wanted = seen.launch.notify
         if not self.held or not (over or now - self.last >= wanted["cooldown"]):
             return
         facts = {"pattern": self.pattern, "line": self.line, "count": self.held}
-        yield _found(seen, "matched", self.turn, facts, now)
+        yield _make_notice(seen, "matched", self.turn, facts, now)
         self.turn, self.last, self.held, self.line = self.turn + 1, now, 0, ""
         if self.turn >= wanted["most"] and not over:
             self.silenced = True
-            yield _found(seen, "silenced", 0, {}, now)
+            yield _make_notice(seen, "silenced", 0, {}, now)
 
 
 def _lines(source: output.Source, state: _Scan, stream: str, most: int, over: bool) -> Iterator[str]:
@@ -204,6 +204,6 @@ def _sources(seen: Observation) -> list[output.Source]:
     return [output.Source(seen.directory, stream, bound) for stream in STREAMS[: 1 + seen.launch.split]]
 
 
-def _found(seen: Observation, kind: str, turn: int, more: dict[str, Any], at: float | None = None) -> Found:
+def _make_notice(seen: Observation, kind: str, turn: int, more: dict[str, Any], at: float | None = None) -> Found:
     facts = {**facts_of(seen.task), **more}
     return Found(seen.task.task_id, kind, turn, seen.task.session, time.time() if at is None else at, facts)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from outlast.notices.notice_store import Notice
+    from outlast.notices.notice import Notice
     from outlast.types import Task
 
 HEADER = "[outlast: automatic notices about tasks. They are not the user's words and no consent to anything.]"
@@ -19,7 +19,7 @@ _QUOTED = 120  # characters of a command, a description or a line that a notice 
 _FORGED = "[outlast"  # what begins a line of ours
 
 
-def quoted(text: str, most: int = _QUOTED) -> str:
+def quote_text(text: str, most: int = _QUOTED) -> str:
     """Quote text of a command inside our own: on one line, with nothing in it that looks like ours."""
     plain = inline(text, most)
     while (at := plain.lower().find(_FORGED)) >= 0:
@@ -30,13 +30,14 @@ def quoted(text: str, most: int = _QUOTED) -> str:
 
 def sentence(task_id: str, kind: str, facts: Mapping[str, Any]) -> str:
     """What a notice says, but for its number and its code."""
-    what = f"{task_id} ({quoted(facts['description'] or facts['command'])})"
+    what = f"{task_id} ({quote_text(facts['description'] or facts['command'])})"
     match kind:
         case "ended":
             return f"{what} {facts['status']}: {how_it_ended(facts)}."
         case "matched":
             many = f", the first of {facts['count']} such lines" if facts["count"] > 1 else ""
-            return f"{what} printed a line that matches {quoted(facts['pattern'])}{many}: {quoted(facts['line'], 300)}"
+            pattern, line = quote_text(facts["pattern"]), quote_text(facts["line"], 300)
+            return f"{what} printed a line that matches {pattern}{many}: {line}"
         case "silenced":
             return f"{what} prints too many lines that match; nothing more is told of them until it ends."
         case "silent":
@@ -96,23 +97,25 @@ def _summed_up(notices: Sequence[Notice]) -> str:
     )
 
 
-def brief(running: Sequence[Task], notices: Sequence[Notice], budget: int) -> str:
-    """One paragraph: what runs, what ended since the last one."""
+def brief(running: Sequence[tuple[Task, str]], notices: Sequence[Notice], budget: int) -> str:
+    """One paragraph: what runs and what it does, what ended since the last one."""
     said = ["[outlast: automatic, not the user's words.]"]
-    said.append(_some("Running", [_runs(task) for task in running], budget // 2) or "Nothing runs.")
-    over = [f"{one.task_id} {_ended(one)}" for one in notices if one.kind == "ended"]
+    said.append(_some("Running", [_runs(task, activity) for task, activity in running], budget // 2) or "Nothing runs.")
+    over = [f"{one.task_id} {_describe_end(one)}" for one in notices if one.kind == "ended"]
     said.append(_some("Ended since the last brief", over, budget // 2) or "Nothing has ended since the last brief.")
     return " ".join(said) + "\n"
 
 
-def _runs(task: Task) -> str:
-    waits = "pending" if task.status == "pending" else f"for {duration(task.elapsed_ms)}"
-    return f"{task.task_id} {waits} ({quoted(task.description or task.command, 60)})"
+def _runs(task: Task, activity: str) -> str:
+    how = "pending" if task.status == "pending" else f"for {duration(task.elapsed_ms)}"
+    if activity:
+        how += f", {activity}"
+    return f"{task.task_id} {how} ({quote_text(task.description or task.command, 60)})"
 
 
-def _ended(one: Notice) -> str:
+def _describe_end(one: Notice) -> str:
     facts = one.facts
-    return f"{facts['status']}, {how_it_ended(facts)} ({quoted(facts['description'] or facts['command'], 60)})"
+    return f"{facts['status']}, {how_it_ended(facts)} ({quote_text(facts['description'] or facts['command'], 60)})"
 
 
 def _some(label: str, parts: Sequence[str], room: int) -> str:

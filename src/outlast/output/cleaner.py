@@ -85,20 +85,20 @@ class Cleaner:
             self._clean(self._decode(data[start : start + SLICE_BYTES]))
         if self._live:
             self._out.append(self._line.take_new())
-        return self._said()
+        return self._take_text()
 
     def finish(self) -> str:
         """The rest, when no more bytes will come. A sequence without an end is dropped."""
         self._clean(self._decode(b"", True))
         self._begun = ""
         self._out.append(self._line.take())
-        return self._said()
+        return self._take_text()
 
-    def unfinished(self, most: int | None = None) -> str:
+    def get_open_line(self, most: int | None = None) -> str:
         """The line that is being written, as it stands; nothing if it is longer than `most`. Not for a live one."""
         return self._line.peek() if most is None or self._line.length <= most else ""
 
-    def _said(self) -> str:
+    def _take_text(self) -> str:
         text = "".join(self._out)
         self._out.clear()
         return text
@@ -171,7 +171,7 @@ class Cleaner:
         """A part of one line, with carriage returns and backspaces."""
         first, *frames = text.split("\r")
         self._strike(first)
-        for frame in frames if "\b" in text else _uncovered(frames):
+        for frame in frames if "\b" in text else _drop_overwritten(frames):
             self._line.go(0)
             self._strike(frame)
 
@@ -297,7 +297,7 @@ class _Line:
         return self._cells
 
 
-def _uncovered(frames: list[str]) -> list[str]:
+def _drop_overwritten(frames: list[str]) -> list[str]:
     """Those that a later one does not wholly overwrite, and the last for its carriage return."""
     # Only while SLICE_BYTES is below LINE_LIMIT: no frame may be long enough to be let go.
     kept = frames[-1:]

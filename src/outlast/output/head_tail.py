@@ -88,14 +88,14 @@ class HeadTail:
         head = _head_of(head, room // 2)
         kept = "".join(self._tail)
         tail = _tail_of(kept, room - room // 2)
-        return self._joined(head, tail, kept[len(kept) - len(tail) - 1] == "\n", rest)
+        return self._join(head, tail, kept[len(kept) - len(tail) - 1] == "\n", rest)
 
     def _without_tail(self, head: str) -> Cut:
         newlines = self._newlines - head.count("\n")
         at_line_end = "".join(self._tail)[-1:] == "\n"
         return Cut(head, True, self._chars - len(head), newlines + (not at_line_end))
 
-    def _joined(self, head: str, tail: str, at_line_end: bool, rest: str) -> Cut:
+    def _join(self, head: str, tail: str, at_line_end: bool, rest: str) -> Cut:
         chars = self._chars - len(head) - len(tail)
         lines = self._newlines - head.count("\n") - tail.count("\n") + (not at_line_end)
         newline = "" if head.endswith("\n") else "\n"

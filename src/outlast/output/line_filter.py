@@ -35,8 +35,8 @@ class LineFilter:
 
     def __init__(self, filter: str | None, exclude: str | None, ignore_case: bool = False) -> None:
         self.hidden = 0  # lines not let through so far
-        self._wanted = _compiled(filter, ignore_case) if filter else None
-        self._unwanted = _compiled(exclude, ignore_case) if exclude else None
+        self._wanted = _compile(filter, ignore_case) if filter else None
+        self._unwanted = _compile(exclude, ignore_case) if exclude else None
         self._held: list[str] = []
         self._held_chars = 0
         self._verdict: bool | None = None  # on the long line that we are inside of
@@ -96,10 +96,10 @@ class LineFilter:
         return passes
 
 
-def _compiled(pattern: str, ignore_case: bool) -> Regexp:
+def _compile(pattern: str, ignore_case: bool) -> Regexp:
     if len(pattern) > PATTERN_LIMIT:
         raise BadPattern(
-            f"The pattern {_named(pattern)} is too long: "
+            f"The pattern {_quote(pattern)} is too long: "
             f"it has {len(pattern):,} characters, and at most {PATTERN_LIMIT:,} are allowed."
         )
     # Here, not above: the import takes 12 ms, and most reads have no pattern.
@@ -115,26 +115,26 @@ def _compiled(pattern: str, ignore_case: bool) -> Regexp:
         raise BadPattern(_complaint(pattern, error.args[0].decode("utf-8", "replace"))) from None
     except UnicodeEncodeError as error:
         where = f"character {error.start + 1} is half of a surrogate pair"
-        raise BadPattern(f"The pattern {_named(pattern)} is not a regular expression: {where}.") from None
+        raise BadPattern(f"The pattern {_quote(pattern)} is not a regular expression: {where}.") from None
     return regexp
 
 
 def _complaint(pattern: str, reason: str) -> str:
     """One sentence: the pattern, what is wrong with it and, if it can be told, where."""
     what, _, part = reason.partition(": ")
-    told = f"{what}: {_shortened(part)}" if part else what
+    told = f"{what}: {_shorten(part)}" if part else what
     if part and pattern.count(part) == 1 and not pattern.startswith(part):
         told += f" (at character {pattern.index(part) + 1})"
     if part.startswith(LOOK_AROUND) or part in BACK_REFERENCES or (part == "(?P" and "(?P=" in pattern):
         told += "; back-references and look-around are not supported"
-    return f"The pattern {_named(pattern)} is not a regular expression: {told}."
+    return f"The pattern {_quote(pattern)} is not a regular expression: {told}."
 
 
-def _named(pattern: str) -> str:
-    return f"'{_shortened(pattern)}'"
+def _quote(pattern: str) -> str:
+    return f"'{_shorten(pattern)}'"
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     text = text if len(text) <= NAMED else text[: NAMED - 1] + "…"
     # Escaped only if it must be: in most patterns that would double every backslash.
     return text if text.isprintable() else repr(text)[1:-1]

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 
-from outlast.errors import BadInput, named
-from outlast.light import extended, frozen
+from outlast.errors import BadInput, quote
+from outlast.light import extend, frozen
 from outlast.output.cleaner import CONTROLS, LINE_LIMIT, SLICE_BYTES, Cleaner, is_plain
 from outlast.output.head_tail import BUDGET, Cut, HeadTail, where_the_rest_is
 from outlast.output.line_filter import LineFilter
@@ -71,7 +71,7 @@ def read(task: Task, selection: Selection, sources: Mapping[str, Source], budget
         short = StreamReader(sources["stdout"], task.closed, selection, mask, start.stdout).read_short()
         if short is not None and len(short.text) <= budget:
             texts = {"output": short.text, "stdout": None, "stderr": None, "truncated": False}
-            return extended(Result, task, **texts, dropped_bytes=0, hidden_lines=0, cursor=str(short.next))
+            return extend(Result, task, **texts, dropped_bytes=0, hidden_lines=0, cursor=str(short.next))
     check_selection(selection, task.split)
     streams = {
         name: StreamReader(source, task.closed, selection, mask, start.at(name))
@@ -86,7 +86,7 @@ def read(task: Task, selection: Selection, sources: Mapping[str, Source], budget
             together = _interleave(task, streams, selection, budget, mask)
         found = _read_ends(task, streams, budget)
     parts, out, err = list(found.values()), found.get("stdout"), found.get("stderr")
-    return extended(
+    return extend(
         Result,
         task,
         output=together.text if together else _join([part.text for part in parts]),
@@ -102,7 +102,7 @@ def read(task: Task, selection: Selection, sources: Mapping[str, Source], budget
 def check_selection(selection: Selection, split: bool) -> None:
     """Raise `BadInput` for a selection that makes no sense, before anything is read."""
     if selection.stream is not None and selection.stream not in STREAMS:
-        raise BadInput(f"There is no stream {named(selection.stream)}; use stdout or stderr.")
+        raise BadInput(f"There is no stream {quote(selection.stream)}; use stdout or stderr.")
     if selection.stream == "stderr" and not split:
         raise BadInput(
             "This task was run without --split, so its stderr is in its one output, in the order printed; "

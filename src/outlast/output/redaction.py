@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from outlast.light import fields, frozen, replaced
+from outlast.light import fields, frozen, replace
 from outlast.output.secret_search import MASK, Encoded, Visible, compile_invisible, find_spans, replace_spans
 from outlast.output.secret_variables import (
     ALWAYS_PASSED,
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from outlast.errors import OutlastError
     from outlast.output.secret_search import Span
     from outlast.settings import Settings
+    from outlast.storage.sessions import SessionState
     from outlast.storage.snapshot import Snapshot
-    from outlast.types import SessionState, Task
+    from outlast.types import Task
 
     AnyTask = TypeVar("AnyTask", bound=Task)
 
@@ -85,7 +86,7 @@ class Mask:
             return True
         return not self.inside(before, after) and self._find(after, final) == ([], len(after))
 
-    def unfinished(self, data: bytes) -> int:
+    def count_open_bytes(self, data: bytes) -> int:
         """Return how many bytes at the end may be the beginning of a secret."""
         if not self.on:
             return 0
@@ -342,12 +343,12 @@ class Redactor:
         if task.metadata:
             clean = {name: mask.text(one) if isinstance(one, str) else one for name, one in task.metadata.items()}
             if clean != task.metadata:
-                task = replaced(task, metadata=clean)
+                task = replace(task, metadata=clean)
         texts = {name: text for name in _TEXTS if (text := task.__dict__.get(name))}
         everything = "\n".join(texts.values())
         if mask.text(everything) == everything:  # one search for all: mostly there is nothing, and lists are long
             return task
-        return replaced(task, **{name: mask.text(text) for name, text in texts.items()})
+        return replace(task, **{name: mask.text(text) for name, text in texts.items()})
 
     def redact_cached(self, task: Task) -> Task:
         """As `redact`. A task that has ended is the same object each time, and is searched once."""
@@ -372,4 +373,4 @@ class Redactor:
             return state
         variables = {name: MASK if looks_secret(name) else mask.text(text) for name, text in state.variables.items()}
         tables = {name: {key: mask.text(text) for key, text in values[name].items()} for name in ("aliases", "traps")}
-        return replaced(state, variables=variables, **tables)
+        return replace(state, variables=variables, **tables)

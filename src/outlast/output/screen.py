@@ -13,14 +13,14 @@ import re
 from binascii import crc32
 from itertools import accumulate
 
-from outlast.light import frozen, json
+from outlast.light import fields, frozen, json
 from outlast.linux.files import open_locked, open_regular, read_file, unlock_and_close
 from outlast.storage.layout import SIZES
-from outlast.types import Screen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
     from outlast.output.emulator import Emulator
     from outlast.output.redaction import Mask
@@ -49,6 +49,29 @@ _MODES = (
 )  # that are set (h) and reset (l), and outlast what is on the screen
 _MARGINS = re.compile(rb"\x1b\[[0-9]*;?[0-9]*r|\x1bc")
 _TITLE = re.compile(rb"\x1b\][02];[^\x07\x1b\x00]{0,200}(?:\x07|\x1b\\)")
+
+
+@frozen
+class Screen:
+    """What a person would see on a task's terminal. Places are counted from 0."""
+
+    columns: int
+    rows: tuple[str, ...]  # the text of each, without blanks at its end
+    cursor: tuple[int, int] | None  # row and column; None: it is hidden
+    title: str
+    alternate: bool  # the screen of a full-screen program, which the output before it comes back after
+    application_keys: bool  # the arrow keys send what full-screen programs ask for (DECCKM)
+    exact: bool  # False: so much was printed unseen that only the end of it was looked at
+    cells: tuple[tuple[tuple[str, Mapping[str, Any]], ...], ...]
+    """Of each row the runs of characters that look the same, with what is unusual about them: fg, bg, bold ..."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what `--json` has."""
+        return {name: value for name, value in fields(self).items() if name != "cells"}
+
+    def to_page(self) -> dict[str, Any]:
+        """Return what a page draws: `rows` is their number, and `cells` has their text."""
+        return {**fields(self), "rows": len(self.rows)}
 
 
 @frozen

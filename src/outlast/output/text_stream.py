@@ -143,7 +143,7 @@ def read_settled(source: Source, start: int, end: int, closed: bool, by_lines: b
         start = masked.next
     if mask.on and not closed:
         first = max(start, end - 2 * LOOK_BACK)
-        end -= mask.unfinished(source.read(first, end - first).data) if first < end else 0
+        end -= mask.count_open_bytes(source.read(first, end - first).data) if first < end else 0
     if by_lines and not closed:
         end = _find_last_line_end(source, end)
     for piece in source.chunks(start, end):

@@ -1,4 +1,4 @@
-"""What decides, and what a user is asked: the nouns of a policy that has something to say."""
+"""The layers that decide, and the question that a user is asked."""
 
 from __future__ import annotations
 

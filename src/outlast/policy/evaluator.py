@@ -18,6 +18,14 @@ from outlast.policy.commands.sensitive_files import runs_by_itself
 from outlast.policy.commands.shells import SHELLS
 from outlast.policy.nested_evaluator import RESETS, NestedEvaluator
 from outlast.policy.patterns import UNKNOWN
+from outlast.policy.rules import UNCHANGED, Decision
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from outlast.policy.rules import Overrides, Rules, Verdict
+
+LONGEST_BYTES = 64 * 1024
+_RANK: tuple[Verdict, ...] = ("allow", "ask", "deny")  # from mild to strict
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b|-C\b|--chdir")
@@ -93,7 +101,7 @@ class Evaluator(NestedEvaluator):
         if base(shell) in _BOTH and (words := plain_words(source)):
             if self.flow.within:
                 self.flow.call(words[0].text, self.inside, parallel=False)
-            self.simple(words, shown(words), [], fed=False)  # as most are, and no reader differs on them
+            self.simple(words, shown(words), [], fed=False)  # as most are; no reader takes them otherwise
             return
         text = read(source, self.depth, self.inside)
         self.texts.append(text)
@@ -334,3 +342,17 @@ class Evaluator(NestedEvaluator):
         self.flow.values.update(saved)
         self.flow.version = version
         self.expanding.discard(name)
+
+
+def evaluate(line: str, rules: Rules, overrides: Overrides = UNCHANGED, *, shell: str = "bash") -> Decision:
+    """Judge a line for a shell. It never raises."""
+    evaluator = Evaluator(rules, overrides)
+    if len(line) > LONGEST_BYTES or len(line.encode("utf-8", "replace")) > LONGEST_BYTES:
+        evaluator.ask("", f"it is longer than {LONGEST_BYTES // 1024} KiB")
+    else:
+        evaluator.evaluate_line(line, shell)
+    parts = tuple(evaluator.parts)
+    verdict: Verdict = max({part.verdict for part in parts}, key=_RANK.index, default="allow")
+    if verdict == "allow" and not (rules.allow or rules.deny or rules.hazard) and rules.otherwise != "allow":
+        verdict = rules.otherwise
+    return Decision(verdict, parts)

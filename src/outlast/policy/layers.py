@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from outlast.errors import named
-from outlast.light import frozen, replaced
+from outlast.errors import quote
+from outlast.light import frozen, replace
 from outlast.policy import OWN_RULES
 from outlast.policy.patterns import UNKNOWN
-from outlast.policy.rules import Decision, Overrides, Part, evaluate
+from outlast.policy.rules import Decision, Overrides, Part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,13 +50,15 @@ def evaluate_request(request: Request, policy: Policy, overrides: Overrides | No
         other = evaluate_layers(definition, policy, overrides, shell)
         first = max(layered, other, key=lambda one: STRICTNESS[one.decision.verdict])
         together = Decision(first.decision.verdict, (*layered.decision.parts, *other.decision.parts))
-        layered = replaced(first, decision=together)
+        layered = replace(first, decision=together)
     return layered
 
 
 def _by_layer(line: str, layer: Layer, overrides: Overrides, shell: str) -> Decision:
     if layer.broken:
         return Decision("ask", (Part(line, "ask", "", layer.broken, 0, ""),))
+    from outlast.policy.evaluator import evaluate  # loaded when a line is judged
+
     decision = evaluate(line, layer.rules, overrides, shell=shell)
     if layer.asks_all:
         decision = _all_asked(decision, layer.rules)
@@ -70,7 +72,7 @@ def _all_asked(decision: Decision, rules: Rules) -> Decision:
 
     def asked(part: Part) -> Part:
         unasked = part.verdict == "allow" and not part.rule and part.command not in allowed
-        return replaced(part, verdict="ask", why="everything is asked about") if unasked else part
+        return replace(part, verdict="ask", why="everything is asked about") if unasked else part
 
     parts = tuple(map(asked, decision.parts))
     verdict = max({decision.verdict, *(part.verdict for part in parts)}, key=STRICTNESS.__getitem__)
@@ -117,9 +119,9 @@ def with_rules(policy: Policy, patterns: tuple[str, ...], write: tuple[str, ...]
 
     def more(layer: Layer) -> Layer:
         rules = layer.rules
-        return replaced(layer, rules=replaced(rules, allow=(*rules.allow, *patterns), write=(*rules.write, *write)))
+        return replace(layer, rules=replace(rules, allow=(*rules.allow, *patterns), write=(*rules.write, *write)))
 
-    return replaced(policy, layers=tuple(more(layer) for layer in policy.layers))
+    return replace(policy, layers=tuple(more(layer) for layer in policy.layers))
 
 
 # --- how it is told ----------------------------------------------------------------------
@@ -132,7 +134,7 @@ def describe_denial(layered: LayeredDecision, policy: Policy) -> str:
         return f"Nothing is let through while the policy {policy.name} cannot be used: {layered.broken}; correct it."
     by = f"The policy {layered.layer} denies {_shown(part)}"
     if part.rule:
-        return f"{by} by its rule {named(part.rule)}; it can run only under a policy without that rule."
+        return f"{by} by its rule {quote(part.rule)}; it can run only under a policy without that rule."
     return f"{by}: {part.why.rstrip('.')}; it can run only under a policy that does not deny it."
 
 
@@ -141,7 +143,7 @@ def describe_question(layered: LayeredDecision, policy: Policy, approval: Approv
     if layered.broken:
         return f"Everything needs a yes because {layered.broken}, and no user can be asked here; correct it."
     if approval.category == "outside":
-        return f"{named(approval.command)} would run outside the sandbox of the policy {policy.name}, {_NO_USER}."
+        return f"{quote(approval.command)} would run outside the sandbox of the policy {policy.name}, {_NO_USER}."
     if not approval.parts:
         return f"Under the policy {policy.name} every command needs a yes, and no user can be asked here."
     part = approval.parts[0]
@@ -151,7 +153,7 @@ def describe_question(layered: LayeredDecision, policy: Policy, approval: Approv
 
 
 def _shown(part: Part) -> str:
-    return named(part.command.replace(UNKNOWN, "…"))  # what only a run can tell
+    return quote(part.command.replace(UNKNOWN, "…"))  # what only a run can tell
 
 
 def _what_would_allow(approval: Approval) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 
-from outlast.errors import BadInput, named
-from outlast.light import replaced
+from outlast.errors import BadInput, quote
+from outlast.light import replace
 from outlast.policy import WORKSPACE, YOLO, Policy, own_rules
 from outlast.policy.approval import Layer
 from outlast.policy.commands.destructive import make_destructive_check
@@ -48,7 +48,7 @@ def _ready(which: str, settings: Settings) -> Layer:
     if which == "guarded":
         return Layer(which, Rules(otherwise="allow", hazard=make_destructive_check(os.path.expanduser("~"))))
     rules = Rules(allow=_each(allowed_programs(settings)), deny=_each(_INTERPRETERS.split()))
-    return Layer(which, replaced(rules, otherwise="deny", any_arguments=True) if which == "programs" else rules)
+    return Layer(which, replace(rules, otherwise="deny", any_arguments=True) if which == "programs" else rules)
 
 
 _LAYERS = ("banned", "programs", "allowlist", "ask", "guarded")
@@ -57,7 +57,7 @@ READY = (WORKSPACE.name, *_LAYERS, YOLO.name)
 
 
 def is_file(which: str) -> bool:
-    """Whether this names a file rather than a ready policy."""
+    """Whether a name is that of a file rather than of a ready policy."""
     return "/" in which or which.endswith(".toml")
 
 
@@ -72,7 +72,7 @@ def load(which: str, settings: Settings, *, is_project: bool = False) -> Policy:
         return _WITHOUT_LAYERS[which]
     if which not in _LAYERS:
         known = ", ".join(READY)
-        raise BadInput(f"There is no policy {named(which)}; known are {known}, or a file: its path, or NAME.toml.")
+        raise BadInput(f"There is no policy {quote(which)}; known are {known}, or a file: its path, or NAME.toml.")
     return Policy(which, (_ready(which, settings),))
 
 
@@ -81,10 +81,10 @@ def _from_file(path: str, settings: Settings, is_project: bool, above: tuple[str
         raise BadPolicy(f"the policy file {path} extends itself, or too many files extend each other")
     said = read(path)
     base = _base(said, settings, (*above, path))
-    # A file that only denies has no opinion on the rest, if it is a project's.
+    # A policy that only denies has no opinion on the rest; only a project's word is not the last one.
     silent: Rules = Rules(otherwise="allow" if is_project and not said.allow else "ask")
     layer = base.layers[0] if base and base.layers else Layer(path, Rules(otherwise="allow") if base else silent)
-    rules = replaced(
+    rules = replace(
         layer.rules,
         allow=(*layer.rules.allow, *said.allow),
         deny=(*layer.rules.deny, *said.deny),
@@ -92,7 +92,7 @@ def _from_file(path: str, settings: Settings, is_project: bool, above: tuple[str
         otherwise=said.otherwise or layer.rules.otherwise,
     )
     asks = tuple(dict.fromkeys((*(base.asks if base else ()), *said.ask_always)))
-    return Policy(path, (replaced(layer, name=path, rules=rules),), asks, bool(base and base.confined))
+    return Policy(path, (replace(layer, name=path, rules=rules),), asks, bool(base and base.confined))
 
 
 def _base(said: PolicyFile, settings: Settings, above: tuple[str, ...]) -> Policy | None:
@@ -148,13 +148,13 @@ def _protected(layer: Layer, home: str) -> Layer:
     def either(words: tuple[str | None, ...], where: str, elsewhere: bool) -> str | None:
         return (hazard(words, where, elsewhere) if hazard else None) or more(words, where, elsewhere)
 
-    return replaced(layer, rules=replaced(layer.rules, hazard=either))
+    return replace(layer, rules=replace(layer.rules, hazard=either))
 
 
 def _with_own_rules(policy: Policy, path: str) -> Policy:
     try:
         own = read(path)
     except BadPolicy as error:
-        return replaced(policy, layers=(*policy.layers, Layer(path, Rules(), broken=error.message)))
+        return replace(policy, layers=(*policy.layers, Layer(path, Rules(), broken=error.message)))
     more = (Layer(path, Rules(deny=own.deny, otherwise="allow")),) if own.deny else ()
-    return with_rules(replaced(policy, layers=(*policy.layers, *more)), own.allow, own.write)
+    return with_rules(replace(policy, layers=(*policy.layers, *more)), own.allow, own.write)

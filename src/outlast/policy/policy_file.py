@@ -1,4 +1,4 @@
-"""A policy in a TOML file: read and checked, and the one change we make to one, a rule that a user said "always" to.
+"""A policy in a TOML file: read and checked, and extended by a rule that a user said "always" to.
 
 allow, deny      patterns, each compared with the canonical text of one simple command
 write            globs of files that commands may write, seen from the directory of the command
@@ -15,11 +15,11 @@ import errno
 import os
 import stat
 
-from outlast.errors import BadInput, named
+from outlast.errors import BadInput, quote
 from outlast.light import frozen
 from outlast.policy.approval import CATEGORIES
 from outlast.policy.layers import STRICTNESS
-from outlast.policy.rules import Rules, evaluate
+from outlast.policy.rules import Rules
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -108,21 +108,21 @@ def parse_values(path: str, values: Mapping[str, Any]) -> PolicyFile:
     asks = _texts(path, values, "ask_always")
     for one in asks:
         if one not in CATEGORIES:
-            raise BadPolicy(f"'ask_always' in {path} can hold {' and '.join(CATEGORIES)}, not {named(one)}")
+            raise BadPolicy(f"'ask_always' in {path} can hold {' and '.join(CATEGORIES)}, not {quote(one)}")
     return PolicyFile(path, whole.allow, whole.deny, whole.write, otherwise, extends, asks)  # type: ignore[arg-type]
 
 
 def _only(path: str, values: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for key in values:
         if key not in known:
-            raise BadPolicy(f"{path} has {named(key)}, which no policy knows; known are {', '.join(known)}")
+            raise BadPolicy(f"{path} has {quote(key)}, which no policy knows; known are {', '.join(known)}")
 
 
 def _texts(path: str, values: Mapping[str, Any], key: str) -> tuple[str, ...]:
     given = values.get(key, [])
     texts = [given] if isinstance(given, str) else given
     if not isinstance(texts, list) or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise BadPolicy(f"{named(key)} in {path} must be a list of texts, none of them empty")
+        raise BadPolicy(f"{quote(key)} in {path} must be a list of texts, none of them empty")
     return tuple(texts)
 
 
@@ -134,13 +134,15 @@ def _rules(path: str, *tables: Mapping[str, Any]) -> Rules:
 
 
 def _check_examples(path: str, values: Mapping[str, Any], rules: Rules) -> None:
+    from outlast.policy.evaluator import evaluate  # loaded when a line is judged
+
     for key, wanted, by in (("match", True, "no"), ("not_match", False, "a")):
         for line in _texts(path, values, key):
             # Whether the rules alone deny a line, or allow the whole of it.
             denied = rules.deny and evaluate(line, Rules(deny=rules.deny, otherwise="allow")).verdict == "deny"
             alone = Rules(allow=rules.allow, write=rules.write)
             if bool(denied or (rules.allow and evaluate(line, alone).verdict == "allow")) != wanted:
-                raise BadPolicy(f"the {key} example {named(line)} in {path} is matched by {by} rule")
+                raise BadPolicy(f"the {key} example {quote(line)} in {path} is matched by {by} rule")
 
 
 # --- the rule that "always" writes -------------------------------------------------------

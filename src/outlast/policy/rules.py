@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 else:
     Verdict = str  # importing typing costs more than checking a line
 
-LONGEST_BYTES = 64 * 1024
-_RANK: tuple[Verdict, ...] = ("allow", "ask", "deny")  # from mild to strict
-
 
 @frozen
 class Rules:
@@ -79,19 +76,3 @@ class Decision:
 
 
 UNCHANGED = Overrides()
-
-
-def evaluate(line: str, rules: Rules, overrides: Overrides = UNCHANGED, *, shell: str = "bash") -> Decision:
-    """Judge a line for a shell. It never raises."""
-    from outlast.policy.evaluator import Evaluator
-
-    evaluator = Evaluator(rules, overrides)
-    if len(line) > LONGEST_BYTES or len(line.encode("utf-8", "replace")) > LONGEST_BYTES:
-        evaluator.ask("", f"it is longer than {LONGEST_BYTES // 1024} KiB")
-    else:
-        evaluator.evaluate_line(line, shell)
-    parts = tuple(evaluator.parts)
-    verdict: Verdict = max({part.verdict for part in parts}, key=_RANK.index, default="allow")
-    if verdict == "allow" and not (rules.allow or rules.deny or rules.hazard) and rules.otherwise != "allow":
-        verdict = rules.otherwise
-    return Decision(verdict, parts)

@@ -67,7 +67,7 @@ def options(sandbox: Sandbox, cwd: str, home: str, files: Iterable[tuple[str, st
         *_own(sandbox),
         # The outer ones first, or they would cover the inner ones.
         *(word for path in sorted(sandbox.writable, key=len) for word in ("--bind", path, path)),
-        *(word for path in _pinned(sandbox, home) for word in ("--bind", path, path)),
+        *(word for path in _list_pinned(sandbox, home) for word in ("--bind", path, path)),
         *(word for path in sandbox.protected for word in ("--ro-bind", path, path)),
         *(word for path in _sockets(sandbox, home) for word in ("--ro-bind", "/dev/null", path)),
         *("--tmpfs", home),
@@ -91,7 +91,7 @@ def is_within(path: str, places: Iterable[str]) -> bool:
     return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
 
 
-def _pinned(sandbox: Sandbox, home: str) -> list[str]:
+def _list_pinned(sandbox: Sandbox, home: str) -> list[str]:
     found = {path for place in (home, *sandbox.protected) for path in pins(place, sandbox.writable)}
     return sorted(found, key=len)
 

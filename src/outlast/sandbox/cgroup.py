@@ -28,7 +28,7 @@ _FILES = {  # what to hold, by which controller, in version 2 and in version 1
 _OPTIONAL = ("memory.swap.max",)  # a kernel without swap has no such file
 
 
-def planned(resources: Mapping[str, int]) -> dict[str, dict[str, str]]:
+def plan_groups(resources: Mapping[str, int]) -> dict[str, dict[str, str]]:
     """The groups that would hold a task to this; none if they cannot all be made."""
     wanted = {name: value for name, value in resources.items() if name in _FILES}
     controllers = {_FILES[name][0] for name in wanted}

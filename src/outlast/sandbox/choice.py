@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from outlast.errors import BadInput, Hint, Unsupported, named
-from outlast.light import frozen, replaced
+from outlast.errors import BadInput, Hint, Unsupported, quote
+from outlast.light import frozen, replace
 from outlast.linux.files import get_cwd
 from outlast.sandbox import bubblewrap, landlock, seccomp
 from outlast.types import BUBBLEWRAP, LANDLOCK, Sandbox
@@ -26,7 +26,7 @@ _DOCTOR = Hint("`outlast doctor` says more", "`outlast doctor` says more")
 _WHAT_TO_DO = "install bubblewrap and allow user namespaces, or use a kernel with Landlock"
 
 
-def wanted(
+def choose_sandbox(
     asked: Sandbox | bool | None, imposed: Sandbox | bool | None, settings: Settings, cwd: str | None, base: str = ""
 ) -> Sandbox | None:
     """The sandbox of a call, whose directory is `cwd` if it names one; `base` stands for the caller's own directory.
@@ -85,7 +85,7 @@ def refuse_more(asked: Sandbox | bool | None, imposed: Sandbox) -> None:
 def known_kind(kind: str) -> str:
     """A kind of sandbox that there is, or none. Raises `BadInput`."""
     if kind not in ("", *KINDS):
-        raise BadInput(f"{named(kind)} is no kind of sandbox; use {' or '.join(KINDS)}.")
+        raise BadInput(f"{quote(kind)} is no kind of sandbox; use {' or '.join(KINDS)}.")
     return kind
 
 
@@ -95,12 +95,12 @@ def _paths(paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(os.fspath, paths))
 
 
-def settled(sandbox: Sandbox, home: str, environ: Mapping[str, str]) -> Sandbox:
+def resolve_sandbox(sandbox: Sandbox, home: str, environ: Mapping[str, str]) -> Sandbox:
     """Exactly the sandbox that a command will run in; refused if it cannot be made, or would not be one."""
     kind, program = available(sandbox.kind)
     if kind == LANDLOCK and not sandbox.network and not program and landlock.abi() < landlock.TCP_ABI:
         raise Unsupported("This kernel's Landlock cannot close the network; allow it, or install bubblewrap.")
-    found = replaced(
+    found = replace(
         sandbox,
         writable=tuple(dict.fromkeys(sandbox.writable)),
         readable=tuple(_readable(sandbox, environ)),

@@ -69,7 +69,7 @@ def abi() -> int:
         return 0
 
 
-def allowed(sandbox: Sandbox, home: str, files: Iterable[tuple[str, int]] = ()) -> Iterator[tuple[str, int]]:
+def list_allowed(sandbox: Sandbox, home: str, files: Iterable[tuple[str, int]] = ()) -> Iterator[tuple[str, int]]:
     """The places a command may use, and how."""
     home = os.path.realpath(home)
     for path in around("/", [home, *_HIDDEN]):

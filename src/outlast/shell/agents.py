@@ -16,7 +16,7 @@ from functools import partial
 
 from outlast.agents import types
 from outlast.agents.types import Agent, Stopped
-from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, Hint, OutlastError, UnknownTask, named
+from outlast.errors import AlreadyEnded, AmbiguousTask, BadInput, Hint, OutlastError, UnknownTask, quote
 from outlast.light import fields
 from outlast.output.cleaner import inline
 from outlast.output.reader import clean
@@ -31,14 +31,35 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
     from collections.abc import Mapping
-    from typing import Any, Unpack
+    from typing import Any, Protocol, Unpack
 
     from outlast.agents.host import Hosting, Run
     from outlast.agents.types import Type
+    from outlast.executors.base import Executors
     from outlast.output.redaction import Mask
-    from outlast.shell.options import AgentOptions
-    from outlast.shell.shell import Shell
-    from outlast.types import Task
+    from outlast.settings import Settings
+    from outlast.shell.context import Context as ShellContext
+    from outlast.shell.flows import Driver, Flows
+    from outlast.shell.options import AgentOptions, ListOptions, ReadOptions, TaskId
+    from outlast.shell.starter import Starter
+    from outlast.types import Receipt, Result, Task
+
+    class HostShell(Protocol):
+        """What agents need of a `Shell`."""
+
+        context: ShellContext
+        session: str
+        settings: Settings
+        starter: Starter
+        executor: Executors
+        driver: Driver
+        flows: Flows
+
+        def show(self, task: TaskId) -> Task: ...
+        def list(self, **options: Unpack[ListOptions]) -> list[Task]: ...
+        def read(self, task: TaskId, **options: Unpack[ReadOptions]) -> Result: ...
+        def kill(self, task: TaskId, grace: float | None = None) -> Receipt: ...
+
 
 _FOR_COROUTINES = ("description", "limit", "name", "after", "after_failed")
 NO_OUTPUT = "(no output yet)"
@@ -50,7 +71,7 @@ _READ_BYTES = 4 << 20  # of each end of an output file
 class Agents:
     """The agents of one shell."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: HostShell) -> None:
         self._shell, self.context = shell, shell.context
         self._templates: dict[str, Type] = {}
         self._hosting: Hosting | None = None
@@ -95,11 +116,11 @@ class Agents:
                 raise BadInput("An agent that another program started has the name of a type, not a function.")
             return self._register_other(name, validation.agent_name(what), os.path.abspath(os.fspath(output_file)))
         if isinstance(what, str):
-            self._templates[name] = types.made(name, what, format)
+            self._templates[name] = types.make_type(name, what, format)
         elif callable(what):
             self._hosts().types[name] = what
         else:
-            raise BadInput(f"A type of agent is a coroutine function or a command line, not {named(what)}.")
+            raise BadInput(f"A type of agent is a coroutine function or a command line, not {quote(what)}.")
         return None
 
     def types(self) -> dict[str, str]:
@@ -143,7 +164,7 @@ class Agents:
         commands = self._commands()
         if type not in commands:
             names = ", ".join(self.types())
-            raise BadInput(f"There is no type of agent {named(type)}; known are {names}.")
+            raise BadInput(f"There is no type of agent {quote(type)}; known are {names}.")
         return self._start_command(commands[type], said, how)
 
     def _start_command(self, type: Type, prompt: str, how: dict[str, Any]) -> Task:
@@ -161,7 +182,7 @@ class Agents:
 
         how = {key: value for key, value in how.items() if value is not None}
         if unfit := [key for key in how if key not in _FOR_COROUTINES]:
-            raise BadInput(f"{named(unfit[0])} is for commands, and the agent {named(type)} is a coroutine.")
+            raise BadInput(f"{quote(unfit[0])} is for commands, and the agent {quote(type)} is a coroutine.")
         line = Line()
         agent = {"type": type, "prompt": prompt, "format": "hosted", "socket": line.name}
         try:
@@ -195,14 +216,14 @@ class Agents:
         agent = {"type": type, "id": id, "format": REGISTERED, "output_file": output_file}
         task, new = self._bridge(f"agent {type} {id}", agent, name=id, stdin=Stdin(open=True))
         if not new:
-            raise BadInput(f"The agent {named(id)} is registered already and runs; use another id, or mark it as done.")
+            raise BadInput(f"The agent {quote(id)} is registered already and runs; use another id, or mark it as done.")
         return _as_agent(task)
 
     @translate_errors
     def done(self, id: str, *, failed: bool = False) -> Agent | None:
         """Mark an agent that another program started as done, or as failed; None if there is no such agent."""
         try:
-            task = self._found(id)
+            task = self._find(id)
         except UnknownTask:
             return None
         if not _is_other(task):
@@ -219,7 +240,7 @@ class Agents:
     def status(self, id: str) -> Agent | None:
         """An agent as it is now; nothing if there is none of this id."""
         try:
-            return _as_agent(self._found(id))
+            return _as_agent(self._find(id))
         except UnknownTask:
             return None
 
@@ -233,7 +254,7 @@ class Agents:
     def read(self, id: str) -> str | None:
         """What an agent printed, as text for a model; None if there is no such agent."""
         try:
-            task = self._found(id)
+            task = self._find(id)
         except UnknownTask:
             return None
         if _is_other(task):
@@ -243,11 +264,11 @@ class Agents:
     @translate_errors
     def result(self, id: str) -> str | None:
         """The final answer of an agent, whole; none if it gave none (yet)."""
-        task = self._found(id)
+        task = self._find(id)
         told = agentfile.read(os.path.dirname(task.output_file)).get("result")
         return None if told is None else self.mask.text(str(told))
 
-    def _found(self, id: str) -> Task:
+    def _find(self, id: str) -> Task:
         task = None
         try:
             task = self._shell.show(id)
@@ -265,7 +286,7 @@ class Agents:
     def stop(self, id: str, grace: float | None = None) -> Stopped:
         """End an agent and everything it started. Not a success for one that is unknown or has ended."""
         try:
-            task = self._found(id)
+            task = self._find(id)
             agent = _as_agent(task)
             if task.finished and not task.children:
                 return Stopped(False, f"{id} has ended already ({describe_end(task)}).", agent.id, agent.status)

@@ -96,6 +96,7 @@ def ask(home: str, approval: Approval, patience: float) -> Answer | None:
 
 
 def find_sockets(home: str) -> list[str]:
+    """Return the sockets at which commands wait for an answer."""
     directory = os.path.join(home, DIRECTORY)
     try:
         return [os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(SUFFIX)]

@@ -46,6 +46,7 @@ tracker: ContextVar[CallTracker | None] = ContextVar("tracker", default=None)
 
 
 def track(**task_ids: str) -> None:
+    """Note for the caller which task a call launched or waits for."""
     if (current := tracker.get()) is not None:
         for name, task_id in task_ids.items():
             setattr(current, name, task_id)
@@ -164,11 +165,11 @@ def in_thread(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[
     check = OptionCheck(method, f"Async{method.__qualname__}")
 
     @wraps(method)
-    async def called(self: Any, *args: P.args, **options: P.kwargs) -> T:
+    async def call_in_thread(self: Any, *args: P.args, **options: P.kwargs) -> T:
         check(options)
         return await self.driver.call(getattr(self.plain, method.__name__), *args, **options)  # type: ignore[no-any-return]
 
-    return called  # type: ignore[return-value]
+    return call_in_thread  # type: ignore[return-value]
 
 
 def in_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
@@ -176,11 +177,11 @@ def in_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[An
     check = OptionCheck(method, f"Async{method.__qualname__}")
 
     @wraps(method)
-    async def driven(self: Any, *args: P.args, **options: P.kwargs) -> T:
+    async def call_in_loop(self: Any, *args: P.args, **options: P.kwargs) -> T:
         check(options)
         return await method(self.in_loop, *args, **options)  # type: ignore[misc,no-any-return]
 
-    return driven  # type: ignore[return-value]
+    return call_in_loop  # type: ignore[return-value]
 
 
 class _Waiter:
@@ -221,12 +222,12 @@ class LoopWatch:
             self._change = self._loop.create_future()
             self._watched = self._watch.fds
             for fd in self._watched:
-                self._loop.add_reader(fd, self._changed)
+                self._loop.add_reader(fd, self._note_change)
             if self._watch.look_again_s is not None:
-                self._loop.call_later(self._watch.look_again_s, self._changed)
+                self._loop.call_later(self._watch.look_again_s, self._note_change)
         return self._change
 
-    def _changed(self) -> None:
+    def _note_change(self) -> None:
         change, self._change = self._change, None
         for fd in self._watched:
             self._loop.remove_reader(fd)
@@ -236,7 +237,7 @@ class LoopWatch:
 
     def close(self) -> None:
         self._closed = True
-        self._changed()
+        self._note_change()
         self._watch.close()
         self._hold.close()
 

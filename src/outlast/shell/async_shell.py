@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self, Unpack
 
-    from outlast.notices.notice_store import Event, Notice
+    from outlast.notices.notice import Event, Notice
     from outlast.policy import Policy
     from outlast.shell.async_agents import AsyncAgents
     from outlast.shell.options import FollowOptions, TaskId
@@ -76,7 +76,6 @@ class AsyncShell:
     show = in_thread(Shell.show)
     list = in_thread(Shell.list)
     activity = in_thread(Shell.activity)
-    usual = in_thread(Shell.usual)
     kill = in_thread(Shell.kill)
     kill_all = in_thread(Shell.kill_all)
     send = in_thread(Shell.send)

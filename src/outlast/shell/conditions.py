@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from outlast.errors import BadInput, BadPattern, named
+from outlast.errors import BadInput, BadPattern, quote
 from outlast.linux.activity import BUFFERED, BUSY, DISK, INPUT, SLEEPING
 from outlast.output.cleaner import Cleaner
 from outlast.output.line_filter import LineFilter
@@ -55,13 +55,13 @@ class Condition:
         """Take the task's output; called once, before the first look."""
         self.sources, self._size, self._since = sources, -1, time.monotonic()
 
-    def printed(self) -> int:
+    def count_printed(self) -> int:
         """Return how many bytes the task has printed."""
         return sum(source.end() for source in (self.sources or {}).values())
 
     def silence(self) -> float:
         """Return for how many seconds, as far as is known, the task has printed nothing."""
-        size, now = self.printed(), time.monotonic()
+        size, now = self.count_printed(), time.monotonic()
         if size != self._size:
             self._size, self._since = size, now
         return now - self._since
@@ -170,7 +170,7 @@ class _Matching:
 
     def find_unfinished(self, is_last: bool) -> str | None:
         """Return the line that has no end yet, if it matches."""
-        line = self._cleaner.unfinished(None if is_last else LONGEST_PROMPT)
+        line = self._cleaner.get_open_line(None if is_last else LONGEST_PROMPT)
         return line if line and self._sieve.matches(line) else None
 
 
@@ -210,7 +210,7 @@ class Reaction(Condition):
 
     def begin(self, sources: Mapping[str, Source]) -> None:
         super().begin(sources)
-        self._size = self.printed()
+        self._size = self.count_printed()
         self._first_size = 0 if self._from_start else self._size
 
     def find(self, over: bool, left: float | None) -> str | None:
@@ -240,7 +240,7 @@ class UnderWay(Condition):
         self._at = time.monotonic() + seconds
 
     def find(self, over: bool, left: float | None) -> str | None:
-        return "it is under way" if not over and time.monotonic() >= self._at and self.printed() else None
+        return "it is under way" if not over and time.monotonic() >= self._at and self.count_printed() else None
 
     def patience(self) -> float | None:
         # Afterwards the bell rings when it prints.
@@ -274,7 +274,7 @@ class Port(_Server):
     def __init__(self, asked: int | str) -> None:
         host, _, port = str(asked).rpartition(":")
         if isinstance(asked, bool) or not (port.isascii() and port.isdigit() and len(port) < 6 and int(port) in _PORTS):
-            raise BadInput(f"{named(asked)} is not a port; give a number from 1 to 65535, or HOST:PORT.")
+            raise BadInput(f"{quote(asked)} is not a port; give a number from 1 to 65535, or HOST:PORT.")
         self._hosts = (host.removeprefix("[").removesuffix("]"),) if host else _LOOPBACK
         self._port = int(port)
 
@@ -300,9 +300,9 @@ class Url(_Server):
             parts = urlsplit(url)
             self._host, _ = parts.hostname, parts.port
         except (ValueError, TypeError, AttributeError):
-            raise BadInput(f"{named(url)} is not a URL; write http://HOST:PORT/PATH.") from None
+            raise BadInput(f"{quote(url)} is not a URL; write http://HOST:PORT/PATH.") from None
         if parts.scheme not in ("http", "https") or not self._host or not url.isprintable() or " " in url:
-            raise BadInput(f"{named(url)} is not a URL of a web server; write http://HOST:PORT/PATH.")
+            raise BadInput(f"{quote(url)} is not a URL of a web server; write http://HOST:PORT/PATH.")
         self._url = url
 
     def _try(self, most: float) -> str | None:

@@ -8,9 +8,9 @@ from functools import wraps
 
 from outlast.errors import BadInput, OutlastError, SystemRefused
 from outlast.executors.router import Router
-from outlast.launch_builder import read_umask
 from outlast.light import sqlite3
 from outlast.linux.files import get_cwd
+from outlast.linux.process import read_umask
 from outlast.output.redaction import Redactor
 from outlast.settings import Settings, load
 from outlast.shell import validation
@@ -37,13 +37,13 @@ def translate_errors(method: Method) -> Method:
     """Let a method of an object with a `context` raise translated errors. Not if it calls a function of the caller."""
 
     @wraps(method)
-    def translated(*args: Any, **options: Any) -> Any:
+    def call(*args: Any, **options: Any) -> Any:
         try:
             return method(*args, **options)
         except SYSTEM_ERRORS as error:
             args[0].context.raise_translated(error)
 
-    return translated  # type: ignore[return-value]
+    return call  # type: ignore[return-value]
 
 
 class Context:

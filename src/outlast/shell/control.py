@@ -14,10 +14,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from outlast.output.screen import Screen
     from outlast.shell.context import Context
     from outlast.shell.gate import Gate
     from outlast.shell.options import TaskId
-    from outlast.types import Receipt, Screen, Task
+    from outlast.types import Receipt, Task
 
 _CLOSE_WAIT_S = 1.0  # guards exit within milliseconds of the end, if nothing of the command is left
 
@@ -69,9 +70,9 @@ class Control:
         if keys is not None:
             self._press(task_id, keys, has_terminal, bool(text) or eof)
         elif has_terminal and isinstance(text, str):
-            from outlast.shell.keys import typed
+            from outlast.shell.keys import encode_typed
 
-            self._executor.write(task_id, typed(text), eof)
+            self._executor.write(task_id, encode_typed(text), eof)
         else:
             self._executor.write(task_id, data, eof)
 
@@ -113,7 +114,7 @@ class Control:
         for task in registry.tasks(scope):
             if task.finished and not task.closed and not task.children:
                 self._await_closed(task.task_id)
-        removed = sum(registry.remove(task_id) for task_id in list(registry.damaged())) if scope is None else 0
+        removed = sum(registry.remove(task_id) for task_id in list(registry.list_damaged())) if scope is None else 0
         removed += registry.prune(0.0 if all_finished else hours * 3600, most=-1, session=scope)
         Queue(registry.home.path).forget_names()
         self._executor.advance()

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from functools import partial
 
 from outlast.errors import BadInput, Refused
-from outlast.light import extended, replaced
+from outlast.light import extend, replace
 from outlast.shell import conditions, validation
 from outlast.shell.context import SYSTEM_ERRORS
 from outlast.shell.reader import OUTSIDE
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 # Set by a server whose client brings the user's answer with a second call: in its sandbox the command failed before.
 go_outside: ContextVar[bool] = ContextVar("go_outside", default=False)
-_NOBODY_TO_ASK = "it can run outside after a yes, and no user can be asked here"
+_NO_USER_TO_ASK = "it can run outside after a yes, and no user can be asked here"
 READY_WAIT_S = 30.0  # how long a start waits for `ready` without a `startup_wait`
 
 
@@ -100,7 +100,7 @@ class Flows:
         condition = conditions.choose({"until": ready})
         task, _ = yield Work(partial(self._starter.launch, command, hold=hold, **how), launches=True)
         if seconds is None and condition is None:
-            return (yield Work(lambda: self._waited(task, False, None)))  # type: ignore[no-any-return]
+            return (yield Work(lambda: self._make_waited(task, False, None)))  # type: ignore[no-any-return]
         longest = self.context.settings.max_wait_s
         timeout = READY_WAIT_S if seconds is None else longest if wait is None else wait
         return (yield from self._wait_for(task.task_id, condition, min(timeout, longest)))
@@ -114,12 +114,12 @@ class Flows:
         result = yield from self._run(command, **options)
         if (result.error or "").startswith(OUTSIDE) and self._starter.is_kept_inside(options):
             if not self._starter.can_ask:
-                return replaced(result, error=f"{result.error}; {_NOBODY_TO_ASK}")
+                return replace(result, error=f"{result.error}; {_NO_USER_TO_ASK}")
             try:
                 outside: Any = {**options, "sandbox": False, "evidence": result.error}
                 result = yield from self._run(command, **outside)
             except Refused as refused:
-                result = replaced(result, error=f"{result.error}; {refused.message}")
+                result = replace(result, error=f"{result.error}; {refused.message}")
         self._starter.prepare_next()
         return result
 
@@ -198,7 +198,7 @@ class Flows:
             task = self._executor.status(task_id)
             if not task.split and not self._executor.source(task_id, STREAMS[0]).end():
                 nothing = {"output": "", "stdout": None, "stderr": None, "truncated": False}
-                result = extended(Result, task, **nothing, dropped_bytes=0, hidden_lines=0, cursor="0")
+                result = extend(Result, task, **nothing, dropped_bytes=0, hidden_lines=0, cursor="0")
                 return self.context.redactor.redact(result)
         return self._reader.read(task_id, **show)
 
@@ -244,11 +244,11 @@ class Flows:
                 met = yield from self._wait_for_condition(task_id, condition, deadline)
             task = yield Work(partial(self._executor.status, task_id))
         matched = condition.matched if condition else None
-        return (yield Work(lambda: self._waited(task, met, matched)))  # type: ignore[no-any-return]
+        return (yield Work(lambda: self._make_waited(task, met, matched)))  # type: ignore[no-any-return]
 
-    def _waited(self, task: Task, met: bool, matched: str | None) -> Waited:
+    def _make_waited(self, task: Task, met: bool, matched: str | None) -> Waited:
         self.context.mask_for(task)
-        return self.context.redactor.redact(extended(Waited, task, met=met, matched=matched))
+        return self.context.redactor.redact(extend(Waited, task, met=met, matched=matched))
 
     def wait_for_phase(self, task_id: str, phase: Phase, timeout: float | None) -> Flow[bool]:
         """Wait until the task has "begun" or "ended"; False if the timeout came first."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 
-from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, named
-from outlast.light import replaced
+from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, quote
+from outlast.light import replace
 from outlast.linux.files import get_cwd
-from outlast.policy import OWN_RULES, Policy, decide, layers, loading, policy_file, project_files
+from outlast.policy import OWN_RULES, Policy, layers, loading, policy_file, project_files
 from outlast.policy.approval import Approval
+from outlast.policy.decision import decide
 from outlast.policy.rules import Decision, Overrides
 from outlast.storage import session_rules, snapshot
 from outlast.storage.dump import find_changed_variables
@@ -84,7 +85,7 @@ class Gate:
 
     # --- run -----------------------------------------------------------------------------
 
-    def granted(self, request: Request, prepare: Callable[[Grant], Launch]) -> tuple[Grant, Launch]:
+    def grant(self, request: Request, prepare: Callable[[Grant], Launch]) -> tuple[Grant, Launch]:
         """A grant, after asking if need be, and the launch for it, in the very state that it was checked in."""
         approved: Approval | None = None
         policy_for_children = self._with_policy(request)
@@ -92,7 +93,7 @@ class Gate:
             found = None if request.fresh else self._around.snapshot(request.executor)
             where = request.cwd or (found.directory if found else self._opened_in)
             known = self._around.known(found, request.env, where, request.executor)
-            grant, approved = self._decided(policy_for_children, known, where, approved)
+            grant, approved = self._decide(policy_for_children, known, where, approved)
             launch = prepare(grant)
             if not launch.state or (found is not None and launch.snapshot == found.mark):
                 return grant, launch
@@ -103,9 +104,9 @@ class Gate:
         name = loading.policy_for_children(self._call)
         if not name or POLICY in request.env or os.environ.get(POLICY):
             return request
-        return replaced(request, env={**request.env, POLICY: name})
+        return replace(request, env={**request.env, POLICY: name})
 
-    def _decided(
+    def _decide(
         self, request: Request, overrides: Overrides, where: str, approved: Approval | None
     ) -> tuple[Grant, Approval | None]:
         shell = self._shell_of(request)
@@ -115,7 +116,7 @@ class Gate:
         except NeedsApproval as asked:
             if not isinstance(asked.approval, Approval):
                 raise
-            approval = replaced(asked.approval, cwd=where)
+            approval = replace(asked.approval, cwd=where)
             answer = self._ask_user(approval)
             if answer is None:
                 raise
@@ -131,7 +132,7 @@ class Gate:
         known = self._around.known(snapshot, request.env, where)
         found = layers.evaluate_request(request, policy, known, self._shell_of(request)).decision
         if found.verdict == "allow" and "run" in policy.asks and self._mode == "default":
-            return replaced(found, verdict="ask")
+            return replace(found, verdict="ask")
         return found
 
     def _shell_of(self, request: Request) -> str:
@@ -182,7 +183,7 @@ class Gate:
         if hasattr(answer, "__await__"):
             getattr(answer, "close", lambda: None)()
             raise BadInput("`ask` is a coroutine function, which only an AsyncShell can call; give a plain one.")
-        raise BadInput(f"`ask` answered {named(answer)}; it must be yes, no, session or always. Nothing was done.")
+        raise BadInput(f"`ask` answered {quote(answer)}; it must be yes, no, session or always. Nothing was done.")
 
     def _ask_host(self, approval: Approval) -> object:
         assert self._ask is not None
@@ -219,8 +220,8 @@ def _said_no(approval: Approval) -> str:
     """Why it is not done: the user's no, and what the question was about."""
     if approval.category == "kill":
         return f"The user was asked whether to end {', '.join(approval.task_ids)} and said no."
-    about = next((f" about {named(part.command)} ({part.why.rstrip('.')})" for part in approval.parts if part.why), "")
-    return f"The user was asked{about} and said no, so {named(approval.command)} was not run."
+    about = next((f" about {quote(part.command)} ({part.why.rstrip('.')})" for part in approval.parts if part.why), "")
+    return f"The user was asked{about} and said no, so {quote(approval.command)} was not run."
 
 
 class SessionOverrides:
@@ -248,7 +249,7 @@ class SessionOverrides:
         usual = Overrides(functions=frozenset(_functions(environ)), values=dict(environ))
         of_session = self._of_session(found, self._state(executor)) if found else usual
         given = {name: value for name, value in env.items() if not name.startswith(_FUNCTION[0])}
-        return replaced(
+        return replace(
             of_session,
             functions=of_session.functions | _functions(env),
             variables=of_session.variables | given.keys(),

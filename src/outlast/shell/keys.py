@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from outlast.errors import BadInput, InputRefused, named
+from outlast.errors import BadInput, InputRefused, quote
 from outlast.light import frozen
 
 TYPE_CHECKING = False
@@ -80,7 +80,7 @@ def parse(text: str) -> list[str | Key]:
             found.append(text[at:start])
         match = _KEY.match(text, start)
         if match is None:
-            raise BadInput(f"{named(text[start : start + 12])} begins no key; write <lt> for a '<'. {_known()}")
+            raise BadInput(f"{quote(text[start : start + 12])} begins no key; write <lt> for a '<'. {_known()}")
         found.append(_check_key(match[0], frozenset(match[1].upper()) - {"-"}, match[2]))
         at = match.end()
     return [*found, text[at:]] if at < len(text) else found
@@ -100,7 +100,7 @@ def _check_key(text: str, modifiers: frozenset[str], rest: str) -> Key:
             len(rest) == 1 and modifiers in _OF_CHARACTERS and ("C" not in modifiers or _control(rest) is not None)
         )
     if not is_known:
-        raise BadInput(f"There is no key {named(text)}; write <lt> for a '<'. {_known()}")
+        raise BadInput(f"There is no key {quote(text)}; write <lt> for a '<'. {_known()}")
     return Key(name, modifiers)
 
 
@@ -127,7 +127,7 @@ def encode(keys: Sequence[str | Key], application_cursor: bool = False) -> bytes
 
 def _encode(key: str | Key, application: bool) -> bytes:
     if isinstance(key, str):
-        return typed(key)
+        return encode_typed(key)
     name, held = key.name, key.modifiers
     number = 1 + sum(_IN_SEQUENCES[one] for one in held)
     if name in _CURSOR | _FUNCTION:
@@ -142,10 +142,10 @@ def _encode(key: str | Key, application: bool) -> bytes:
     char = _PLAIN.get(name, name)
     if "C" in held:
         char = "\0" if name == "Space" else _control(name) or ""
-    return typed(("\x1b" if "M" in held else "") + char)
+    return encode_typed(("\x1b" if "M" in held else "") + char)
 
 
-def typed(text: str) -> bytes:
+def encode_typed(text: str) -> bytes:
     """Return what a terminal sends for typed text: the end of a line is the Enter key."""
     return text.replace("\r\n", "\r").replace("\n", "\r").encode(errors="surrogateescape")
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.notices.event_stream import EventStream
-    from outlast.notices.notice_store import Event, Notice, NoticeStore
+    from outlast.notices.notice import Event, Notice
+    from outlast.notices.notice_store import NoticeStore
     from outlast.notices.subscription import Calling, Subscription
     from outlast.shell.context import Context
     from outlast.shell.reader import Reader
@@ -92,7 +93,9 @@ class Notices:
         from outlast.notices import words
         from outlast.notices.subscription import Subscription
 
-        running = [task for task in self._reader.list(session=self.context.session) if not task.finished]
+        tasks = [task for task in self._reader.list(session=self.context.session) if not task.finished]
+        doing = self._reader.activities(tasks)
+        running = [(task, doing.get(task.task_id, "")) for task in tasks]
         with Subscription(self.new_board(self.context.session), _BRIEF, close_board=True) as subscription:
             ended = []
             while taken := subscription.take():

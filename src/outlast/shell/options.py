@@ -170,9 +170,9 @@ def check_options(method: Method) -> Method:
     check = OptionCheck(method)
 
     @wraps(method)
-    def checked(*args: Any, **options: Any) -> Any:
+    def call_checked(*args: Any, **options: Any) -> Any:
         if options:
             check(options)
         return method(*args, **options)
 
-    return checked  # type: ignore[return-value]
+    return call_checked  # type: ignore[return-value]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from itertools import islice
 
-from outlast.errors import WITH_TERMINAL, BadInput, InputRefused, named
-from outlast.light import replaced
+from outlast.errors import WITH_TERMINAL, BadInput, InputRefused, OutlastError, quote
+from outlast.light import replace
 from outlast.output.reader import check_options, read
 from outlast.output.redaction import OFF
 from outlast.output.text_stream import EVERYTHING, LiveRedactor, find_first_error
@@ -17,16 +17,18 @@ from outlast.types import STREAMS, Cursor, Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, Unpack
 
     from outlast.linux.activity import Activity
     from outlast.output.first_error import Excerpt
+    from outlast.output.screen import Screen
     from outlast.shell.conditions import Condition
     from outlast.shell.context import Context
     from outlast.shell.options import ListOptions, ReadOptions, TaskId
+    from outlast.storage.index import Usual
     from outlast.storage.output import Source
-    from outlast.types import Result, Screen, Slice, Usual
+    from outlast.types import Result, Slice
 
 _PAGE = 100  # tasks that are looked up at once
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
@@ -54,7 +56,7 @@ class Reader:
         selected: dict[str, Any] = dict(options)
         new, reader, most = selected.pop("new", False), selected.pop("reader", None), selected.pop("max_chars", None)
         cursor = selected.pop("cursor", None)
-        selection = replaced(EVERYTHING, cursor=None if cursor is None else validation.cursor(cursor), **selected)
+        selection = replace(EVERYTHING, cursor=None if cursor is None else validation.cursor(cursor), **selected)
         budget = self.context.settings.shown_chars if most is None else most
         check_options(selection, new, budget)
         # Of what is over only the output is looked at; if it is gone with its task, that is noticed there.
@@ -67,7 +69,7 @@ class Reader:
                 return self._explain_refusal(read(found, selection, sources, budget, mask))
             # While the cursor is held, no other process reads as the same reader.
             with reader_cursors.ReaderCursor(os.path.dirname(found.output_file), self._reader_name(reader)) as place:
-                result = read(found, replaced(selection, cursor=place.cursor), sources, budget, mask)
+                result = read(found, replace(selection, cursor=place.cursor), sources, budget, mask)
                 place.save(validation.cursor(result.cursor))
             return self._explain_refusal(result)
         except OSError as error:
@@ -95,10 +97,10 @@ class Reader:
             return result
         from outlast.sandbox.refusals import LAST_LINES, find_refusal  # most commands run without
 
-        selection, budget = replaced(EVERYTHING, tail=LAST_LINES), self.context.settings.shown_chars
+        selection, budget = replace(EVERYTHING, tail=LAST_LINES), self.context.settings.shown_chars
         said = read(result, selection, self._sources(result), budget, self.context.mask_for(result)).output
         line = find_refusal(result.sandbox, said, result.exit_code)
-        return replaced(result, error=f"{OUTSIDE}: {line}") if line else result
+        return replace(result, error=f"{OUTSIDE}: {line}") if line else result
 
     def _reader_name(self, reader: str | None) -> str:
         return reader or f"session {self.context.session}"
@@ -162,7 +164,7 @@ class Reader:
         ended_after = options.get("ended_after")
         wanted = _STATUS_WORDS.get(status, status) if status else None
         if wanted is not None and wanted not in _STATUSES:
-            raise BadInput(f"There is no status {named(status)}; use one of {', '.join(_STATUSES)}.")
+            raise BadInput(f"There is no status {quote(status)}; use one of {', '.join(_STATUSES)}.")
         if most is not None and most < 1:
             raise BadInput(f"The number of tasks to list must be 1 or more, not {most}.")
         self._executor.refresh()
@@ -196,6 +198,17 @@ class Reader:
     def activity(self, task: TaskId) -> Activity:
         """As `Shell.activity`."""
         return self._executor.activity(self.context.find(task))
+
+    def activities(self, tasks: Iterable[Task]) -> dict[str, Activity]:
+        """Return by id what those tasks do that run."""
+        found = {}
+        for task in tasks:
+            if task.status == "running":
+                try:
+                    found[task.task_id] = self.activity(task)
+                except OutlastError:
+                    continue  # removed since it was listed
+        return found
 
     @translate_errors
     def printed_at(self, task: Task) -> float | None:

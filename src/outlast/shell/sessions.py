@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 
-from outlast.errors import BadInput, Hint, SessionBusy, UnknownSession, named
-from outlast.launch_builder import compose_first_snapshot
+from outlast.environment import compose_first_snapshot
+from outlast.errors import BadInput, Hint, SessionBusy, UnknownSession, quote
+from outlast.launch_builder import find_directory
+from outlast.linux.process import read_umask
 from outlast.output.redaction import split_variables
 from outlast.shell import validation
 from outlast.shell.context import translate_errors
 from outlast.storage import session_rules, snapshot
 from outlast.storage.dump import find_changed_variables
+from outlast.storage.sessions import SessionState
 from outlast.storage.snapshot import ALIAS, FUNCTION, OPTION, SHOPT, TRAP, VARIABLE
-from outlast.types import SessionState
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +47,7 @@ class SessionControl:
             found = self._sessions.read(reached)
         except snapshot.DamagedSnapshot as error:
             raise UnknownSession(
-                f"The state of session {named(reached)} is damaged ({error}); "
+                f"The state of session {quote(reached)} is damaged ({error}); "
                 "the next command sets it aside and begins anew."
             ) from None
         except OSError:
@@ -83,7 +85,8 @@ class SessionControl:
             self._remove(reached)  # the next command there begins with what a login there has
             return
         try:
-            self._sessions.reset(reached, compose_first_snapshot(environ, reached))
+            first = compose_first_snapshot(environ, reached, find_directory("", self.context.cwd), read_umask())
+            self._sessions.reset(reached, first)
             session_rules.remove(self.context.home, reached)
         except _NO_SESSION:
             raise self._unknown(reached) from None
@@ -95,7 +98,7 @@ class SessionControl:
         try:
             self._sessions.copy(reached, self._reach(target))
         except FileExistsError:
-            why = f"There is a session {named(target)} already; remove it first, or give another name."
+            why = f"There is a session {quote(target)} already; remove it first, or give another name."
             raise SessionBusy(why) from None
         except (*_NO_SESSION, snapshot.DamagedSnapshot):
             raise self._unknown(reached) from None
@@ -112,7 +115,7 @@ class SessionControl:
         if running:
             ids = ", ".join(running[:3]) + (f" and {len(running) - 3} more" if len(running) > 3 else "")
             hint = Hint("end them first with `outlast kill`", "end them first with `Shell.kill`", "end them first")
-            raise SessionBusy(f"Session {named(reached)} has tasks that run ({ids}).", hint)
+            raise SessionBusy(f"Session {quote(reached)} has tasks that run ({ids}).", hint)
         try:
             if "@" not in reached:
                 session_rules.remove(self.context.home, reached)
@@ -139,7 +142,7 @@ class SessionControl:
         if at:
             validation.session_name(executor)
         if own not in (None, base):
-            raise BadInput(f"This is session {named(own)}, which cannot reach {named(name)}; open it as an operator.")
+            raise BadInput(f"This is session {quote(own)}, which cannot reach {quote(name)}; open it as an operator.")
         return name
 
     def _unknown(self, name: str) -> UnknownSession:
@@ -147,7 +150,7 @@ class SessionControl:
         from difflib import get_close_matches
 
         near = get_close_matches(name, self._sessions.names(), n=3, cutoff=0.5) if self.context.scope is None else []
-        said = f"There is no session {named(name)} with a state"
+        said = f"There is no session {quote(name)} with a state"
         if near:
             return UnknownSession(f"{said}; near it are {', '.join(near)}.")
         return UnknownSession(

@@ -6,7 +6,7 @@ import os
 import sys
 
 from outlast.errors import BadInput, Unsupported
-from outlast.light import replaced
+from outlast.light import replace
 from outlast.settings import default_home
 from outlast.shell import validation
 from outlast.shell.context import Context, translate_errors
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from typing import Any, Self, Unpack
 
     from outlast.linux.activity import Activity
-    from outlast.notices.notice_store import Event, Notice
+    from outlast.notices.notice import Event, Notice
     from outlast.notices.subscription import Calling, Subscription
+    from outlast.output.screen import Screen
     from outlast.policy import Policy
     from outlast.policy.rules import Decision
     from outlast.shell.agents import Agents
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
         StartOptions,
         TaskId,
     )
-    from outlast.types import Receipt, Result, Screen, Slice, Task, Usual, Waited
+    from outlast.types import Receipt, Result, Slice, Task, Waited
 
 
 class Shell:
@@ -112,7 +113,7 @@ class Shell:
         except BadInput:
             if not command.strip() or shell == NO_SHELL:
                 raise
-            request = replaced(
+            request = replace(
                 validation.build_request("true", **how), command=command
             )  # it cannot run, but can be judged
         gate = self.starter.gate(request.cwd)
@@ -230,10 +231,6 @@ class Shell:
     def activity(self, task: TaskId) -> Activity:
         """Return what a running task does at this moment, in a few words, with its `evidence`; empty if not seen."""
         return self.reader.activity(task)
-
-    def usual(self, command: str) -> Usual | None:
-        """Return how long this command took in this session when it last went well, if it did."""
-        return self.reader.usual(command)
 
     def kill(self, task: TaskId, grace: float | None = None) -> Receipt:
         """End a task's whole tree; returns when it is gone, with a receipt."""

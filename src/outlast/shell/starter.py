@@ -15,12 +15,13 @@ from outlast.errors import (
     SessionMoved,
     StartFailed,
     UnknownTask,
-    named,
+    quote,
 )
 from outlast.launch_builder import ARRAY_INDEX, LaunchBuilder, SessionScope
-from outlast.light import replaced
+from outlast.light import replace
 from outlast.linux.files import get_cwd
-from outlast.policy import MODES, YOLO, Policy, decide, may_apply
+from outlast.policy import MODES, YOLO, Policy, may_apply
+from outlast.policy.decision import decide
 from outlast.shell.context import SYSTEM_ERRORS
 from outlast.shell.validation import build_request
 from outlast.storage.registry import LEAST_SHARE_BYTES
@@ -51,7 +52,7 @@ class Starter:
         self.context, self._ask = context, options.get("ask")
         self._mode: Mode = options.get("mode", "default")
         if self._mode not in MODES:
-            raise BadInput(f"There is no mode {named(self._mode)}; known are {', '.join(MODES)}.")
+            raise BadInput(f"There is no mode {quote(self._mode)}; known are {', '.join(MODES)}.")
         self._policy = policy if policy is None or isinstance(policy, Policy) else os.fspath(policy)
         self._gates: dict[str, Gate | None] = {}
         if self._policy not in (None, YOLO, YOLO.name):
@@ -142,7 +143,7 @@ class Starter:
             options |= {"fresh": True, "cwd": cwd or self._session_directory()}
         how: dict[str, Any] = {"background": background, "agent": agent, "sandbox": confined}
         request = build_request(command, session=context.session, **how, **options)
-        return self.launch_request(replaced(request, evidence=evidence) if evidence else request, keeps, hold)
+        return self.launch_request(replace(request, evidence=evidence) if evidence else request, keeps, hold)
 
     def launch_array(self, command: str, indexes: Sequence[int], **options: Unpack[CommandOptions]) -> list[Task]:
         """Start a background task for each index, judged once; each has its index in a variable.
@@ -155,13 +156,13 @@ class Starter:
         for _ in range(_TRIES):
             _, launch = self._grant(request, keeps=False)
             share = max(LEAST_SHARE_BYTES, context.settings.state_limit_bytes // (2 * len(indexes)))
-            launch = replaced(launch, output_limit=min(launch.output_limit, share))
-            launches = [replaced(launch, env={**launch.env, ARRAY_INDEX: str(index)}) for index in indexes]
+            launch = replace(launch, output_limit=min(launch.output_limit, share))
+            launches = [replace(launch, env={**launch.env, ARRAY_INDEX: str(index)}) for index in indexes]
             try:
                 return context.executor.start_array(launches)
             except SessionMoved:
                 continue
-        raise SessionBusy(f"The session {named(context.session)} changes too fast to run anything in it; try again.")
+        raise SessionBusy(f"The session {quote(context.session)} changes too fast to run anything in it; try again.")
 
     def _sandbox(self, asked: Sandbox | bool | None, cwd: str) -> Sandbox | None:
         """Return the sandbox that a command in this directory gets: the caller's, the settings' or the policy's."""
@@ -173,9 +174,9 @@ class Starter:
             return sandbox_for(asked, context.settings, context.cwd)
         if not asked and not imposed:
             return None
-        from outlast.sandbox.choice import wanted  # most commands run without
+        from outlast.sandbox.choice import choose_sandbox  # most commands run without
 
-        return wanted(asked, context.sandbox, context.settings, cwd or None, context.cwd)
+        return choose_sandbox(asked, context.sandbox, context.settings, cwd or None, context.cwd)
 
     def _session_directory(self) -> str | None:
         """Return where a command of the session begins. What the session defined may come from inside a sandbox."""
@@ -203,7 +204,7 @@ class Starter:
             if request.env:
                 context.redactor.learn(request.env)
             return started
-        raise SessionBusy(f"The session {named(context.session)} changes too fast to run anything in it; try again.")
+        raise SessionBusy(f"The session {quote(context.session)} changes too fast to run anything in it; try again.")
 
     def _grant(self, request: Request, keeps: bool) -> tuple[Grant, Launch]:
         """Judge a request, and build the launch for it."""
@@ -212,7 +213,7 @@ class Starter:
         if gate is None:
             grant = decide(request, YOLO)
             return grant, self._build_launch(grant, keeps)
-        return gate.granted(request, lambda grant: self._build_launch(grant, keeps))
+        return gate.grant(request, lambda grant: self._build_launch(grant, keeps))
 
     def _build_launch(self, grant: Grant, keeps: bool, state: str = "") -> Launch:
         """Return what exactly runs for a grant now, in the session's state or in this one."""

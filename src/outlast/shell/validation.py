@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from outlast.errors import BadInput, named
-from outlast.light import fields, replaced
+from outlast.errors import BadInput, quote
+from outlast.light import fields, replace
 from outlast.types import AGENT, NO_SHELL, START, Cursor, Limits, Notify, Request, Stdin
 
 TYPE_CHECKING = False
@@ -41,7 +41,7 @@ def build_request(
     """Check what a caller asks for; whether it can run is seen later."""
     _check_command(command)
     given: Mapping[str, Any] = _open_terminal(options)
-    return replaced(
+    return replace(
         _PLAIN,
         command=_quote_words(command) if options.get("shell") in (NO_SHELL, AGENT) else command,
         session=session_name(session),
@@ -79,7 +79,7 @@ def terminal_size(size: object) -> tuple[int, int]:
         columns, rows = size
     if not (1 <= columns <= MOST_COLUMNS and 1 <= rows <= MOST_ROWS):
         raise BadInput(
-            f"{named(size)} is not the size of a terminal; write COLUMNSxROWS, such as 80x24, "
+            f"{quote(size)} is not the size of a terminal; write COLUMNSxROWS, such as 80x24, "
             f"with at most {MOST_COLUMNS} columns and {MOST_ROWS} rows."
         )
     return columns, rows
@@ -131,9 +131,9 @@ def _encode(what: str, text: str) -> bytes:
 def _check_env(env: Mapping[str, str]) -> dict[str, str]:
     for name, value in env.items():
         if not all(isinstance(text, str) for text in (name, value)):
-            raise BadInput(f"The environment variable {named(name)} is not text; give its name and its value as text.")
+            raise BadInput(f"The environment variable {quote(name)} is not text; give its name and its value as text.")
         if not name or "=" in name:
-            raise BadInput(f"{named(name)} is not the name of an environment variable; write NAME=VALUE.")
+            raise BadInput(f"{quote(name)} is not the name of an environment variable; write NAME=VALUE.")
         _encode("environment", name + value)
     return dict(env)
 
@@ -177,7 +177,7 @@ def _check_after(after: Sequence[str]) -> tuple[str, ...]:
 
 def _check_after_failed(what: str) -> str:
     if what not in (SKIP, RUN):
-        raise BadInput(f"{named(what)} is not what to do after a failure; use {RUN} or {SKIP}.")
+        raise BadInput(f"{quote(what)} is not what to do after a failure; use {RUN} or {SKIP}.")
     return what
 
 
@@ -237,7 +237,7 @@ def _check_notify(notify: str | Sequence[str] | Notify) -> dict[str, object]:
 
 def _check_name(what: str, name: object) -> str:
     if not _is_name(name):
-        raise BadInput(f"{named(name)} is no name for {what}; use up to 64 letters, digits, '.', '_' and '-'.")
+        raise BadInput(f"{quote(name)} is no name for {what}; use up to 64 letters, digits, '.', '_' and '-'.")
     return name
 
 
@@ -272,7 +272,7 @@ def cursor(text: str | Cursor | None) -> Cursor:
         return text
     stdout, two, stderr = str(text).strip().partition(",")
     if not _is_place(stdout) or not _is_place(stderr if two else "0"):
-        raise BadInput(f"{named(text)} is not a cursor; use one that an earlier reply gave, or 0 for the start.")
+        raise BadInput(f"{quote(text)} is not a cursor; use one that an earlier reply gave, or 0 for the start.")
     return Cursor(int(stdout), int(stderr or 0))
 
 

@@ -63,3 +63,14 @@ def metadata(agent: Mapping[str, str], report: Mapping[str, Any]) -> dict[str, A
 def _cut(name: str, value: Any) -> Any:
     most = _SHOWN.get(name)
     return value[: most - 1] + "…" if most and isinstance(value, str) and len(value) > most else value
+
+
+def describe_end(directory: str, agent: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an agent reported, and how it ended if its exit code in `values` does not say that."""
+    report = read(directory)
+    found: dict[str, Any] = {"metadata": metadata(agent, report)}
+    if values["status"] != "failed" or values["reason"] != "exit":
+        return found
+    if why := report.get(LOST):
+        return {**found, "reason": "lost", "exit_code": None, "pipe_status": None, "error": str(why)}
+    return {**found, "error": str(report["error"])} if report.get("error") else found

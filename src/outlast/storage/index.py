@@ -58,6 +58,14 @@ _WAL_PAGES = 100  # of 4 KiB, then they go into the index itself: its log takes 
 
 
 @frozen
+class Usual:
+    """How long a command took when it went well: the middle of its latest runs."""
+
+    elapsed_ms: int
+    runs: int
+
+
+@frozen
 class Row:
     """One task in the index; `view` is its final state as JSON, once it is closed."""
 
@@ -239,7 +247,7 @@ class Index:
         where = "instr(id, ?) AND session = coalesce(?, session) ORDER BY created DESC, id LIMIT ?"
         return self._ids(where, part, session, most)
 
-    def unfinished(self, before: float, most: int) -> list[str]:
+    def sample_unfinished(self, before: float, most: int) -> list[str]:
         """Return up to `most` random tasks, created before that moment, that are not known to be closed."""
         return self._ids("created < ? AND ended IS NULL ORDER BY random() LIMIT ?", before, most)
 

@@ -116,6 +116,7 @@ def lock_start(directory: str) -> int | None:
 
 
 def is_confirmed(directory: str) -> bool:
+    """Return whether the other machine has confirmed that it has the task."""
     return bool(read_mirror(directory)["confirmed"])
 
 

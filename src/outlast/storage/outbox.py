@@ -1,27 +1,19 @@
-"""The outbox: what is to be told, to whom it was told, and what happened, in one SQLite file.
+"""The outbox: what is to be told, and what happened, in one SQLite file.
 
 A notice gets its number in the transaction that puts it in, and is unique by task, kind and
-turn: so any number of processes can find the same ending and it is told once. A subscriber
-claims notices in order; `taken` is how far it has come, and what it claimed and has not
-acknowledged is one row. Acknowledging removes that row. A claim names its holder: a byte in the
-file `holders` that its process keeps locked. When that process is gone the kernel unlocks the byte,
-and the next claim takes over what it held, number and all. Unlike a pid, a lock means the same in
-every container that shares the state directory.
+turn: so any number of processes can find the same ending and it is told once. Who claimed it: see `claims`.
 
 Unlike the index this cannot be made anew: that something was acknowledged stands nowhere else.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
 import threading
 import time
 
 from outlast.errors import StateRefused, SystemRefused
 from outlast.light import frozen, json, sqlite3
-from outlast.linux.files import open_regular
 from outlast.storage.database import Transaction, create_file, is_disk_full, open_database
 
 TYPE_CHECKING = False
@@ -35,7 +27,6 @@ DIRECTORY = "outbox"
 EVERYBODY = ""  # as a session: the operator's, who is told of every task
 VERSION = 1
 _FILE = "outbox.sqlite"
-_HOLDERS = "holders"  # an empty file: only its locks matter
 _WAL_PAGES = 1000  # of 4 KiB; then they go into the file itself, and that waits for the disk
 EVENTS_AT_MOST = 100_000
 _SCHEMA = (
@@ -109,7 +100,7 @@ class Outbox:
             self._db = self._open(os.path.join(self.directory, _FILE))
         except (OSError, sqlite3.Error) as error:
             if is_disk_full(error):
-                raise self._refused(error) from None
+                raise self._explain_refusal(error) from None
             what = getattr(error, "strerror", None) or str(error)
             raise StateRefused(f"The outbox in {self.directory} cannot be used: {what}; move it away.") from None
 
@@ -132,7 +123,7 @@ class Outbox:
         with self._one_at_a_time:
             self._db.close()
 
-    def _refused(self, error: Exception) -> SystemRefused:
+    def _explain_refusal(self, error: Exception) -> SystemRefused:
         todo = "free some space" if is_disk_full(error) else "try again"
         return SystemRefused(f"The outbox in {self.directory} cannot be used now: {error}; {todo}.")
 
@@ -142,14 +133,14 @@ class Outbox:
             with self._one_at_a_time, Transaction(self._db) as db:
                 return act(db)
         except sqlite3.Error as error:
-            raise self._refused(error) from None
+            raise self._explain_refusal(error) from None
 
-    def found(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+    def query(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         try:
             with self._one_at_a_time:
                 return self._db.execute(query, values).fetchall()
         except sqlite3.Error as error:
-            raise self._refused(error) from None
+            raise self._explain_refusal(error) from None
 
     # --- what is put in ------------------------------------------------------------------
 
@@ -172,11 +163,11 @@ class Outbox:
     def add(self, one: Happened) -> None:
         """Insert an event that has no task. One statement, because a caller waits for it."""
         query = "INSERT INTO events (task, type, session, at, facts) VALUES (NULL, ?, ?, ?, ?)"
-        self.found(query, one.type, one.session, one.at, json.dumps(dict(one.facts)))
+        self.query(query, one.type, one.session, one.at, json.dumps(dict(one.facts)))
 
     def scan_of(self, task: str) -> str:
         """How far a task was looked through, as `move_scan` left it; empty: not at all."""
-        rows = self.found("SELECT state FROM scans WHERE task = ?", task)
+        rows = self.query("SELECT state FROM scans WHERE task = ?", task)
         return str(rows[0][0]) if rows else ""
 
     def move_scan(self, task: str, before: str, after: str, notices: Iterable[Found]) -> bool:
@@ -194,27 +185,27 @@ class Outbox:
 
     def count(self, task: str, kind: str) -> int:
         """How many notices of a kind there are about a task."""
-        return int(self.found("SELECT count(*) FROM notices WHERE task = ? AND kind = ?", task, kind)[0][0])
+        return int(self.query("SELECT count(*) FROM notices WHERE task = ? AND kind = ?", task, kind)[0][0])
 
     # --- what is looked at ---------------------------------------------------------------
 
     def notice(self, number: int, session: str) -> Stored | None:
         """One notice, if that session may see it."""
-        rows = self.found(f"SELECT {_COLUMNS} FROM notices WHERE number = ? AND {_REACHED}", number, session, session)
-        return _stored(rows[0]) if rows else None
+        rows = self.query(f"SELECT {_COLUMNS} FROM notices WHERE number = ? AND {_REACHED}", number, session, session)
+        return load_row(rows[0]) if rows else None
 
     def newest(self, session: str, most: int) -> list[Stored]:
         """Return the latest notices, oldest first, delivered or not."""
         query = f"SELECT {_COLUMNS} FROM notices WHERE {_REACHED} ORDER BY number DESC LIMIT ?"
-        return [_stored(row) for row in reversed(self.found(query, session, session, most))]
+        return [load_row(row) for row in reversed(self.query(query, session, session, most))]
 
     def behind(self, session: str, number: int) -> list[Stored]:
         """The notices behind that number, in order."""
         query = f"SELECT {_COLUMNS} FROM notices WHERE number > ? AND {_REACHED} ORDER BY number"
-        return [_stored(row) for row in self.found(query, number, session, session)]
+        return [load_row(row) for row in self.query(query, number, session, session)]
 
     def last_notice(self) -> int:
-        return int(self.found("SELECT coalesce(max(number), 0) FROM notices")[0][0])
+        return int(self.query("SELECT coalesce(max(number), 0) FROM notices")[0][0])
 
     def events(self, session: str, after: int = 0, most: int = -1) -> list[Stored]:
         """What happened behind that number, in order."""
@@ -222,10 +213,10 @@ class Outbox:
             f"SELECT number, coalesce(task, ''), type, session, at, facts FROM events "
             f"WHERE number > ? AND {_REACHED} ORDER BY number LIMIT ?"
         )
-        return [_stored(row) for row in self.found(query, after, session, session, most)]
+        return [load_row(row) for row in self.query(query, after, session, session, most)]
 
     def last_event(self) -> int:
-        return int(self.found("SELECT coalesce(max(number), 0) FROM events")[0][0])
+        return int(self.query("SELECT coalesce(max(number), 0) FROM events")[0][0])
 
     # --- what goes -----------------------------------------------------------------------
 
@@ -234,7 +225,7 @@ class Outbox:
         before = time.time() - older_than_s
         if not self._has_old(before):
             return 0
-        rows = self.found("SELECT DISTINCT task FROM notices WHERE at < ?", before)
+        rows = self.query("SELECT DISTINCT task FROM notices WHERE at < ?", before)
         gone = [(str(row[0]),) for row in rows if not is_there(str(row[0]))]
 
         def forget(db: sqlite3.Connection) -> int:
@@ -252,9 +243,9 @@ class Outbox:
     def _has_old(self, before: float) -> bool:
         """A quick look: they were put in about in the order in which they happened."""
         for table in ("notices", "events"):
-            if any(row[0] < before for row in self.found(f"SELECT at FROM {table} ORDER BY number LIMIT 1")):
+            if any(row[0] < before for row in self.query(f"SELECT at FROM {table} ORDER BY number LIMIT 1")):
                 return True
-        many = self.found("SELECT coalesce(max(number) - min(number), 0) FROM events")[0][0]
+        many = self.query("SELECT coalesce(max(number) - min(number), 0) FROM events")[0][0]
         return bool(many >= 2 * EVENTS_AT_MOST)
 
 
@@ -270,147 +261,7 @@ def _put_notices(db: sqlite3.Connection, notices: Iterable[Found]) -> int:
     return db.total_changes - before
 
 
-def _stored(row: tuple[Any, ...]) -> Stored:
+def load_row(row: tuple[Any, ...]) -> Stored:
+    """Parse a row of `_COLUMNS`, and perhaps how often it was claimed."""
     number, task, kind, session, at, facts, *times = row
     return Stored(number, task, kind, session, at, json.loads(facts), *times)
-
-
-# --- a subscriber's side: claim notices, acknowledge or return them ----------------------
-
-_FREE = ""  # as a holder: it was given back
-_FLOCK = "hhqqi0q"  # struct flock, with the padding at its end
-_CLAIMED = (
-    "SELECT n.number, n.task, n.kind, n.session, n.at, n.facts, c.times FROM claims c JOIN notices n "
-    "ON n.number = c.number WHERE c.subscriber = ? AND c.number IN ({}) ORDER BY n.number"
-)
-
-
-class Claims:
-    """What one holder of a subscriber's name has claimed. Several, also in one process, share the work."""
-
-    def __init__(self, outbox: Outbox, name: str, session: str, *, from_now: bool = False) -> None:
-        """A new subscriber begins with the oldest notice that is kept or, `from_now`, with the next one."""
-        self._outbox, self._session, self._name = outbox, session, name
-        self._holder, self._lock = "none yet", -1
-        self._id = outbox.at_once(lambda db: self._known(db, from_now))
-
-    def _known(self, db: sqlite3.Connection, from_now: bool) -> int:
-        which = (self._session, self._name)
-        row = db.execute("SELECT id FROM subscribers WHERE session = ? AND name = ?", which).fetchone()
-        if row is None:
-            last = db.execute("SELECT coalesce(max(number), 0) FROM notices").fetchone()[0] if from_now else 0
-            query = "INSERT INTO subscribers (session, name, taken, seen) VALUES (?, ?, ?, ?)"
-            return int(db.execute(query, (*which, last, time.time())).lastrowid or 0)
-        db.execute("UPDATE subscribers SET seen = ? WHERE id = ?", (time.time(), row[0]))
-        return int(row[0])
-
-    def is_any(self) -> bool:
-        """Whether there is something to claim, without claiming it."""
-        if self._outbox.found(*self._fresh(1)):
-            return True
-        holders = self._outbox.found("SELECT DISTINCT holder FROM claims WHERE subscriber = ?", self._id)
-        return bool(self._dead(str(row[0]) for row in holders))
-
-    def _fresh(self, most: int) -> tuple[Any, ...]:
-        """The query for what was never claimed, and its values."""
-        scope = (self._session,) if self._session else ()
-        return (
-            f"SELECT number FROM notices WHERE {'session = ? AND ' if scope else ''}"
-            "number > (SELECT taken FROM subscribers WHERE id = ?) ORDER BY number LIMIT ?",
-            *scope,
-            self._id,
-            most,
-        )
-
-    def take(self, most: int) -> list[Stored]:
-        """Claim up to so many: first what others claimed and died with, then what is new."""
-        if most < 1 or not self.is_any():
-            return []
-        self._become_holder()
-
-        def take(db: sqlite3.Connection) -> list[Stored]:
-            numbers = self._orphans(db, most)
-            if numbers:
-                query = "UPDATE claims SET holder = ?, times = times + 1 WHERE subscriber = ? AND number = ?"
-                db.executemany(query, [(self._holder, self._id, number) for number in numbers])
-            query, *values = self._fresh(most - len(numbers))
-            fresh = [row[0] for row in db.execute(query, values)]
-            db.executemany("INSERT INTO claims VALUES (?, ?, ?, 1)", [(self._id, one, self._holder) for one in fresh])
-            if fresh:
-                db.execute("UPDATE subscribers SET taken = ? WHERE id = ?", (fresh[-1], self._id))
-            return self._loaded(db, [*numbers, *fresh])
-
-        return self._outbox.at_once(take)
-
-    def _orphans(self, db: sqlite3.Connection, most: int) -> list[int]:
-        holders = db.execute("SELECT DISTINCT holder FROM claims WHERE subscriber = ?", (self._id,)).fetchall()
-        numbers: list[int] = []
-        for holder in self._dead([str(row[0]) for row in holders]):
-            query = "SELECT number FROM claims WHERE subscriber = ? AND holder = ? ORDER BY number"
-            numbers += [row[0] for row in db.execute(query, (self._id, holder))]
-        return sorted(numbers)[:most]
-
-    # --- who holds a claim -----------------------------------------------------------------
-
-    def _open_holders(self) -> int:
-        return open_regular(os.path.join(self._outbox.directory, _HOLDERS), os.O_RDWR | os.O_CREAT)
-
-    def _become_holder(self) -> None:
-        """Lock a byte of our own, before a claim names it."""
-        if self._lock < 0:
-            self._lock = self._open_holders()
-            self._holder = str(int.from_bytes(os.urandom(7), "little"))
-            fcntl.fcntl(self._lock, fcntl.F_OFD_SETLK, _describe_lock(self._holder))
-
-    def _dead(self, holders: Iterable[str]) -> list[str]:
-        """Return those of the holders whose process is gone, or gave back what it held."""
-        fd = self._open_holders()
-        try:
-            return [one for one in holders if one != self._holder and not _is_locked(fd, one)]
-        finally:
-            os.close(fd)
-
-    def _loaded(self, db: sqlite3.Connection, numbers: list[int]) -> list[Stored]:
-        found = []
-        for start in range(0, len(numbers), 500):
-            some = numbers[start : start + 500]
-            rows = db.execute(_CLAIMED.format(",".join("?" * len(some))), (self._id, *some)).fetchall()
-            found += [Stored(one, task, kind, of, at, json.loads(said), n) for one, task, kind, of, at, said, n in rows]
-        return sorted(found, key=lambda one: one.number)
-
-    def acknowledge(self, numbers: Iterable[int]) -> int:
-        """These never come again; how many of them were still ours."""
-        rows = [(self._id, number, self._holder) for number in numbers]
-        if not rows:
-            return 0
-
-        def acknowledge(db: sqlite3.Connection) -> int:
-            before = db.total_changes
-            db.executemany("DELETE FROM claims WHERE subscriber = ? AND number = ? AND holder = ?", rows)
-            return db.total_changes - before
-
-        return self._outbox.at_once(acknowledge)
-
-    def give_back(self) -> None:
-        """Return what was claimed and not acknowledged: the next claim gets it."""
-        if self._lock < 0:
-            return
-        query = "UPDATE claims SET holder = ? WHERE subscriber = ? AND holder = ?"
-        try:
-            self._outbox.at_once(lambda db: db.execute(query, (_FREE, self._id, self._holder)))
-        finally:
-            os.close(self._lock)
-            self._lock = -1
-
-
-def _describe_lock(holder: str) -> bytes:
-    """Return the `struct flock` of a holder's byte: kind, whence, start, length, pid."""
-    return struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, int(holder), 1, 0)
-
-
-def _is_locked(fd: int, holder: str) -> bool:
-    """Return whether the byte of a holder is locked. Older versions named holders by their pid: these are gone."""
-    if not holder.isdecimal():
-        return False
-    found = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, _describe_lock(holder))
-    return bool(struct.unpack(_FLOCK, found)[0] != fcntl.F_UNLCK)

@@ -21,18 +21,17 @@ from outlast.light import frozen
 from outlast.linux.files import FileLock, create_file, open_regular, read_file, remove_file, try_lock
 from outlast.storage import record, task_directory, watch
 from outlast.storage.layout import LOCK, QUEUED
+from outlast.storage.name_lock import NameLock
 from outlast.storage.record import UNREADABLE
 from outlast.types import Ended, Exited, Lost, Signalled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Self
 
     from outlast.types import Launch
 
 _SLOT_BYTES = 160  # of the line in a slot, always: so that a new one is written over the old one
-_NAME_BYTES = 64  # of the line in the file of a name
 _NONE = "-"
 _OUTBOX = "../../outbox"  # from a task's directory
 
@@ -326,30 +325,6 @@ class Queue:
             with NameLock(path, self._open) as name:
                 if not name.task_id or not os.path.isdir(self._task(name.task_id)):
                     os.unlink(path)
-
-
-class NameLock(FileLock):
-    """The file that says which task has a name, locked while that is read and changed."""
-
-    def __init__(self, path: str, opener: Callable[[str], int]) -> None:
-        super().__init__(opener(path))
-        self._path, self._opener = path, opener
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        # The file may have been removed while we waited for the lock.
-        while not (os.path.exists(self._path) and os.path.samestat(os.fstat(self._fd), os.stat(self._path))):
-            os.close(self._fd)
-            self._fd = self._opener(self._path)
-            super().__enter__()
-        return self
-
-    @property
-    def task_id(self) -> str:
-        return os.pread(self._fd, _NAME_BYTES, 0).decode(errors="replace").strip()
-
-    def assign(self, task_id: str) -> None:
-        os.pwrite(self._fd, task_id.ljust(_NAME_BYTES - 1).encode() + b"\n", 0)
 
 
 def _lock_task(directory: str) -> int | None:

@@ -16,16 +16,15 @@ from outlast.errors import (
     OutlastError,
     StartFailed,
     UnknownTask,
-    named,
+    quote,
 )
-from outlast.light import replaced, sqlite3
+from outlast.light import replace, sqlite3
+from outlast.linux.files import measure_size, remove_tree
 from outlast.linux.process import Table
 from outlast.storage import layout, output, removal, sessions, task_directory
-from outlast.storage.index import NOTICE_DUE, NOTICE_IF_CALLER_DIED, Index
+from outlast.storage.index import NOTICE_DUE, NOTICE_IF_CALLER_DIED, Index, Usual
 from outlast.storage.record import explain_error
 from outlast.storage.sessions import Sessions
-from outlast.storage.task_directory import remove_tree
-from outlast.types import Usual
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ class Registry:
         created, task_id = time.time(), os.path.basename(published)
         try:
             file = self.index.file
-            launch = replaced(launch, output_limit=self._reserve_share(task_id, launch, created, state_limit))
+            launch = replace(launch, output_limit=self._reserve_share(task_id, launch, created, state_limit))
             task_directory.write_launch(staged, launch, created)
             if file is None or file != self.index.file:
                 # The index was replaced before the launch could be read. From here on a new one has the task.
@@ -179,7 +178,7 @@ class Registry:
             return part
         found = self._ids(part, session)
         if len(found) > 1:
-            raise AmbiguousTask(f"{named(part)} fits {len(found)} tasks: {_join_ids(found)}; give more of the id.")
+            raise AmbiguousTask(f"{quote(part)} fits {len(found)} tasks: {_join_ids(found)}; give more of the id.")
         if found:
             return found[0]
         from difflib import get_close_matches
@@ -187,7 +186,7 @@ class Registry:
         # Compare only what follows the dash: the kind before it is the same in most ids.
         by_end = {one.rpartition("-")[2]: one for one in self._ids("", session, 1000)}
         near = [by_end[end] for end in get_close_matches(part.rpartition("-")[2], by_end, n=3, cutoff=0.7)]
-        said = f"There is no task {named(part)} (any more)"
+        said = f"There is no task {quote(part)} (any more)"
         raise UnknownTask(f"{said}; near it are {_join_ids(near)}.") if near else UnknownTask(f"{said}.", LIST_TASKS)
 
     def _ids(self, part: str, session: str | None, most: int = -1) -> list[str]:
@@ -244,7 +243,7 @@ class Registry:
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise
-        size = task_directory.measure_size(directory, sessions.TEMPORARY_FILES)
+        size = measure_size(directory, sessions.TEMPORARY_FILES)
         self.index.finish(task.task_id, task.ended_at or task.started_at, size, task_directory.dump_task(task))
 
     def _store_closed(self) -> None:
@@ -254,7 +253,7 @@ class Registry:
 
     def _refresh_unfinished(self, before: float, most: int) -> None:
         """Let the index know of tasks that ended since they were last read."""
-        for task_id in self.index.unfinished(before, most):
+        for task_id in self.index.sample_unfinished(before, most):
             if removal.is_removable(self.home.task(task_id)):
                 self._load_one(task_id, None, Table)
 
@@ -343,7 +342,7 @@ class Registry:
             pass  # `clean` removes it
         return None
 
-    def damaged(self) -> Iterator[str]:
+    def list_damaged(self) -> Iterator[str]:
         """Yield the ids of tasks whose files cannot be understood."""
         for task_id in self.index.ids():
             try:

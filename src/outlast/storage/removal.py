@@ -9,23 +9,22 @@ import os
 import time
 
 from outlast.errors import OutlastError, SessionBusy
-from outlast.linux.files import open_locked, unlock_and_close
+from outlast.linux.files import open_locked, remove_tree, unlock_and_close
 from outlast.storage import sessions, task_directory
 from outlast.storage.layout import FORMAT, LAUNCH, random_token
 from outlast.storage.queue import Queue
 from outlast.storage.record import UNREADABLE, explain_error, has_guard, is_damage, is_pending
 from outlast.storage.sessions import Sessions
-from outlast.storage.task_directory import remove_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.storage.registry import Registry
+    from outlast.storage.task_events import TaskFiles
 
 AT_ONCE = 20  # tasks that one start removes at most, so that no start waits long for a clean-up
 _STALE_S = 3600.0  # a process that prepares or removes a task does not take this long
 
 
-def remove(registry: Registry, task_id: str) -> bool:
+def remove(registry: TaskFiles, task_id: str) -> bool:
     """Remove a task that has no guard and no hold; return whether it was removed."""
     directory = registry.home.task(task_id)
     if not is_removable(directory) or not _is_merged(registry, task_id):
@@ -53,7 +52,7 @@ def remove(registry: Registry, task_id: str) -> bool:
     return True
 
 
-def _is_merged(registry: Registry, task_id: str) -> bool:
+def _is_merged(registry: TaskFiles, task_id: str) -> bool:
     """Merge what a finished task changed into its session; False if that is not possible now."""
     if not os.path.exists(f"{registry.home.task(task_id)}/{sessions.BEFORE}"):
         return True  # it is merged, or has no session
@@ -68,7 +67,7 @@ def _is_merged(registry: Registry, task_id: str) -> bool:
     return True
 
 
-def make_room(registry: Registry, wanted: int, least: int, most: int, total: int) -> None:
+def make_room(registry: TaskFiles, wanted: int, least: int, most: int, total: int) -> None:
     """Remove the tasks that ended first, until `wanted` bytes fit into `most`, or `least` into `total`."""
     kept, finished = registry.index.kept_bytes(), registry.index.finished_bytes()
     for number, task_id in enumerate(registry.index.ended_before(time.time(), -1)):

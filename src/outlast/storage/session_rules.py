@@ -32,6 +32,7 @@ def add(home: str, session: str, rules: tuple[str, ...]) -> None:
 
 
 def remove(home: str, session: str) -> None:
+    """Remove the rules of a session."""
     remove_file(_path(home, session))
 
 

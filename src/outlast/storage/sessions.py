@@ -27,14 +27,14 @@ import os
 import time
 
 from outlast.errors import SessionBusy, SessionMoved
-from outlast.linux.files import FileLock, create_file, read_file, remove_file, try_lock
+from outlast.light import frozen
+from outlast.linux.files import FileLock, create_file, read_file, remove_file, remove_tree, try_lock
 from outlast.storage import dump, record, snapshot, task_directory
-from outlast.storage.task_directory import remove_tree
 from outlast.types import Ended, Pending, Running
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from outlast.storage.snapshot import Snapshot, State
 
@@ -49,6 +49,25 @@ _PRIVATE = ".shell-"
 _STALE_S = 3600.0  # no copy or removal takes this long: its process died
 _HEADER_BYTES = 512  # the mark is within them
 _MOST_BYTES = 64 << 20  # no shell dumps more
+
+
+@frozen
+class SessionState:
+    """What a session remembers. Values are as bash would print them, on one line each."""
+
+    name: str
+    directory: str
+    umask: str
+    generation: int
+    updated_at: float
+    last_task: str
+    variables: Mapping[str, str]  # those that are not as they were when the session began
+    removed: tuple[str, ...]  # those that it began with and has no more
+    functions: tuple[str, ...]
+    aliases: Mapping[str, str]
+    options: tuple[str, ...]
+    traps: Mapping[str, str]
+    damaged: tuple[str, ...]  # snapshots that were found damaged and set aside
 
 
 class Sessions:

@@ -141,6 +141,7 @@ def _add_variable(state: State, line: bytes) -> None:
 
 
 def add_function(state: State, flags: bytes, name: bytes, body: bytes) -> None:
+    """Add a function to a state, unless it is one of ours."""
     if not name.startswith(b"__outlast") and name not in _SKIPPED_FUNCTIONS and b"__outlast_" not in body:
         state[FUNCTION, name] = flags + b" " + body.rstrip(b"\n")
 
@@ -314,6 +315,7 @@ def quote(value: bytes) -> bytes:
 
 
 def quote_single(text: bytes) -> bytes:
+    """Quote a text for bash."""
     return b"'" + text.replace(b"'", b"'\\''") + b"'"
 
 

@@ -18,7 +18,7 @@ from fcntl import LOCK_SH
 
 from outlast.categories import category
 from outlast.errors import NewerTask
-from outlast.light import fields, from_json, json, replaced
+from outlast.light import fields, from_json, json, replace
 from outlast.linux.files import (
     create_file,
     open_locked,
@@ -122,6 +122,7 @@ def read_values(directory: str) -> dict[str, Any]:
 
 
 def has_terminal(directory: str) -> bool:
+    """Return whether a task has a terminal."""
     try:
         return read_values(directory).get("tty") is not None
     except UNREADABLE:
@@ -141,7 +142,7 @@ def read_with_secrets(directory: str) -> Launch:
     items = os.fsdecode(read_file(f"{directory}/{_ENVIRON}")).split("\0")
     env = dict(item.split("=", 1) for item in items if item)
     stdin = Stdin(text=read_file(f"{directory}/{_INPUT}")) if launch.stdin.text is not None else launch.stdin
-    return replaced(launch, env=env, stdin=stdin)
+    return replace(launch, env=env, stdin=stdin)
 
 
 def erase_secrets(directory: str) -> None:
@@ -216,31 +217,6 @@ class Hold:
             unlock_and_close(self._fds.pop())
 
 
-def measure_size(directory: str, without: tuple[str, ...] = ()) -> int:
-    """Return the bytes that a task takes on disk, without some of its files."""
-    size = os.stat(directory).st_blocks * 512
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            try:
-                if entry.is_dir(follow_symlinks=False):
-                    size += measure_size(entry.path)
-                elif entry.name not in without:
-                    size += entry.stat(follow_symlinks=False).st_blocks * 512
-            except FileNotFoundError:
-                continue  # the guard or a reader removed it
-    return size
-
-
-def remove_tree(directory: str) -> None:
-    """Remove a directory that is no task (any more)."""
-    from shutil import rmtree  # takes 4 ms to import
-
-    try:
-        os.unlink(directory)  # a planted link is not followed
-    except OSError:
-        rmtree(directory, ignore_errors=True)
-
-
 # --- as callers see it: launch and status in one flat `Task` -----------------------------
 
 
@@ -284,7 +260,11 @@ def view_started(directory: str, launch: Launch, pid: int | None, started: float
 
 
 def _create_task(directory: str, launch: Launch, pid: int | None, started: float, values: dict[str, Any]) -> Task:
-    about_agent = _describe_agent(directory, launch, values) if launch.agent else {"metadata": None}
+    about_agent: dict[str, Any] = {"metadata": None}
+    if launch.agent:
+        from outlast.storage import agentfile  # most tasks are no agents
+
+        about_agent = agentfile.describe_end(directory, launch.agent, values)
     return Task(
         task_id=os.path.basename(directory),
         category=launch.kind if launch.agent else category(launch.command),
@@ -358,19 +338,6 @@ def _is_unfinished(directory: str) -> bool:
         return False
 
 
-def _describe_agent(directory: str, launch: Launch, values: dict[str, Any]) -> dict[str, Any]:
-    """Return what an agent reported, and how it ended if its exit code does not say that."""
-    from outlast.storage import agentfile  # most tasks are no agents
-
-    report = agentfile.read(directory)
-    found: dict[str, Any] = {"metadata": agentfile.metadata(launch.agent, report)}
-    if values["status"] != "failed" or values["reason"] != "exit":
-        return found
-    if why := report.get(agentfile.LOST):
-        return {**found, "reason": "lost", "exit_code": None, "pipe_status": None, "error": str(why)}
-    return {**found, "error": str(report["error"])} if report.get("error") else found
-
-
 def _describe_resources(launch: Launch) -> str | None:
     text = ", ".join(f"{name} {value}" for name, value in launch.resources.items())
     return (text + (" (all together)" if launch.groups else "")) or None
@@ -422,6 +389,7 @@ def _describe_end(ended: Ended) -> dict[str, Any]:
 
 
 def dump_task(task: Task) -> str:
+    """Return a task as JSON."""
     return json.dumps(fields(task))
 
 

@@ -19,10 +19,21 @@ from outlast.types import Ended, Lost, Pending
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, Protocol
 
-    from outlast.storage.registry import Registry
+    from outlast.storage.index import Index
+    from outlast.storage.layout import Home
     from outlast.types import Launch, Status, Task
+
+    class TaskFiles(Protocol):
+        """What a `Registry` offers to the modules below it."""
+
+        @property
+        def home(self) -> Home: ...
+        @property
+        def index(self) -> Index: ...
+        def launch_of(self, task_id: str) -> Launch: ...
+
 
 ENDED = "ended"  # a kind of notice
 QUEUED, STARTED, MOVED, OVER = "task.queued", "task.started", "task.background", "task.ended"  # types of events
@@ -47,7 +58,7 @@ class Observation:
     directory: str
 
 
-def observe(registry: Registry, task_id: str) -> Observation | None:
+def observe(registry: TaskFiles, task_id: str) -> Observation | None:
     """Return a task as it is now; None if there is none (yet, or any more), or if it is damaged."""
     directory = registry.home.task(task_id)
     try:
@@ -102,7 +113,7 @@ def facts_of(task: Task) -> dict[str, Any]:
     return {"command": task.command[:COMMAND_CHARS], **{name: getattr(task, name) for name in _FACTS}, "children": []}
 
 
-def save_before_removal(registry: Registry, task_id: str) -> Callable[[], object] | None:
+def save_before_removal(registry: TaskFiles, task_id: str) -> Callable[[], object] | None:
     """Put what is to be reported about a task into the outbox, before the task is removed.
 
     On a full disk that works only after the removal: then it is done by the function that is returned.

@@ -13,15 +13,24 @@ from outlast.tools import policy
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
-    from typing import Any
+    from typing import Any, Protocol
 
     from outlast.tools.model import Profile, Reply, Tool
-    from outlast.tools.toolbox import Toolbox
+
+    class OfferedTools(Protocol):
+        """What a framework's tools call: a `Toolbox`."""
+
+        @property
+        def tools(self) -> tuple[Tool, ...]: ...
+        def describe(self, tool: Tool) -> str: ...
+        def call(self, name: str, given: object) -> Reply: ...
+        async def acall(self, name: str, given: object) -> Reply: ...
+
 
 FORMATS = ("anthropic", "openai", "mcp")
 
 
-def offered(profile: Profile, write: bool = True) -> tuple[Tool, ...]:
+def list_offered(profile: Profile, write: bool = True) -> tuple[Tool, ...]:
     """Return the tools of a profile that a host is offered, always in the same order."""
     return tuple(tool for tool in profile.tools if tool.listed and is_offered(tool, write))
 
@@ -123,14 +132,14 @@ def _load(arguments: str) -> object:
 # --- frameworks --------------------------------------------------------------------------
 
 
-def _caller(box: Toolbox, tool: Tool) -> Callable[..., Coroutine[Any, Any, str]]:
+def _caller(box: OfferedTools, tool: Tool) -> Callable[..., Coroutine[Any, Any, str]]:
     async def call(**given: Any) -> str:
         return (await box.acall(tool.name, given)).text
 
     return call
 
 
-def as_langchain(box: Toolbox) -> list[Any]:
+def as_langchain(box: OfferedTools) -> list[Any]:
     """Return `StructuredTool`s."""
     from langchain_core.tools import StructuredTool
 
@@ -146,7 +155,7 @@ def as_langchain(box: Toolbox) -> list[Any]:
     return [make(tool) for tool in box.tools]
 
 
-def as_pydantic_ai(box: Toolbox) -> list[Any]:
+def as_pydantic_ai(box: OfferedTools) -> list[Any]:
     """Return `Tool`s for a pydantic-ai `Agent`."""
     from pydantic_ai import Tool as PydanticTool
 
@@ -156,7 +165,7 @@ def as_pydantic_ai(box: Toolbox) -> list[Any]:
     ]
 
 
-def as_openai_agents(box: Toolbox) -> list[Any]:
+def as_openai_agents(box: OfferedTools) -> list[Any]:
     """Return `FunctionTool`s for an `Agent` of openai-agents."""
     from agents import FunctionTool
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from outlast.errors import BadInput, named
+from outlast.errors import BadInput, quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,22 +34,27 @@ def schema(required: Sequence[str] = (), /, **parameters: Mapping[str, Any]) -> 
 
 
 def text(description: str = "") -> dict[str, Any]:
+    """Return the schema of a text."""
     return {"type": "string", **({"description": description} if description else {})}
 
 
 def number(description: str) -> dict[str, Any]:
+    """Return the schema of a number that is not negative."""
     return {"type": "number", "description": description, "minimum": 0}
 
 
 def integer(description: str, least: int = 0) -> dict[str, Any]:
+    """Return the schema of a whole number."""
     return {"type": "integer", "description": description, "minimum": least}
 
 
 def flag(description: str) -> dict[str, Any]:
+    """Return the schema of true or false."""
     return {"type": "boolean", "description": description}
 
 
 def texts(description: str) -> dict[str, Any]:
+    """Return the schema of a list of texts."""
     return {"type": "array", "items": {"type": "string"}, "description": description}
 
 
@@ -68,11 +73,11 @@ def check(tool: Tool, given: object) -> tuple[dict[str, Any], list[str]]:
         taken, remarks = tool.normalise(tool.name, taken)
     unknown = [key for key in taken if key not in known]
     if missing := [key for key in tool.schema["required"] if key not in taken]:
-        also = f"; {', '.join(map(named, unknown))} is not known" if unknown else ""
-        raise BadInput(f"{tool.name} needs {' and '.join(map(named, missing))}{also}; give it.")
+        also = f"; {', '.join(map(quote, unknown))} is not known" if unknown else ""
+        raise BadInput(f"{tool.name} needs {' and '.join(map(quote, missing))}{also}; give it.")
     if unknown:
         are = "is no parameter" if len(unknown) == 1 else "are no parameters"
-        remarks.append(f"Ignored: {', '.join(map(named, unknown))} {are} of {tool.name}.")
+        remarks.append(f"Ignored: {', '.join(map(quote, unknown))} {are} of {tool.name}.")
     return {key: _check_value(key, value, known[key]) for key, value in taken.items() if key in known}, remarks
 
 
@@ -93,9 +98,9 @@ def _check_value(key: str, value: object, wanted: Mapping[str, Any]) -> object:
     kinds: list[str] = wanted["type"] if isinstance(wanted["type"], list) else [wanted["type"]]
     value = _convert(key, value, kinds[0])
     if not any(_is(value, kind) for kind in kinds):
-        raise BadInput(f"{named(key)} must be {' or '.join(_TYPES[one][0] for one in kinds)}, not {_describe(value)}.")
+        raise BadInput(f"{quote(key)} must be {' or '.join(_TYPES[one][0] for one in kinds)}, not {_describe(value)}.")
     if "minimum" in wanted and isinstance(value, (int, float)) and not value >= wanted["minimum"]:
-        raise BadInput(f"{named(key)} must be {wanted['minimum']} or more, not {value}.")
+        raise BadInput(f"{quote(key)} must be {wanted['minimum']} or more, not {value}.")
     return value
 
 
@@ -126,7 +131,7 @@ def _describe(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            return f"the text {named(value)}"
+            return f"the text {quote(value)}"
         case int() | float():
             return f"the number {value}"
         case list():

@@ -8,12 +8,12 @@ import threading
 import time
 
 from outlast.errors import OutlastError
-from outlast.light import replaced
-from outlast.tools.formatting import add_text
+from outlast.light import replace
+from outlast.tools.reply_fields import add_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.notices.notice_store import Event, Notice
+    from outlast.notices.notice import Event, Notice
     from outlast.notices.subscription import Subscription
     from outlast.shell.shell import Shell
     from outlast.tools.model import Profile, Reply
@@ -50,7 +50,7 @@ class CallLog:
             "elapsed_ms": round(took * 1000),
             "trace": (self._shell.context.trace or dict)().get("TRACEPARENT") or os.environ.get("TRACEPARENT", ""),
         }
-        self._shell.notice_board.board.called(self._shell.session, facts)
+        self._shell.notice_board.board.record_call(self._shell.session, facts)
 
     def _with_notices(self, reply: Reply) -> Reply:
         if self._subscription is None:
@@ -69,7 +69,7 @@ class CallLog:
     def close(self) -> None:
         """Acknowledge the notices in the replies. If we are killed instead, the next toolbox repeats them."""
         if self._subscription is not None:
-            self._subscription.told()
+            self._subscription.confirm_text()
             self._subscription.close()
             self._subscription = None
 
@@ -80,9 +80,9 @@ def event_as(profile: Profile, event: Event) -> Event | None:
         return event
     if event.type == _CALL:
         known = event.facts.get("profile") == profile.name and _CALL in profile.events
-        return replaced(event, type=profile.events[_CALL] + event.facts["tool"]) if known else None
+        return replace(event, type=profile.events[_CALL] + event.facts["tool"]) if known else None
     if not event.facts.get("background"):
         return None
     kind = _KILLED if event.type == _ENDED and event.facts.get("reason") == "killed" else event.type
     name = profile.events.get(kind)
-    return replaced(event, type=name) if name else None
+    return replace(event, type=name) if name else None

@@ -1,6 +1,8 @@
-"""The nouns of tools for models: a tool, a profile (a table of tools), a reply."""
+"""A tool for models, a profile (a table of tools), a reply, and the context in which a tool works."""
 
 from __future__ import annotations
+
+from weakref import WeakKeyDictionary
 
 from outlast.errors import LIST_TASKS
 from outlast.light import frozen
@@ -8,11 +10,13 @@ from outlast.light import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
-    from typing import Any, Literal
+    from typing import Any, Literal, TypeVar
 
     from outlast.errors import OutlastError
-    from outlast.tools.toolbox import Toolbox
+    from outlast.shell.async_shell import AsyncShell
+    from outlast.shell.shell import Shell
 
+    T = TypeVar("T")
     Arguments = Mapping[str, Any]
     """The arguments of one call, checked; what was left out is not there."""
     Kind = Literal["run", "send", "read", "kill", "list", "clear"]
@@ -48,7 +52,7 @@ class Tool:
     kind: Kind
     description: str
     schema: Mapping[str, Any]
-    operation: Callable[[Toolbox, Arguments], Awaitable[Reply]]
+    operation: Callable[[ToolContext, Arguments], Awaitable[Reply]]
     needs_write: bool = False
     listed: bool = True
     normalise: Callable[[str, dict[str, Any]], tuple[dict[str, Any], list[str]]] | None = None
@@ -91,3 +95,46 @@ class Profile:
     def reading_tool(self) -> Tool:
         """The tool that reads a task's output."""
         return next(tool for tool in self.tools if tool.kind == "read")
+
+
+class ToolContext:
+    """What an operation works with: the shell, the profile, and how long a call may wait."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        profile: Profile,
+        longest_wait: float | None = None,
+        keeps_position: bool = False,
+        waiting: AsyncShell | None = None,
+    ) -> None:
+        self.shell, self.profile = shell, profile
+        self.longest_wait = shell.settings.max_wait_s if longest_wait is None else longest_wait
+        self.keeps_position = keeps_position
+        self.counted: dict[tuple[str, str], tuple[int, int]] = {}  # of each stream: how far its lines are counted
+        self._given = waiting
+        self._waiting: WeakKeyDictionary[object, AsyncShell] = WeakKeyDictionary()
+
+    @property
+    def waiting(self) -> AsyncShell:
+        """The shell for waiting in this event loop: each thread that calls has a loop of its own."""
+        import asyncio
+
+        from outlast.shell.async_shell import AsyncShell
+
+        if self._given is not None:
+            return self._given
+        loop = asyncio.get_running_loop()
+        if loop not in self._waiting:
+            self._waiting[loop] = AsyncShell(self.shell)
+        return self._waiting[loop]
+
+    async def do(self, verb: Callable[..., T], *args: Any, **how: Any) -> T:
+        """Call in a thread what takes a moment and waits for nothing."""
+        import asyncio
+
+        return await asyncio.to_thread(verb, *args, **how)
+
+    def longest(self, seconds: float) -> float:
+        """Return how long a call may wait that would like to wait so long."""
+        return max(0.0, min(seconds, self.longest_wait, self.shell.settings.max_wait_s))

@@ -5,7 +5,7 @@ The shell also applies the policy that the user has set, whatever is chosen here
 
 from __future__ import annotations
 
-from outlast.light import replaced
+from outlast.light import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def choose(profile: Profile, settings: Settings, asked: Any = None, *, consent: 
     # In a sandbox there is no machine to destroy, so what `guarded` asks about need not be asked.
     in_sandbox = profile.policy == "guarded" and settings.policy == WORKSPACE.name
     found = loading.load(WORKSPACE.name if in_sandbox else profile.policy, settings)
-    return replaced(found, asks=profile.asks) if profile.asks and not consent else found
+    return replace(found, asks=profile.asks) if profile.asks and not consent else found
 
 
 def describe(policy: object) -> str:

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.linux.activity import Activity
+    from outlast.output.screen import Screen
     from outlast.shell.shell import Shell
-    from outlast.tools.toolbox import Toolbox
-    from outlast.types import Result, Screen, Task, Usual
+    from outlast.storage.index import Usual
+    from outlast.tools.model import ToolContext
+    from outlast.types import Result, Task
 
 FEW_LINES, FEW_CHARS = 60, 4_000  # of a failed command: so much is shown whole, without leading to its first error
 LAST_LINES, LAST_CHARS = 20, 2_000  # else these are shown, behind the first error
@@ -47,7 +49,7 @@ class Facts:
     """What a running task shows on its terminal; None if it has none, or if a part of its output was asked for."""
 
 
-async def find_facts(box: Toolbox, result: Result, whole: bool) -> Facts:
+async def find_facts(box: ToolContext, result: Result, whole: bool) -> Facts:
     """Find what to say about a task that runs, or has failed. `whole`: no part of its output was selected."""
     if result.status in ("running", "pending"):
         return await box.do(_facts_of_running, box.shell, result, whole)
@@ -69,7 +71,7 @@ def _facts_of_running(shell: Shell, result: Result, whole: bool) -> Facts:
     return Facts(
         activity=shell.activity(result.task_id),
         printed_at=shell.reader.printed_at(result),
-        usual=shell.usual(result.command),
+        usual=shell.reader.usual(result.command),
         last_line=show_invisible(last).strip("\n"),
         screen=screen,
     )

@@ -12,31 +12,28 @@ from __future__ import annotations
 
 import os
 import time
-from weakref import WeakKeyDictionary
 
-from outlast.errors import BadInput, OutlastError, named
-from outlast.light import replaced
+from outlast.errors import BadInput, OutlastError, quote
+from outlast.light import replace
 from outlast.output.cleaner import escape_invisible, inline
 from outlast.settings import default_home, load
 from outlast.shell.shell import Shell
 from outlast.tools import adapters, arguments
 from outlast.tools import policy as policies
 from outlast.tools.call_log import CallLog, event_as
-from outlast.tools.formatting import add_text
-from outlast.tools.model import Profile, Reply
+from outlast.tools.model import Profile, Reply, ToolContext
 from outlast.tools.profiles import profile_named
+from outlast.tools.reply_fields import add_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
-    from typing import Any, TypeVar
+    from typing import Any
 
-    from outlast.notices.notice_store import Event
+    from outlast.notices.notice import Event
     from outlast.shell.async_shell import AsyncShell
     from outlast.tools.model import Tool
-
-    T = TypeVar("T")
 
 _LABEL, _LABEL_ID = 120, 40  # characters of the line for people, and of an id in it
 _LABELS = {
@@ -48,7 +45,7 @@ _LABELS = {
 }
 
 
-class Toolbox:
+class Toolbox(ToolContext):
     """The tools of one profile over one shell. Use `Toolbox.open`."""
 
     def __init__(
@@ -68,15 +65,11 @@ class Toolbox:
         `policy` is the one that the shell was opened with, for descriptions to say what it denies; `waiting` is the
         same shell for asyncio, if the host has one already.
         """
-        self.shell, self.policy = shell, policy
-        self.profile = profile_named(profile) if isinstance(profile, str) else profile
-        self.longest_wait = shell.settings.max_wait_s if longest_wait is None else longest_wait
-        self.keeps_position = keeps_position
+        found = profile_named(profile) if isinstance(profile, str) else profile
+        super().__init__(shell, found, longest_wait, keeps_position, waiting)
+        self.policy = policy
         self._write = write
-        self._given = waiting
-        self._waiting: WeakKeyDictionary[object, AsyncShell] = WeakKeyDictionary()
         self._log = CallLog(shell, self.profile)
-        self.counted: dict[tuple[str, str], tuple[int, int]] = {}  # of each stream: how far its lines are counted
 
     @classmethod
     def open(
@@ -123,7 +116,7 @@ class Toolbox:
     @property
     def tools(self) -> tuple[Tool, ...]:
         """The tools that are offered, always in the same order."""
-        return adapters.offered(self.profile, self._write)
+        return adapters.list_offered(self.profile, self._write)
 
     def describe(self, tool: Tool) -> str:
         """Return a tool's description, with what this host denies."""
@@ -142,7 +135,7 @@ class Toolbox:
             if tool.name == name and adapters.is_offered(tool, self._write):
                 return tool
         offered = ", ".join(tool.name for tool in self.tools) or "none"
-        raise BadInput(f"There is no tool {named(name)} here; offered are: {offered}.")
+        raise BadInput(f"There is no tool {quote(name)} here; offered are: {offered}.")
 
     # --- calling -------------------------------------------------------------------------
 
@@ -159,7 +152,7 @@ class Toolbox:
                 reply = self._with_remark(reply, " ".join(remarks))
         except OutlastError as error:
             reply = self._error_reply(name, error, given if isinstance(given, dict) else {})
-        reply = replaced(reply, text=escape_invisible(reply.text))
+        reply = replace(reply, text=escape_invisible(reply.text))
         return await self.do(self._log.finish, name, label, reply, began)
 
     def call(self, name: str, given: object) -> Reply:
@@ -177,7 +170,7 @@ class Toolbox:
 
     def _with_remark(self, reply: Reply, sentence: str) -> Reply:
         said = add_text(reply, "note", sentence, self.profile.render_remark(sentence))
-        return replaced(said, data={**said.data, "note": sentence})
+        return replace(said, data={**said.data, "note": sentence})
 
     def _error_reply(self, name: str, error: OutlastError, given: Mapping[str, Any]) -> Reply:
         message = self.profile.message_of(error)
@@ -187,30 +180,6 @@ class Toolbox:
     def events(self, **how: Any) -> Iterator[Event]:
         """As `Shell.events`, under the names of this profile; only those that it knows."""
         return filter(None, (event_as(self.profile, event) for event in self.shell.events(**how)))
-
-    @property
-    def waiting(self) -> AsyncShell:
-        """The shell for waiting in this event loop: each thread that calls has a loop of its own."""
-        import asyncio
-
-        from outlast.shell.async_shell import AsyncShell
-
-        if self._given is not None:
-            return self._given
-        loop = asyncio.get_running_loop()
-        if loop not in self._waiting:
-            self._waiting[loop] = AsyncShell(self.shell)
-        return self._waiting[loop]
-
-    async def do(self, verb: Callable[..., T], *args: Any, **how: Any) -> T:
-        """Call in a thread what takes a moment and waits for nothing."""
-        import asyncio
-
-        return await asyncio.to_thread(verb, *args, **how)
-
-    def longest(self, seconds: float) -> float:
-        """Return how long a call may wait that would like to wait so long."""
-        return max(0.0, min(seconds, self.longest_wait, self.shell.settings.max_wait_s))
 
     # --- for APIs and frameworks ---------------------------------------------------------
 

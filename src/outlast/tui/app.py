@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from contextlib import suppress
 from typing import ClassVar
 
 from textual.app import App
@@ -18,10 +19,9 @@ from textual.reactive import reactive
 from textual.widgets import DataTable, Footer, Input, Static
 
 from outlast.display import table
-from outlast.display.activity import activities
 from outlast.display.render import doing, ending, receipt, saying
 from outlast.errors import OutlastError
-from outlast.notices.async_streams import changed
+from outlast.notices.async_streams import wait_for_change
 from outlast.output.cleaner import inline
 from outlast.tui.dialogs import AskText, Confirm, Help
 from outlast.tui.output_pane import OutputPane
@@ -109,6 +109,7 @@ class Top(App[None]):
         self.table.focus()
         self.run_worker(self._watch_tasks())
         self.run_worker(self._watch_activities())
+        self.run_worker(self._look_elsewhere())
 
     # --- what is shown -----------------------------------------------------------------------
 
@@ -120,17 +121,24 @@ class Top(App[None]):
                 await asyncio.to_thread(stream.look)  # before the list is read: no task is missed between the two
                 self._tasks = await self._shell.list(most=LISTED_AT_MOST)
                 self._show_tasks()
-                await changed(stream.watch)
+                await wait_for_change(stream.watch)
         finally:
             stream.close()
 
     async def _watch_activities(self) -> None:
         while True:
             running = [task for task in self._tasks if task.status == "running"][:_LOOKED_AT]
-            found = await asyncio.to_thread(activities, self._shell.plain, running)
+            found = await asyncio.to_thread(self._shell.plain.reader.activities, running)
             if found != self._activities:
                 self._activities = found
                 self._show_tasks()
+            await asyncio.sleep(_ACTIVITY_S)
+
+    async def _look_elsewhere(self) -> None:
+        """Bring tasks on other machines up to date, which ring no bell here."""
+        while True:
+            with suppress(OSError, OutlastError):
+                await asyncio.to_thread(self._shell.plain.executor.refresh)
             await asyncio.sleep(_ACTIVITY_S)
 
     def _show_tasks(self) -> None:
@@ -187,7 +195,7 @@ class Top(App[None]):
 
     def action_search(self) -> None:
         self._search_field.add_class("open")
-        self._search_field.focus()
+        self.screen.set_focus(self._search_field)  # at once: what is typed next belongs to it, and is no key
 
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input is self._search_field:

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from textual.app import ComposeResult
 
+    from outlast.output.screen import Screen
     from outlast.shell.async_shell import AsyncShell
-    from outlast.types import Screen, Slice, Task
+    from outlast.types import Slice, Task
 
 _TAIL_BYTES = 256 * 1024  # of each stream that are shown of what was printed before
 _MOST_LINES = 5000

@@ -55,7 +55,7 @@ class PageGuard(Guard):
         self._cookie, self._key = (os.urandom(32).hex() for _ in range(2))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def protected(message: MutableMapping[str, Any]) -> None:
+        async def send_protected(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 given = [(name, value) for name, value in message["headers"] if name != b"server"]
                 stored = any(name == b"cache-control" for name, _ in given)
@@ -63,9 +63,9 @@ class PageGuard(Guard):
             await send(message)
 
         if scope["type"] == "http" and self._is_link(scope) and self.names_us(scope):
-            await self._follow_link(scope, receive, protected)
+            await self._follow_link(scope, receive, send_protected)
         else:
-            await super().__call__(scope, receive, protected)
+            await super().__call__(scope, receive, send_protected)
 
     # --- the link --------------------------------------------------------------------------
 

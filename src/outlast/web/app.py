@@ -16,8 +16,9 @@ from starlette.routing import Route as StarletteRoute
 from starlette.staticfiles import StaticFiles
 
 from outlast.errors import BadInput, OutlastError
-from outlast.light import frozen, json
+from outlast.light import json
 from outlast.web.fields import object_of, read_object, read_query
+from outlast.web.given import Given
 from outlast.web.routes import ROUTES, STATIC, describe, status_of
 
 TYPE_CHECKING = False
@@ -29,16 +30,6 @@ if TYPE_CHECKING:
     from outlast.web.routes import Route
 
 MOST_BODY_BYTES = 1 << 20
-
-
-@frozen
-class Given:
-    """What a request brings, checked."""
-
-    place: Place
-    task: str
-    query: dict[str, Any]
-    body: dict[str, Any]
 
 
 def build(place: Place) -> Starlette:
@@ -73,6 +64,7 @@ async def _document(request: Request) -> Response:
 
 
 def reply(value: Any, status: int = 200) -> Response:
+    """Return a value as a JSON response."""
     return Response(json.dumps(value), status, media_type="application/json")
 
 

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 
-from outlast.errors import BadInput, UnknownTask, named
+from outlast.errors import BadInput, UnknownTask, quote
 from outlast.light import json
 from outlast.policy.approval import visible
 from outlast.shell.approval_link import DIRECTORY, MOST_BYTES, SUFFIX, peer_of, reach
@@ -75,7 +75,7 @@ class Approvals:
                 said = json.loads(await reader.readline())
             if self._session not in ("", said["session"]):
                 return
-            question = Question(self._shown(said, pid), writer)
+            question = Question(self._show_question(said, pid), writer)
             self._questions[question.id] = question
             if (expected := self._expected.get(str(said.get("reference")))) is not None and not expected.done():
                 expected.set_result(question.id)
@@ -87,7 +87,7 @@ class Approvals:
             self._forget(writer)
             writer.close()
 
-    def _shown(self, said: dict[str, Any], pid: int) -> dict[str, Any]:
+    def _show_question(self, said: dict[str, Any], pid: int) -> dict[str, Any]:
         """Return a question as the page gets it: without secrets, and nothing in it larger than it may be."""
         mask = self._mask()
 
@@ -128,7 +128,7 @@ class Approvals:
         """Answer a question. Raises `UnknownTask` if it does not wait any more."""
         found = self._questions.get(question)
         if found is None:
-            raise UnknownTask(f"No question {named(question)} waits any more; it was answered, or its process ended.")
+            raise UnknownTask(f"No question {quote(question)} waits any more; it was answered, or its process ended.")
         if answer in ("session", "always") and not found.shown["always"]:
             raise BadInput("No rule can say this, so it can only be answered with yes or no.")
         try:

@@ -44,6 +44,7 @@ class Entry:
 
 
 def describe(task: Task) -> Entry:
+    """Return what the page lists of a task."""
     texts = (task.task_id, task.command[:_TEXT], task.description[:_TEXT], task.name, task.session, task.category)
     return Entry(
         **{name: getattr(task, name) for name in Entry.__match_args__ if name not in ("text", "command")},
@@ -131,7 +132,7 @@ class Catalogue:
         found = [one for one in self.entries() if one.status == "running"]
         return [one.task_id for one in sorted(found, key=lambda one: -one.started_at)]
 
-    def unsettled(self) -> list[str]:
+    def list_unsettled(self) -> list[str]:
         """Return the ids of the tasks that have ended and may have left processes behind."""
         return [one.task_id for one in self.entries() if one.is_over and not one.closed]
 

@@ -44,15 +44,15 @@ def _draw(text: str) -> str:
         at = found.end()
         colours, amount, move, control = found.groups()
         if colours is not None:
-            style = _styled(style, colours)
+            style = _change_style(style, colours)
         elif move == "K":
             cells[:] = _erase(cells, column, amount)
         elif move:
-            column = _moved(column, int(amount.partition(";")[0] or 1), move)
+            column = _move(column, int(amount.partition(";")[0] or 1), move)
         elif control:
             column = 0 if control == "\r" else max(0, column - 1)
     _write(cells, column, text[at:], style)
-    return _joined(cells)
+    return _join(cells)
 
 
 def _write(cells: list[tuple[str, str]], column: int, text: str, style: str) -> int:
@@ -64,7 +64,7 @@ def _write(cells: list[tuple[str, str]], column: int, text: str, style: str) -> 
     return column + len(shown)
 
 
-def _moved(column: int, amount: int, move: str) -> int:
+def _move(column: int, amount: int, move: str) -> int:
     wanted = {"C": column + amount, "D": column - amount, "G": amount - 1}[move]
     return min(max(0, wanted), column + _WIDEST)
 
@@ -76,7 +76,7 @@ def _erase(cells: list[tuple[str, str]], column: int, how: str) -> list[tuple[st
     return [(" ", "")] * gone + cells[gone:] if how == "1" else []
 
 
-def _styled(style: str, given: str) -> str:
+def _change_style(style: str, given: str) -> str:
     """Return the style after a sequence: all that was said since the last reset."""
     last = given.split(";")
     if "0" in last and "38" not in last and "48" not in last:
@@ -88,7 +88,7 @@ def _styled(style: str, given: str) -> str:
     return joined if len(joined) < 100 else ";".join(last)[:100]
 
 
-def _joined(cells: list[tuple[str, str]]) -> str:
+def _join(cells: list[tuple[str, str]]) -> str:
     text, before = [], ""
     for char, style in cells:
         if style != before:

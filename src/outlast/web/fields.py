@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from outlast.errors import BadInput, named
+from outlast.errors import BadInput, quote
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,18 +31,22 @@ MOST = 1 << 53  # what JavaScript and the index can hold
 
 
 def text(most: int = 1000, **more: Any) -> dict[str, Any]:
+    """Return the schema of a text."""
     return {"type": "string", "maxLength": most, **more}
 
 
 def whole(least: int = 0, most: int = MOST, **more: Any) -> dict[str, Any]:
+    """Return the schema of a whole number."""
     return {"type": "integer", "minimum": least, "maximum": most, **more}
 
 
 def number(least: float = 0, most: float = 1e9, **more: Any) -> dict[str, Any]:
+    """Return the schema of a number."""
     return {"type": "number", "minimum": least, "maximum": most, **more}
 
 
 def one_of(*values: str, **more: Any) -> dict[str, Any]:
+    """Return the schema of one of these words."""
     return {"type": "string", "enum": list(values), **more}
 
 
@@ -54,20 +58,20 @@ def read_query(pairs: Iterable[tuple[str, str]], schema: Schema) -> dict[str, An
     values: dict[str, Any] = {}
     for name, given in pairs:
         if name in values:
-            raise BadInput(f"{named(name)} is given twice; give it once.")
+            raise BadInput(f"{quote(name)} is given twice; give it once.")
         one = schema["properties"].get(name)
-        values[name] = given if one is None else _converted(name, given, one)
+        values[name] = given if one is None else _convert(name, given, one)
     return read_object(values, schema)
 
 
-def _converted(name: str, given: str, schema: Schema) -> Any:
+def _convert(name: str, given: str, schema: Schema) -> Any:
     kind = schema["type"]
     try:
         if kind == "boolean":
             return _TRUTH[given.lower()]
         return int(given) if kind == "integer" else float(given) if kind == "number" else given
     except (KeyError, ValueError):
-        raise BadInput(f"{named(name)} must be {_WORDS.get(kind, 'true or false')}, not {named(given)}.") from None
+        raise BadInput(f"{quote(name)} must be {_WORDS.get(kind, 'true or false')}, not {quote(given)}.") from None
 
 
 def read_object(given: Any, schema: Schema, where: str = "The request") -> dict[str, Any]:
@@ -83,7 +87,7 @@ def _check(given: Any, schema: Schema, where: str) -> None:
     if not fits or (isinstance(given, bool) and kind != "boolean"):
         raise BadInput(f"{where} must be {_WORDS.get(kind, 'true or false')}.")
     if "enum" in schema and given not in schema["enum"]:
-        raise BadInput(f"{where} must be one of {', '.join(schema['enum'])}, not {named(given)}.")
+        raise BadInput(f"{where} must be one of {', '.join(schema['enum'])}, not {quote(given)}.")
     if kind in ("integer", "number"):
         _check_range(given, schema, where, "")
     elif kind == "string":
@@ -115,11 +119,11 @@ def _check_members(given: Mapping[str, Any], schema: Schema, where: str) -> None
     known = schema["properties"]
     for name in schema.get("required", ()):
         if name not in given:
-            raise BadInput(f"{where} needs {named(name)}.")
+            raise BadInput(f"{where} needs {quote(name)}.")
     for name, value in given.items():
         if name not in known:
-            raise BadInput(f"{where} has no {named(name)}; known are {', '.join(known) or 'none'}.")
-        _check(value, known[name], named(name))
+            raise BadInput(f"{where} has no {quote(name)}; known are {', '.join(known) or 'none'}.")
+        _check(value, known[name], quote(name))
 
 
 def object_of(properties: Mapping[str, Schema], *required: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from outlast.types import Task
-    from outlast.web.app import Given
+    from outlast.web.given import Given
     from outlast.web.viewers import Viewer
 
     Reply = dict[str, Any]
@@ -31,6 +31,7 @@ _REASONS = 200
 
 
 async def get_state(given: Given) -> Reply:
+    """What this server serves, and under which policy."""
     shell = given.place.shell
     await given.place.live.loaded.wait()
     return {
@@ -49,6 +50,7 @@ async def get_state(given: Given) -> Reply:
 
 
 async def list_tasks(given: Given) -> Reply:
+    """Tasks, a page of them."""
     live, query = given.place.live, dict(given.query)
     await live.loaded.wait()
     limit, offset = query.pop("limit"), query.pop("offset")
@@ -62,12 +64,14 @@ async def list_tasks(given: Given) -> Reply:
 
 
 async def watch_overview(given: Given) -> Response:
+    """What changes, as it happens."""
     live = given.place.live
     pending = encode("approvals", {"pending": given.place.approvals.pending()})
     return _stream(live.viewer(live.overview), [encode("hello", {"now": time.time()}), pending])
 
 
 async def get_timeline(given: Given) -> Reply:
+    """Tasks of the last minutes, with their beginnings and ends."""
     live, now = given.place.live, time.time()
     await live.loaded.wait()
     since = now - 60 * given.query["minutes"]
@@ -81,6 +85,7 @@ async def get_timeline(given: Given) -> Reply:
 
 
 async def get_metrics(given: Given) -> Response:
+    """Numbers for Prometheus."""
     from starlette.responses import Response
 
     await given.place.live.loaded.wait()
@@ -88,6 +93,7 @@ async def get_metrics(given: Given) -> Response:
 
 
 async def list_notices(given: Given) -> Reply:
+    """The latest notices, oldest first."""
     found = await given.place.shell.notices(given.query["most"])
     return {"notices": [fields(one) for one in found]}
 
@@ -96,6 +102,7 @@ async def list_notices(given: Given) -> Reply:
 
 
 async def get_task(given: Given) -> Reply:
+    """Everything about one task."""
     task, live = await given.place.find(given.task), given.place.live
     cpu = live.usage.of_processes(task.task_id)
     shown = await asyncio.to_thread(live.show, task)
@@ -103,32 +110,38 @@ async def get_task(given: Given) -> Reply:
 
 
 async def get_screen(given: Given) -> Reply:
+    """The screen of its terminal, as it is now."""
     return (await given.place.shell.screen(given.task)).to_page()
 
 
 async def resize_screen(given: Given) -> Reply:
+    """Set the size of its terminal."""
     await given.place.shell.resize(given.task, given.body["columns"], given.body["rows"])
     return {}
 
 
 async def read_lines(given: Given) -> Reply:
+    """Lines of its output; from -200 on: the last 200."""
     view, query = given.place.live.view(await given.place.find(given.task)), given.query
     return await asyncio.to_thread(view.read, query["stream"], query["from"], query["count"])
 
 
 async def search_lines(given: Given) -> Reply:
+    """Where its output matches a text or an expression."""
     view, query = given.place.live.view(await given.place.find(given.task)), given.query
     how = {"first": query["from"], **{name: query[name] for name in ("regex", "case", "limit")}}
     return await asyncio.to_thread(lambda: view.search(query["stream"], query["q"], **how))
 
 
 async def find_first_error(given: Given) -> Reply:
+    """The line at which its first error begins."""
     view = given.place.live.view(await given.place.find(given.task))
     n, count = await asyncio.to_thread(view.find_first_error)
     return {"n": n, "count": count}
 
 
 async def follow_task(given: Given) -> Response:
+    """How one task goes on, until it is closed."""
     task = await given.place.find(given.task)
     return _stream(given.place.live.follower(task.task_id), [])
 
@@ -147,6 +160,7 @@ def _stream(opened: AbstractAsyncContextManager[Viewer], first: list[bytes]) -> 
 
 
 async def download_log(given: Given) -> Response:
+    """Its output as a file, without secrets."""
     from starlette.responses import StreamingResponse
 
     task, stream = await given.place.find(given.task), given.query["stream"]
@@ -168,6 +182,7 @@ async def _read_log(given: Given, task: Task, stream: str) -> AsyncGenerator[byt
 
 
 async def start_task(given: Given) -> Reply:
+    """Start a command in the background."""
     options: dict[str, Any] = dict(given.body)
     command, session = options.pop("command"), options.pop("session", "")
     if options.pop("stdin_open", False):
@@ -179,6 +194,7 @@ async def start_task(given: Given) -> Reply:
 
 
 async def start_again(given: Given) -> Reply:
+    """Start the same command once more."""
     task = await given.place.find(given.task)
     shell = await given.place.shell_of(task.session)
     return await _started_or_asked(given, shell.start(like=task.task_id))
@@ -196,6 +212,7 @@ async def _show_started(given: Given, task: Task) -> Reply:
 
 
 async def check_command(given: Given) -> Reply:
+    """How the policy judges a command; nothing runs."""
     shell = await given.place.shell_of(given.body.get("session", ""))
     found = await shell.check(given.body["command"], cwd=given.body.get("cwd"))
     reasons = [{"command": one.command, "verdict": one.verdict, "why": one.why} for one in found.parts[:_REASONS]]
@@ -203,6 +220,7 @@ async def check_command(given: Given) -> Reply:
 
 
 async def kill_task(given: Given) -> Reply:
+    """End its whole tree; returns when it is gone."""
     task = await given.place.find(given.task)
     receipt, question = await given.place.ask_or_do(given.place.shell.kill(task, given.body.get("grace")))
     if receipt is None:
@@ -211,20 +229,24 @@ async def kill_task(given: Given) -> Reply:
 
 
 async def list_approvals(given: Given) -> Reply:
+    """The questions that wait for an answer."""
     return {"pending": given.place.approvals.pending()}
 
 
 async def answer_approval(given: Given) -> Reply:
+    """Answer a question: for this time, for its session, or always."""
     await given.place.approvals.answer(given.task, given.body["answer"])
     return {}
 
 
 async def send_input(given: Given) -> Reply:
+    """Send input to it, and end its input."""
     await given.place.shell.send(given.task, **{"text": "", **given.body})
     return {}
 
 
 async def remove_task(given: Given) -> Reply:
+    """Remove it, if it is over."""
     task = await given.place.shell.remove(given.task)
     await given.place.live.announce({task.task_id})
     return {}

@@ -1,7 +1,7 @@
 """What changes, told to viewers: by event, gathered for a moment so that a storm of changes is one message.
 
-Only what the kernel does not signal is looked at by the clock: how much a process tree uses, and what a clean-up of
-another process removed; every two seconds, and only while there is a viewer.
+Only what the kernel does not signal is looked at by the clock: how much a process tree uses, what a clean-up of another
+process removed, and tasks on other machines; every two seconds, and only while there is a viewer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 
 from outlast.errors import OutlastError
 from outlast.light import fields
-from outlast.notices.async_streams import changed
+from outlast.notices.async_streams import wait_for_change
 from outlast.shell.flows import Open
 from outlast.web.catalogue import Catalogue
 from outlast.web.output_view import OutputView
@@ -56,6 +56,7 @@ class Live:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             group.create_task(self._measure())
+            group.create_task(self._look_elsewhere())
 
     # --- tasks -----------------------------------------------------------------------------
 
@@ -70,7 +71,7 @@ class Live:
             while True:
                 event, notice, is_idle = await self._look(board, watch, event, notice)
                 if is_idle:
-                    await changed(watch)
+                    await wait_for_change(watch)
                 else:
                     await asyncio.sleep(_GATHER_S)
         finally:
@@ -81,7 +82,7 @@ class Live:
         """Tell what happened behind these numbers; return the new ones, and whether nothing did."""
         try:
             watch.arm()
-            watch.found(await asyncio.to_thread(board.gather))
+            watch.watch_gathered(await asyncio.to_thread(board.gather))
             events = await asyncio.to_thread(board.events, event)
             notices = await asyncio.to_thread(board.behind, notice)
         except (OSError, OutlastError):  # a full disk, or no descriptor left: what is there is told when it works again
@@ -149,8 +150,19 @@ class Live:
         running = self.catalogue.running()
         found = await asyncio.to_thread(self.usage.look, running[:_MOST_LOOKED_AT])
         gone = await asyncio.to_thread(self.catalogue.find_removed)
-        await self.announce({*gone, *self.catalogue.unsettled()[:_MOST_CHANGED]})
+        await self.announce({*gone, *self.catalogue.list_unsettled()[:_MOST_CHANGED]})
         self.overview.send("usage", {"now": time.time(), "tasks": found}, replaces=True)
+
+    async def _look_elsewhere(self) -> None:
+        """Bring tasks on other machines up to date, which ring no bell here."""
+        while True:
+            await self._viewed.wait()
+            began = time.monotonic()
+            try:
+                await asyncio.to_thread(self.plain.executor.refresh)
+            except (OSError, OutlastError):
+                pass  # a machine that does not answer is said with its tasks
+            await asyncio.sleep(max(_USAGE_S, time.monotonic() - began))
 
     # --- viewers ---------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from outlast.errors import BadInput, BadPattern, named
+from outlast.errors import BadInput, BadPattern, quote
 from outlast.output.redaction import LOOK_BACK
 from outlast.output.secret_search import MASK
 from outlast.web import coloured
@@ -134,6 +134,7 @@ class OutputView:
 
 
 def without_colours(text: str) -> str:
+    """Return a text without the sequences that set colours."""
     if _SGR not in text:
         return text
     first, *rest = text.split(_SGR)
@@ -169,7 +170,7 @@ def _matcher(pattern: str, regex: bool, case: bool) -> Callable[[str], list[tupl
         compiled = re2.compile(pattern if regex else re2.escape(pattern), options)
     except re2.error as error:
         said = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else str(error)
-        raise BadPattern(f"{named(pattern)} is no regular expression: {said}; correct it.") from None
+        raise BadPattern(f"{quote(pattern)} is no regular expression: {said}; correct it.") from None
 
     def find(text: str) -> list[tuple[int, int]]:
         try:

@@ -6,7 +6,7 @@ import asyncio
 import os
 from concurrent.futures import ThreadPoolExecutor
 
-from outlast.errors import BadInput, OutlastError, Refused, SessionBusy, named
+from outlast.errors import BadInput, OutlastError, Refused, SessionBusy, quote
 from outlast.shell.approval_link import reference
 from outlast.shell.async_shell import AsyncShell
 from outlast.shell.validation import session_name
@@ -68,7 +68,7 @@ class Place:
             return self.shell
         name = session_name(session)
         if self._scope:
-            raise BadInput(f"This page serves the session {named(self._scope)} alone; leave out another one.")
+            raise BadInput(f"This page serves the session {quote(self._scope)} alone; leave out another one.")
         known = self._shells.pop(name, None)
         found = known if known is not None else await asyncio.to_thread(self._open, name)
         self._shells[name] = found

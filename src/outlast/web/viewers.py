@@ -20,6 +20,7 @@ PING_S = 15  # a proxy or a laptop that sleeps closes what is silent
 
 
 def encode(event: str, value: Any) -> bytes:
+    """Return one server-sent event."""
     return f"event: {event}\ndata: {json.dumps(value)}\n\n".encode()
 
 

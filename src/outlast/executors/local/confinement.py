@@ -12,7 +12,7 @@ import stat
 from outlast.errors import OutlastError, StartFailed
 from outlast.executors.local import shell_argv
 from outlast.guard.client import open_in_memory
-from outlast.light import replaced
+from outlast.light import replace
 from outlast.linux.files import open_regular
 from outlast.sandbox import bubblewrap, cgroup, landlock, seccomp
 from outlast.storage import agentfile, sessions, snapshot
@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from outlast.executors.local.description import Description
+    from outlast.executors.local.description_items import Description
     from outlast.types import Launch, Sandbox
 
 _FIRST_LINE_BYTES = 1000
@@ -46,7 +46,7 @@ def furnish(staged: str, published: str, around: Launch) -> Launch:
         # Landlock can hide the machine's own /tmp, but not put another in its place.
         own = f"{published}/{_TEMPORARY}"
         os.makedirs(f"{staged}/{_TEMPORARY}", 0o700, exist_ok=True)
-    return replaced(around, env={**around.env, _temporary(around): own})
+    return replace(around, env={**around.env, _temporary(around): own})
 
 
 def temporary_directory(around: Launch) -> str:
@@ -93,6 +93,7 @@ def _home(published: str) -> str:
 
 
 def add_bubblewrap(description: Description, staged: str, published: str, around: Launch) -> None:
+    """Add bubblewrap with its arguments, which starts the shell in a sandbox."""
     assert around.sandbox is not None
     words, waits = shell_in_sandbox(published, around)
     env = {**around.env, "OUTLAST_TASK_ID": os.path.basename(published), "PWD": around.cwd}
@@ -147,6 +148,7 @@ def _files(staged: str, published: str, around: Launch) -> Iterator[tuple[str, s
 
 
 def add_landlock(description: Description, staged: str, published: str, around: Launch) -> None:
+    """Add the shell with a Landlock ruleset and a seccomp filter, which the guard applies to it."""
     sandbox = around.sandbox
     assert sandbox is not None
     words, waits = shell_in_sandbox(published, around)
@@ -154,7 +156,7 @@ def add_landlock(description: Description, staged: str, published: str, around: 
     if waits:
         description.add("program-waits", 1)
         description.add_fds()
-    places = landlock.allowed(sandbox, _home(published), _rights(staged, around))
+    places = landlock.list_allowed(sandbox, _home(published), _rights(staged, around))
     ruleset = description.keep(landlock.make_ruleset(places, sandbox.network))
     description.add("landlock", ruleset)
     description.add("drop-capabilities", 1)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 import time
 from functools import partial
 
 from outlast.errors import BadInput, Hint, OutlastError, StartFailed, Unsupported
 from outlast.executors.local.description import begin_items, describe, explain_refusal
+from outlast.executors.local.prepared_shells import PreparedShells
 from outlast.executors.local.queued import publish_pending, start_pending
-from outlast.executors.naming import start_named
-from outlast.guard.client import LAUNCH_MOST_HELD, Refused, check_descriptors_left, start_guard
+from outlast.executors.local.staged_task import StagedTask
+from outlast.executors.names import start_named
+from outlast.guard.client import Refused, check_descriptors_left, start_guard
 from outlast.light import sqlite3
 from outlast.linux.files import open_regular
 from outlast.storage import record, sessions, task_directory
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
     from outlast.guard.client import Connection
     from outlast.linux.activity import Activity
     from outlast.settings import Settings
+    from outlast.storage.name_lock import NameLock
     from outlast.storage.output import Source
-    from outlast.storage.queue import NameLock
     from outlast.storage.task_directory import Hold
     from outlast.types import Launch, Receipt, Task
 
@@ -43,43 +44,7 @@ if TYPE_CHECKING:
 
 _ID_TRIES = 5
 _PRUNE_EVERY_S = 0.1  # with what one prune removes, more often than tasks can be started
-_PREPARED_AT_LEAST, _PREPARED_AT_MOST = 2, 4  # shells for the next command, and for those at once or right after it
 _BACKGROUND_CONNECTIONS = 32  # kept open; waiting for a task without a connection takes a little longer
-# What a shell needs before it knows its command: a prepared shell fits a launch if these are equal.
-_SHELL_FIELDS = (
-    *("shell", "cwd", "env", "umask", "stdin", "split", "rlimits", "nice", "state", "snapshot", "sandbox", "groups"),
-    *("tty", "max_running"),  # so many slots of the queue its guards can hold
-)
-
-
-class StagedTask:
-    """A directory that is to become a task, and the connection to its guard once there is one."""
-
-    def __init__(self, paths: tuple[str, str], launch: Launch) -> None:
-        self.staged, self.published = paths
-        self.task_id = os.path.basename(self.published)
-        self.launch, self.owner = launch, os.getpid()
-        self.connection: Connection | None = None
-        self.slots: list[int] = []  # open files of the queue's slots, which its guards can hold, too
-
-    def is_prepared_for(self, launch: Launch) -> bool:
-        """Return whether its shell waits for a command like this one."""
-        ours, other = self.launch.__dict__, launch.__dict__
-        return all(ours[name] == other[name] for name in _SHELL_FIELDS)
-
-    def is_waiting(self) -> bool:
-        """Return whether it is a prepared shell that waits for its command."""
-        return self.owner == os.getpid() and self.connection is not None and self.connection.is_prepared()
-
-    def close(self) -> None:
-        self.close_slots()
-        # After a fork both processes have the connection of a prepared shell, which belongs to the parent.
-        if self.connection is not None and self.owner == os.getpid():
-            self.connection.close()
-
-    def close_slots(self) -> None:
-        while self.slots:
-            os.close(self.slots.pop())
 
 
 class LocalExecutor:
@@ -89,20 +54,14 @@ class LocalExecutor:
         self.registry, self._settings = Registry(open_home(home)), settings
         self._sessions = Sessions(self.registry.home.sessions)
         self._queue = Queue(self.registry.home.path)
-        self._prune_at, self._is_pruned, self._closed, self._owner = 0.0, False, False, os.getpid()
-        # Each is a bash that has restored its session's state and waits; guards remove those of a host that ended.
-        self._prepared, self._prepared_wanted = list[StagedTask](), 1
-        self._preparing = threading.Lock()  # protects `_prepared`: a thread prepares while another one starts a task
+        self.prepared = PreparedShells(self.registry, self._queue)
+        self._prune_at, self._is_pruned = 0.0, False
         # To the guards of tasks that we started: one that closes tells its guard that nothing waits for the command.
         self._connections: dict[str, Connection] = {}
         self._background: list[str] = []
 
     def close(self) -> None:
-        if self._owner == os.getpid():
-            with self._preparing:
-                self._closed = True
-                while self._prepared:
-                    self._prepared.pop().close()
+        self.prepared.close()
         for task_id in list(self._connections):
             self._leave(task_id)
         self.registry.close()
@@ -128,14 +87,14 @@ class LocalExecutor:
         # Background tasks have a limited number of slots.
         needs_slot = launch.background and launch.max_running > 0 and launch.agent.get("format") != REGISTERED
         if not needs_slot and not launch.after:
-            task = self._run(create, launch, self._take_prepared(launch))
+            task = self._run(create, launch, self.prepared.take(launch))
             self._prune()  # while the command runs
             self.advance()
             return task
         self._prune()
         if launch.after:
             return self._enqueue(create, launch)
-        prepared = self._take_prepared(launch)
+        prepared = self.prepared.take(launch)
         opened = prepared.slots if prepared else ()
         claimed = self._queue.claim_slot(launch.session, launch.max_running, opened)
         if prepared is not None and (claimed is None or claimed[1] >= len(opened)):
@@ -243,54 +202,12 @@ class LocalExecutor:
                 self._leave(self._background.pop(0))
         return view_started(task.published, launch, pid or None, started)
 
-    def _take_prepared(self, launch: Launch) -> StagedTask | None:
-        if self._owner != os.getpid():
-            return None  # a fork of the host, which may have a copy of the lock that nothing will unlock
-        with self._preparing:  # a shell that is just being prepared is ready sooner than another one
-            if not self._prepared:
-                self._prepared_wanted = min(self._prepared_wanted + 1, _PREPARED_AT_MOST)  # one more next time
-            for shell in self._prepared[:]:
-                if shell.is_prepared_for(launch):  # the next command may be like those that the others are for
-                    self._prepared.remove(shell)
-                    if shell.is_waiting():
-                        return shell
-                    shell.close()
-        return None
-
     def has_prepared(self) -> bool:
-        return bool(self._prepared)
+        return self.prepared.has_any()
 
     def prepare(self, launch: Launch) -> bool:
         self._prune(in_pause=True)
-        if os.path.basename(launch.shell) != "bash" or launch.groups or launch.stdin.text is not None or launch.tty:
-            return False  # it needs the command, or something that a guard cannot do twice
-        with self._preparing:
-            for shell in self._prepared[:]:
-                if not (shell.is_prepared_for(launch) and shell.is_waiting()):
-                    self._prepared.remove(shell)
-                    shell.close()
-            if self._closed or len(self._prepared) >= max(self._prepared_wanted, _PREPARED_AT_LEAST):
-                return False
-            shell = self._prepare(launch)
-            self._prepared.append(shell)
-        if shell.connection is not None:
-            shell.connection.reap_starter()  # a command that takes the shell meanwhile need not wait for this
-        return True
-
-    def _prepare(self, launch: Launch) -> StagedTask:
-        shell = StagedTask(self.registry.stage(launch), launch)
-        try:
-            task_directory.create_empty(shell.staged)
-            shell.slots = self._queue.open_slots(min(launch.max_running, LAUNCH_MOST_HELD))
-            with describe(shell.staged, shell.published, launch, prepare=True) as description:
-                for slot in shell.slots:
-                    description.hold(slot)
-                shell.connection = start_guard(description.encode(), description.inherited)
-        except BaseException:
-            shell.close()
-            self.registry.discard(shell.staged, shell.published)
-            raise
-        return shell
+        return self.prepared.add(launch)
 
     # --- from the queue --------------------------------------------------------------------
 
@@ -372,7 +289,7 @@ class LocalExecutor:
             pass  # a full disk, or the task was removed: the caller has a more important error to report
 
     def interrupt(self, task_id: str) -> bool:
-        from outlast.executors.local.ending import interrupt
+        from outlast.executors.local.end_tasks import interrupt
 
         return interrupt(self, task_id)
 
@@ -380,6 +297,6 @@ class LocalExecutor:
         raise BadInput(f"{task_id} runs on this machine: its files are here.")
 
     def kill(self, task_ids: Sequence[str], grace: float, by: str, rule: str) -> list[Receipt]:
-        from outlast.executors.local.ending import end_tasks
+        from outlast.executors.local.end_tasks import end_tasks
 
         return end_tasks(self, task_ids, grace, by, rule)

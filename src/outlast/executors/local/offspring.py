@@ -12,7 +12,7 @@ import time
 from functools import partial
 
 from outlast.errors import OutlastError, OutOfReach
-from outlast.executors.local.ending import cancel_pending, check_visible, record_kill
+from outlast.executors.local.end_one import cancel_pending, check_visible, record_kill
 from outlast.linux.process_tree import end_trees
 from outlast.storage import record, task_directory
 from outlast.storage.layout import STAGING

@@ -20,6 +20,7 @@ from outlast.storage import record, task_directory
 
 
 def main() -> int:
+    """End what an agent started if its limit ended it, and start the next pending tasks."""
     home, *agents = sys.argv[1:]
     for directory in agents:
         if record.read(directory).get("ending", {}).get("by") == "limit":

@@ -11,7 +11,7 @@ from outlast.storage.task_directory import view_started
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.executors.local.executor import StagedTask
+    from outlast.executors.local.staged_task import StagedTask
     from outlast.storage.queue import Queue, Turn
     from outlast.types import Launch, Task
 

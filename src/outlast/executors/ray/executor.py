@@ -12,8 +12,9 @@ import os
 import time
 
 from outlast.errors import BadInput, InputRefused, StartFailed, Unsupported
-from outlast.executors.polling import PollingExecutor
-from outlast.executors.remote import Unreachable, describe
+from outlast.executors.far_launch import describe
+from outlast.executors.poller import PollingExecutor
+from outlast.executors.remote import Unreachable
 from outlast.guard.client import HEADER, Refused, encode_items, find_guard
 from outlast.light import json
 from outlast.linux.files import read_file, unlock_and_close

@@ -31,11 +31,13 @@ FDS = ((100, "before", os.O_RDONLY), (101, "start", os.O_RDWR))
 
 
 def say(word: str, *rest: str) -> None:
+    """Send one line of the protocol."""
     sys.stdout.write("outlast " + " ".join((word, *rest)) + "\n")
     sys.stdout.flush()
 
 
 def encode(data: bytes) -> str:
+    """Encode bytes for one line of the protocol."""
     return base64.b64encode(data).decode()
 
 
@@ -60,6 +62,7 @@ def describe() -> bytes:
 
 
 def start(directory: str) -> subprocess.Popen[bytes]:
+    """Start the guard of the task."""
     for number, name, flags in FDS:
         if os.path.exists(os.path.join(directory, name)):
             fd = os.open(os.path.join(directory, name), flags)
@@ -164,6 +167,7 @@ class Tree:
 
 
 def main(directory: str, grace: float) -> int:
+    """Run one task, and send what happens to it until it has ended."""
     stop: list[bool] = []
     signal.signal(signal.SIGTERM, lambda *_: stop.append(True))
     prepare(directory)

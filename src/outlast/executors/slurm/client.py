@@ -23,6 +23,14 @@ _OVER = (
     *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"),
     *("REVOKED", "TIMEOUT"),
 )
+_WAITS_FOR = {
+    "Resources": "for free resources",
+    "Priority": "behind jobs of a higher priority",
+    "None": "to be scheduled",
+    "Dependency": "for another job",
+    "JobHeldUser": "to be released (scontrol release)",
+    "JobHeldAdmin": "to be released by an administrator",
+}
 # What Slurm says when it did not answer in time: the job may exist all the same.
 _UNKNOWN = ("timed out", "unable to contact", "connection", "zero bytes", "resource temporarily", "communication")
 # All that they get, and the job script. Others may be secrets, or those of a job that this process is in, which sbatch
@@ -44,6 +52,10 @@ class Job:
     @property
     def is_over(self) -> bool:
         return self.state in _OVER
+
+    def explain_wait(self) -> str:
+        waits = _WAITS_FOR.get(self.reason)
+        return f"job {self.number} waits{f' {waits}' if waits else ''} (Slurm: {self.reason})"
 
 
 @frozen

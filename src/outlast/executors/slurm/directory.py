@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import cache
 from shutil import copyfile
 
+from outlast.executors.far_launch import describe
 from outlast.executors.local import shell_argv
-from outlast.executors.remote import describe
 from outlast.guard.client import HEADER, encode_items, find_guard
 from outlast.linux.files import create_file, open_regular, read_file, remove_file
 from outlast.storage import mirror, record, sessions
@@ -44,6 +45,7 @@ def read_name(near: str) -> str:
 
 
 def write_name(near: str, name: str) -> None:
+    """Record the name of the directory on the cluster."""
     mirror.replace_file(near, _ELEMENT, name.encode())
 
 
@@ -54,10 +56,12 @@ def read_job(near: str) -> tuple[str, float, str]:
 
 
 def write_job(near: str, number: str, submitted: float, node: str = "") -> None:
+    """Record which Slurm job a task is."""
     mirror.replace_file(near, _JOB, f"{number} {submitted} {node}".encode())
 
 
 def has_job(near: str) -> bool:
+    """Return whether a task is a Slurm job by now."""
     return os.path.exists(f"{near}/{_JOB}")
 
 
@@ -69,15 +73,19 @@ def install(root: str) -> tuple[str, str]:
     return _install(root, find_guard(), "outlast-guard"), _install(root, f"{HERE}/job.sh", "job")
 
 
-def _install(root: str, source: str, name: str) -> str:
+@cache
+def _hash_program(path: str) -> str:
     from hashlib import sha256
 
-    data = read_file(source)
-    path = f"{root}/bin/{sha256(data).hexdigest()[:16]}/{name}"
+    return sha256(read_file(path)).hexdigest()[:16]
+
+
+def _install(root: str, source: str, name: str) -> str:
+    path = f"{root}/bin/{_hash_program(source)}/{name}"
     if not os.path.exists(path):
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         temporary = f"{path}.{random_token()}"
-        create_file(temporary, data)
+        create_file(temporary, read_file(source))
         os.chmod(temporary, 0o700)
         os.rename(temporary, path)
     return path

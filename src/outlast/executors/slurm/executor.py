@@ -10,18 +10,18 @@ from __future__ import annotations
 import os
 import time
 
-from outlast.errors import BadInput, InputRefused, StartFailed, Unsupported, named
-from outlast.executors.polling import FASTEST_S, PollingExecutor
-from outlast.executors.remote import Unreachable, name_home
+from outlast.errors import BadInput, InputRefused, StartFailed, Unsupported, quote
+from outlast.executors.far_launch import name_home
+from outlast.executors.poller import FASTEST_S, PollingExecutor
+from outlast.executors.remote import Unreachable
 from outlast.executors.slurm import directory
 from outlast.executors.slurm.client import Client
 from outlast.executors.slurm.separate import SeparateNodes
 from outlast.executors.slurm.shared import SharedNodes
 from outlast.executors.slurm.steps import Steps
 from outlast.guard.client import Refused
-from outlast.linux.files import read_file, unlock_and_close
+from outlast.linux.files import read_file, remove_tree, unlock_and_close
 from outlast.storage import mirror, record
-from outlast.storage.task_directory import remove_tree
 from outlast.types import Place
 
 TYPE_CHECKING = False
@@ -50,14 +50,6 @@ _ARRAY_SIZE = 1000  # Slurm's own limit is 1001 unless a cluster says otherwise
 _END_WAIT_S = 15.0  # from the death of a tree until Slurm has taken note of it
 _BEGIN_PATIENCE_S = 10.0  # for a command that is to begin before it gets input
 _AT_ONCE = 8  # srun calls
-_WAITS_FOR = {
-    "Resources": "for free resources",
-    "Priority": "behind jobs of a higher priority",
-    "None": "to be scheduled",
-    "Dependency": "for another job",
-    "JobHeldUser": "to be released (scontrol release)",
-    "JobHeldAdmin": "to be released by an administrator",
-}
 
 
 class SlurmExecutor(PollingExecutor):
@@ -224,7 +216,7 @@ class SlurmExecutor(PollingExecutor):
             raise StartFailed(f"Slurm does not answer: {ran.stderr.strip() or 'sinfo failed'}.")
         nodes = sum(int(line.split()[0]) for line in ran.stdout.splitlines())
         if not nodes:
-            raise StartFailed(f"The cluster has no partition {named(p)}." if p else "The cluster has no nodes.")
+            raise StartFailed(f"The cluster has no partition {quote(p)}." if p else "The cluster has no nodes.")
         return f"{nodes} node{'s' * (nodes != 1)}{f' in partition {p}' if p else ''}, tasks in {self._root}"
 
     def gather(self, task_ids: Sequence[str]) -> None:
@@ -260,7 +252,7 @@ class SlurmExecutor(PollingExecutor):
         if is_over or self._nodes.has_ended(far):
             self._nodes.let_go(self._steps(task_id))
         if record.is_pending(near):
-            mirror.note_problem(near, _explain_pending(job))
+            mirror.note_problem(near, job.explain_wait())
         return new
 
     def _copy(self, task_id: str, near: str, far: str) -> tuple[bool, dict[str, Any]]:
@@ -392,11 +384,6 @@ _UNKNOWN_GUARDS = {"supervisor": [0, 0], "command": [0, 0], "boot": "", "monoton
 def _is_cancelled(found: dict[str, Any]) -> bool:
     """Return whether a command ended by a signal that Slurm sends, and Outlast did not."""
     return "ending" not in found and found.get("code", {}).get("signal") in (9, 15)
-
-
-def _explain_pending(job: Job) -> str:
-    waits = _WAITS_FOR.get(job.reason)
-    return f"job {job.number} waits{f' {waits}' if waits else ''} (Slurm: {job.reason})"
 
 
 def _explain_unseen(job: Job | None) -> str:

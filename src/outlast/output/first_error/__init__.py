@@ -11,21 +11,15 @@ rank that occurs. After one of the highest rank (`is_final`) the rest is not sea
 
 from __future__ import annotations
 
-from outlast.light import frozen
+from outlast.output.first_error.excerpt import Excerpt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from outlast.output.first_error.scanner import Scanner
 
+__all__ = ["Excerpt", "FirstError"]
+
 BLOCK = 1 << 17  # characters that are searched at once
-
-
-@frozen
-class Excerpt:
-    """The lines that explain an error; a line "..." stands for lines that were left out."""
-
-    lines: tuple[str, ...]
-    line_number: int  # of the first of them in the output; the output begins with line 1
 
 
 class FirstError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from outlast.output.first_error import Excerpt
+from outlast.output.first_error.excerpt import Excerpt
 
 MAX_LINES = 12
 MAX_CHARS = 1500

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from outlast.output.first_error import Excerpt
+from outlast.output.first_error.excerpt import Excerpt
 from outlast.output.first_error.layout import make_excerpt
 from outlast.output.first_error.rules import RULES, Rule
 from outlast.output.first_error.takers import MESSAGE, REPORT, Found

@@ -46,7 +46,7 @@ class Word:
     splits = False  # may become several words, or none
     quoted = False
     refs: tuple[Ref, ...] = ()  # for each `UNKNOWN` in the text what it stands for
-    shape = ""  # how it stands in canonical text, computed when it is first needed
+    shape = ""  # how it stands in canonical text, once it was asked for
 
     def __init__(self, text: str, at: int, end: int) -> None:
         self.text = self.source = self.lead = text

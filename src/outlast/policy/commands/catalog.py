@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from functools import cache
 
 from outlast.policy.bash.words import Word
@@ -14,6 +15,7 @@ from outlast.policy.commands import sensitive_files
 from outlast.policy.commands.getopt import grammar, may_be_option
 
 RiskyArgument = tuple[int, str, str]  # the word, the option as it is written ("" if no rule can spell it), why
+Analyse = Callable[[list[Word], tuple[str, ...]], list[RiskyArgument]]
 ANY_OPTION = "it may be any option"
 _ENTRY = re.compile(r'^"?([^"=\n#]+?)"? = \{ (?:also = (?:"""([^"]*)"""|"([^"]*)"))?', re.MULTILINE)
 # A package of a registry: no path, no archive, no address.
@@ -103,7 +105,7 @@ class Reading:
         self.found: list[RiskyArgument] = []
         self.operands: list[int] = []
         self.given: list[tuple[int, str, str | None]] = []  # the options, with their values if they are known
-        self.doubtful = False  # the option before may take a value or not
+        self.doubtful = False  # the option before takes a value or not: unknown
         self.trusted = False  # the option before is asked about and gives the program: what follows are its arguments
         self._read(start)
 
@@ -202,8 +204,10 @@ def read_words(words: list[Word], name: str, write: tuple[str, ...]) -> Reading:
     return Reading(words, entry, 1, write)
 
 
-def by_entry(words: list[Word], entry: Entry, start: int = 1, write: tuple[str, ...] = ()) -> list[RiskyArgument]:
-    """What in a command its entry does not name as safe."""
+def by_entry(
+    words: list[Word], entry: Entry, start: int, write: tuple[str, ...], analyse: Analyse
+) -> list[RiskyArgument]:
+    """What in a command its entry does not name as safe; `analyse` judges a command among its operands."""
     if entry.plain and entry.kinds == ["read"] and not (entry.verbs or entry.match or entry.subs):
         return []
     reading = Reading(words, entry, start, write)
@@ -211,7 +215,7 @@ def by_entry(words: list[Word], entry: Entry, start: int = 1, write: tuple[str, 
     if not operands or reading.trusted:
         return found
     if entry.subs:
-        return found + _by_subcommand(words, entry, operands[0], write)
+        return found + _by_subcommand(words, entry, operands[0], write, analyse)
     if entry.verbs:
         at = operands.pop(0)
         if words[at].text not in entry.verbs:
@@ -220,29 +224,31 @@ def by_entry(words: list[Word], entry: Entry, start: int = 1, write: tuple[str, 
         return found + _targets(words, operands, write) + _recursive(words, reading)
     for number, index in enumerate(operands):
         kind = entry.kinds[min(number, len(entry.kinds) - 1)]
-        found += _operand(words, index, kind, entry, write)
+        found += _operand(words, index, kind, entry, write, analyse)
         if kind == "command":
             break
     return found
 
 
-def _by_subcommand(words: list[Word], entry: Entry, at: int, write: tuple[str, ...]) -> list[RiskyArgument]:
+def _by_subcommand(
+    words: list[Word], entry: Entry, at: int, write: tuple[str, ...], analyse: Analyse
+) -> list[RiskyArgument]:
     name = words[at].text
     sub = find(f"{entry.key} {name}") if words[at].static else None
     if sub is None:
         return [(at, name if words[at].static else "", f"{entry.key} {name} is not known to be safe")]
-    return by_entry(words, sub, at + 1, write)
+    return by_entry(words, sub, at + 1, write, analyse)
 
 
-def _operand(words: list[Word], index: int, kind: str, entry: Entry, write: tuple[str, ...]) -> list[RiskyArgument]:
+def _operand(
+    words: list[Word], index: int, kind: str, entry: Entry, write: tuple[str, ...], analyse: Analyse
+) -> list[RiskyArgument]:
     word = words[index]
     text, written = word.text, word.text if word.static else ""
     if entry.match and not entry.match.fullmatch(text):
         return [(index, written, f"{text} is not known to be safe")]
     if kind == "command":
-        from outlast.policy.commands.risky import risky_arguments
-
-        inner = [(index + at, spelled, why) for at, spelled, why in risky_arguments(words[index:], write)]
+        inner = [(index + at, spelled, why) for at, spelled, why in analyse(words[index:], write)]
         return [(index, written, _WHY[kind]), *inner]
     if kind in ("target", "output"):
         why = sensitive_files.runs_later(word.value) if kind == "target" else f"it writes {text}"

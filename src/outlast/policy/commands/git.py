@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from outlast.policy.bash.words import Word, names, with_text
 from outlast.policy.commands import sensitive_files
-from outlast.policy.commands.catalog import ANY_OPTION, RiskyArgument, by_entry, find
+from outlast.policy.commands.catalog import ANY_OPTION, Analyse, RiskyArgument, by_entry, find
 from outlast.policy.commands.getopt import grammar, may_be_option, parse
 from outlast.policy.commands.nested import Inner, NestedCommands, ShellText, given_texts, is_static, joined
 
@@ -95,7 +95,7 @@ def _settings(options: list[Word]) -> list[ShellText]:
     return found
 
 
-def risky_arguments(words: list[Word], write: tuple[str, ...] = ()) -> list[RiskyArgument]:
+def risky_arguments(words: list[Word], write: tuple[str, ...], analyse: Analyse) -> list[RiskyArgument]:
     """What in a command of git a `*` does not cover."""
     at = subcommand(words)
     end = len(words) if at is None else at
@@ -112,7 +112,7 @@ def risky_arguments(words: list[Word], write: tuple[str, ...] = ()) -> list[Risk
     entry = find(f"git {name}") if words[at].static else None
     if entry is None:
         return [*found, (at, name, f"git {name} runs or writes something, or is an alias")]
-    return found + by_entry(words, entry, at + 1, write)
+    return found + by_entry(words, entry, at + 1, write, analyse)
 
 
 def _global_risks(words: list[Word], end: int) -> list[RiskyArgument]:

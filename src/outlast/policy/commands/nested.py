@@ -36,7 +36,7 @@ class NestedCommands:
     hides: bool = False
     suffixes: int = 0
     possible_code: Sequence[ShellText] = ()  # texts that may be run: nothing denied may be in them
-    directory: str | None = ""  # where it runs, if that is not here; None: it is not known
+    directory: str | None = ""  # where it runs, if that is not here; None: unknown
 
 
 def base(name: str) -> str:

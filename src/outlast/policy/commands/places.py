@@ -15,7 +15,7 @@ SYSTEM = names(
     "Users"
 )
 _DEEPER = names("usr/local usr/local/bin usr/local/lib var/lib var/log var/spool var/cache boot/efi")
-# Trees that only a package manager writes to, and files without which no login and no boot works.
+# Trees that only a package manager writes to, and files without which the machine does not boot or allow a login.
 _TREES = re.compile(
     r"(?:usr/)?(?:bin|sbin|lib(?:32|64|x32|exec)?)|usr/(?:share|include)|boot|dev|proc|sys|System|Library"
 )

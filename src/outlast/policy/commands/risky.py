@@ -33,7 +33,7 @@ def risky_arguments(words: list[Word], write: tuple[str, ...] = ()) -> list[Risk
         if word.unknown and (match := _COUNT.fullmatch(word.source)):  # `-j$(nproc)` is a number, whichever
             words = [*words[:at], Word(f"{match[1] or ''}8", word.at, word.end), *words[at + 1 :]]
     if name == "git":
-        return git.risky_arguments(words, write)
+        return git.risky_arguments(words, write, risky_arguments)
     if analyse := _ANALYSERS.get(name):
         return analyse(words, write)
     entry = find(name)
@@ -43,7 +43,7 @@ def risky_arguments(words: list[Word], write: tuple[str, ...] = ()) -> list[Risk
             return []
         inner = next((at for at in range(start, len(words)) if words[at].text[:1] != "-"), start - 1)
         return [(inner, words[inner].text, "what it runs is not known")]
-    found = by_entry(words, entry, 1, write)
+    found = by_entry(words, entry, 1, write, risky_arguments)
     module = _module_of(words) if entry.key == "python" else None
     if module is not None and find(words[module].text):  # `python -m pytest` has the options of pytest
         found += [(index + module, written, why) for index, written, why in risky_arguments(words[module:], write)]

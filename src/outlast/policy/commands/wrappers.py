@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from outlast.light import replaced as with_fields
+from outlast.light import replace as with_fields
 from outlast.policy.bash.variables import is_safe
 from outlast.policy.bash.words import Word, names, table, with_text
 from outlast.policy.commands import git

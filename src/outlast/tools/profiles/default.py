@@ -10,8 +10,8 @@ from outlast.output.cleaner import inline
 from outlast.output.duration import duration
 from outlast.tools import operations, reply, synonyms
 from outlast.tools.arguments import flag, integer, number, schema, text
-from outlast.tools.formatting import survivors, task_list
 from outlast.tools.model import Profile, Reply, Tool
+from outlast.tools.reply_fields import survivors, task_list
 from outlast.tools.untrusted import show_invisible
 
 TYPE_CHECKING = False
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.shell.options import ReadOptions
-    from outlast.tools.model import Arguments
-    from outlast.tools.toolbox import Toolbox
+    from outlast.tools.model import Arguments, ToolContext
     from outlast.types import Result, Task, Waited
 
 _HINT = "bash_output reads and waits, bash_kill ends it."
@@ -31,7 +30,7 @@ _FINISHED_LISTED, _FOREGROUND_LISTED, _LISTED_BY_STATUS = 10, 3, 30
 _COMMAND = 80
 
 
-async def _bash(box: Toolbox, given: Arguments) -> Reply:
+async def _bash(box: ToolContext, given: Arguments) -> Reply:
     how = {"cwd": given.get("cwd"), "description": given.get("description", "")}
     interactive = given.get("stdin_open") or given.get("tty") or "size" in given
     if interactive or given.get("background") or given.get("ready") is not None:
@@ -43,7 +42,7 @@ async def _bash(box: Toolbox, given: Arguments) -> Reply:
     return await _task_reply(box, result, "" if result.finished else _HINT)
 
 
-async def _background(box: Toolbox, given: Arguments, how: dict[str, str | None]) -> Reply:
+async def _background(box: ToolContext, given: Arguments, how: dict[str, str | None]) -> Reply:
     ready = given.get("ready")
     task = await operations.start(
         box,
@@ -73,7 +72,7 @@ def _terminal(given: Arguments) -> bool | str:
     return given.get("size", True) if tty else False
 
 
-async def _output(box: Toolbox, given: Arguments) -> Reply:
+async def _output(box: ToolContext, given: Arguments) -> Reply:
     task_id, until, cursor = given["task_id"], given.get("until"), given.get("cursor")
     remark = ""
     if given.get("wait") or until is not None:
@@ -98,11 +97,11 @@ def _unmet(waited: Waited, pattern: str | None) -> str:
     return "" if pattern is None or waited.met else "No line matched."
 
 
-async def _task_reply(box: Toolbox, result: Result, *remarks: str, whole: bool = True) -> Reply:
+async def _task_reply(box: ToolContext, result: Result, *remarks: str, whole: bool = True) -> Reply:
     return reply.task_reply(result, await reply.find_facts(box, result, whole), *remarks)
 
 
-async def _input(box: Toolbox, given: Arguments) -> Reply:
+async def _input(box: ToolContext, given: Arguments) -> Reply:
     task_id, text, end, until = given["task_id"], given.get("text", ""), given.get("end", False), given.get("until")
     if text and not text.endswith("\n") and given.get("newline", True):
         text += "\n"
@@ -116,7 +115,7 @@ async def _input(box: Toolbox, given: Arguments) -> Reply:
     return await _task_reply(box, result, _unmet(waited, until))
 
 
-async def _kill(box: Toolbox, given: Arguments) -> Reply:
+async def _kill(box: ToolContext, given: Arguments) -> Reply:
     task = await box.waiting.show(given["task_id"])
     if task.finished and not task.children:
         raise AlreadyEnded(f"{task.task_id} has ended already: {reply.how_it_ended(task)}.")
@@ -131,7 +130,7 @@ async def _kill(box: Toolbox, given: Arguments) -> Reply:
     return Reply(f"{said}\n", fields(receipt), error=bool(receipt.survivors))
 
 
-async def _list(box: Toolbox, given: Arguments) -> Reply:
+async def _list(box: ToolContext, given: Arguments) -> Reply:
     tasks = in_order(await box.waiting.list(status=given.get("status")), lambda task: task.background)
     shown = tasks[:_LISTED_BY_STATUS] if given.get("status") else _worth_listing(tasks)
     doing = {task.task_id: await box.waiting.activity(task) for task in shown if task.status == "running"}

@@ -6,34 +6,33 @@ from outlast.light import fields
 from outlast.output.head_tail import BUDGET
 from outlast.tools import operations
 from outlast.tools.arguments import flag, number, schema, text, texts
-from outlast.tools.formatting import as_json, json_reply, shown_status, task_list
 from outlast.tools.model import Profile, Reply, Tool
 from outlast.tools.reply import data
+from outlast.tools.reply_fields import as_json, json_reply, shown_status, task_list
 from outlast.tools.untrusted import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.tools.model import Arguments
-    from outlast.tools.toolbox import Toolbox
+    from outlast.tools.model import Arguments, ToolContext
     from outlast.types import Result
 
 _WAIT_MS = 30_000
 _MOST_BYTES = BUDGET
 
 
-async def _background(box: Toolbox, given: Arguments) -> Reply:
+async def _background(box: ToolContext, given: Arguments) -> Reply:
     how = operations.program(box, given["command"], given.get("args", ()))
     task = await operations.start(box, description=given.get("description", ""), **how)
     return json_reply({"shell_id": task.task_id, "description": task.description}, fields(task))
 
 
-async def _output(box: Toolbox, given: Arguments) -> Reply:
+async def _output(box: ToolContext, given: Arguments) -> Reply:
     if given.get("block"):
         await operations.wait(box, given["shell_id"], given.get("timeout", _WAIT_MS) / 1000)
     return _task_reply(await _within_bytes(box, given["shell_id"]))
 
 
-async def _run(box: Toolbox, given: Arguments) -> Reply:
+async def _run(box: ToolContext, given: Arguments) -> Reply:
     how = operations.program(box, given["command"], given.get("args", ()))
     result = await operations.run(
         box, limit=operations.seconds(given.get("timeout")), description=given.get("description", ""), **how
@@ -41,7 +40,7 @@ async def _run(box: Toolbox, given: Arguments) -> Reply:
     return _task_reply(await _within_bytes(box, result.task_id))
 
 
-async def _within_bytes(box: Toolbox, shell_id: str) -> Result:
+async def _within_bytes(box: ToolContext, shell_id: str) -> Result:
     """This design counts bytes; a character can have four."""
     budget = _MOST_BYTES
     while True:
@@ -62,13 +61,13 @@ def _task_reply(result: Result) -> Reply:
     return json_reply(said, data(result), failed=result.status in ("failed", "killed"))
 
 
-async def _kill(box: Toolbox, given: Arguments) -> Reply:
+async def _kill(box: ToolContext, given: Arguments) -> Reply:
     receipt = await operations.kill(box, given["shell_id"])
     said = {"success": not receipt.survivors, "shell_id": receipt.task_id, "status": receipt.status}
     return json_reply(said, fields(receipt), error=bool(receipt.survivors))
 
 
-async def _list(box: Toolbox, given: Arguments) -> Reply:
+async def _list(box: ToolContext, given: Arguments) -> Reply:
     tasks = [task for task in await box.waiting.list() if task.background]
     said = [
         {
@@ -82,7 +81,7 @@ async def _list(box: Toolbox, given: Arguments) -> Reply:
     return json_reply(said, task_list(tasks))
 
 
-async def _clear(box: Toolbox, given: Arguments) -> Reply:
+async def _clear(box: ToolContext, given: Arguments) -> Reply:
     removed = await box.waiting.clean(all_finished=True)
     return json_reply({"cleared": removed}, {"removed": removed})
 

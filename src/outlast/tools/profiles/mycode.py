@@ -6,15 +6,14 @@ from outlast.errors import AlreadyEnded
 from outlast.light import fields
 from outlast.tools import operations
 from outlast.tools.arguments import IDS, flag, number, schema, text
-from outlast.tools.formatting import as_json, json_reply, survivors
 from outlast.tools.model import Profile, Reply, Tool
 from outlast.tools.reply import data
+from outlast.tools.reply_fields import as_json, json_reply, survivors
 from outlast.tools.untrusted import plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.tools.model import Arguments
-    from outlast.tools.toolbox import Toolbox
+    from outlast.tools.model import Arguments, ToolContext
     from outlast.types import Result, Task
 
 _WAIT_MS = 30_000
@@ -26,7 +25,7 @@ def _status(task: Task) -> str:
     return _STATUSES.get(task.status, task.status)
 
 
-async def _bash(box: Toolbox, given: Arguments) -> Reply:
+async def _bash(box: ToolContext, given: Arguments) -> Reply:
     limit = operations.seconds(given.get("timeout"))
     how = {"limit": limit, "description": given.get("description", "")}
     if not given.get("run_in_background"):
@@ -41,7 +40,7 @@ async def _bash(box: Toolbox, given: Arguments) -> Reply:
     return json_reply(said, fields(task))
 
 
-async def _task(box: Toolbox, given: Arguments) -> Reply:
+async def _task(box: ToolContext, given: Arguments) -> Reply:
     if given["subagent_type"] == _COMMAND_TYPE:
         command = {"command": given["prompt"], "description": given["description"]}
         if not given.get("run_in_background"):
@@ -55,7 +54,7 @@ async def _task(box: Toolbox, given: Arguments) -> Reply:
     return _task_reply(await operations.read(box, task.task_id))
 
 
-async def _output(box: Toolbox, given: Arguments) -> Reply:
+async def _output(box: ToolContext, given: Arguments) -> Reply:
     if given.get("block", True):
         await operations.wait(box, given["task_id"], given.get("timeout", _WAIT_MS) / 1000)
     return _task_reply(await operations.read(box, given["task_id"]))
@@ -80,7 +79,7 @@ def _task_reply(result: Result) -> Reply:
     return json_reply(said, known, failed=result.status in ("failed", "killed"))
 
 
-async def _kill(box: Toolbox, given: Arguments) -> Reply:
+async def _kill(box: ToolContext, given: Arguments) -> Reply:
     task = await box.waiting.show(given["task_id"])
     if task.finished and not task.children:
         ended = AlreadyEnded(f"{task.task_id} has ended already: its status is {_status(task)}.")

@@ -6,15 +6,14 @@ from outlast.display import render
 from outlast.light import fields
 from outlast.tools import operations
 from outlast.tools.arguments import flag, schema, text
-from outlast.tools.formatting import iso_time, shown_pid, shown_status, survivors
 from outlast.tools.model import Profile, Reply, Tool
 from outlast.tools.reply import data
+from outlast.tools.reply_fields import iso_time, shown_pid, shown_status, survivors
 from outlast.tools.untrusted import label, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.tools.model import Arguments
-    from outlast.tools.toolbox import Toolbox
+    from outlast.tools.model import Arguments, ToolContext
     from outlast.types import Result
 
 _MOST_S = 600.0
@@ -22,25 +21,25 @@ _USER_CHARS = 1000
 _NOTHING_YET = "(no output yet)"
 
 
-async def _bash(box: Toolbox, given: Arguments) -> Reply:
+async def _bash(box: ToolContext, given: Arguments) -> Reply:
     limit = operations.seconds(given.get("timeout"), _MOST_S)
     if given.get("run_in_background"):
         task = await operations.start(box, given["command"], limit=limit, split=True)
-        return _moved(await _read(box, task.task_id))
+        return _report_move(await _read(box, task.task_id))
     result = await operations.run(box, given["command"], limit=limit, split=True)
     if not result.finished:
-        return _moved(await _read(box, result.task_id))
+        return _report_move(await _read(box, result.task_id))
     if result.reason == "timeout":
         return _timed_out(await _read(box, result.task_id), limit or box.shell.settings.foreground_limit_s)
-    return Reply(_ended(result), data(result), failed=result.status != "completed", user=_for_user(result))
+    return Reply(_describe_end(result), data(result), failed=result.status != "completed", user=_for_user(result))
 
 
-async def _read(box: Toolbox, task_id: str) -> Result:
+async def _read(box: ToolContext, task_id: str) -> Result:
     """Read both streams as one text, in the order they came."""
     return await operations.read(box, task_id, interleaved=True)
 
 
-def _ended(result: Result) -> str:
+def _describe_end(result: Result) -> str:
     error = "" if result.reason in ("exit", "signal") else render.ending(result)
     return (
         label("Command", result.command, "(none)")
@@ -75,7 +74,7 @@ def _timed_out(result: Result, limit: float) -> Reply:
     return Reply(said, data(result), failed=True, user="Command timed out.")
 
 
-def _moved(result: Result) -> Reply:
+def _report_move(result: Result) -> Reply:
     queued = "Status: running (queued)\n" if result.status == "pending" else ""
     said = (
         "Command was moved to the background, where it goes on.\n"
@@ -89,7 +88,7 @@ def _moved(result: Result) -> Reply:
     return Reply(said, data(result), user=f"Moved to the background as {result.task_id}.")
 
 
-async def _output(box: Toolbox, given: Arguments) -> Reply:
+async def _output(box: ToolContext, given: Arguments) -> Reply:
     result = await _read(box, given["task_id"])
     known = result.exit_code is not None
     said = (
@@ -103,7 +102,7 @@ async def _output(box: Toolbox, given: Arguments) -> Reply:
     return Reply(said, data(result), user=f"{result.task_id}: {shown_status(result)}")
 
 
-async def _kill(box: Toolbox, given: Arguments) -> Reply:
+async def _kill(box: ToolContext, given: Arguments) -> Reply:
     ended = "{task.task_id} is not running: its status is {task.status}."
     task = await operations.show_alive(box, given["task_id"], ended)
     receipt = await operations.kill(box, task.task_id)

@@ -8,15 +8,14 @@ from outlast.output.cleaner import inline
 from outlast.output.line_filter import LineFilter
 from outlast.tools import operations
 from outlast.tools.arguments import flag, number, schema, text
-from outlast.tools.formatting import as_json, iso_time, json_reply, runtime, shown_pid, shown_status, task_list
 from outlast.tools.model import Profile, Reply, Tool
 from outlast.tools.reply import data, why
+from outlast.tools.reply_fields import as_json, iso_time, json_reply, runtime, shown_pid, shown_status, task_list
 from outlast.tools.untrusted import label, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.tools.model import Arguments
-    from outlast.tools.toolbox import Toolbox
+    from outlast.tools.model import Arguments, ToolContext
     from outlast.types import Result
 
 _STARTUP_S = 1.5
@@ -25,22 +24,22 @@ _REMEMBERED = 20
 _COMMAND = 50
 
 
-async def _run(box: Toolbox, given: Arguments) -> Reply:
+async def _run(box: ToolContext, given: Arguments) -> Reply:
     how = {"cwd": given.get("cwd"), "description": given.get("description", ""), "split": True}
     limit = operations.seconds(given.get("timeout"))
     if given.get("run_in_background"):
         task = await operations.start(
             box, given["command"], limit=limit or _BACKGROUND_LIMIT_S, startup_wait=_STARTUP_S, **how
         )
-        reply = await _started(box, await operations.read(box, task.task_id))
+        reply = await _report_start(box, await operations.read(box, task.task_id))
     else:
         result = await operations.run(box, given["command"], limit=limit, **how)
-        reply = _ended(result) if result.finished else await _started(box, result)
+        reply = _report_end(result) if result.finished else await _report_start(box, result)
     await box.do(box.shell.control.keep_newest, _REMEMBERED)
     return reply
 
 
-def _ended(result: Result) -> Reply:
+def _report_end(result: Result) -> Reply:
     said = label("Command", result.command, "(none)")
     said += label("Stdout", result.stdout or "", "(empty)") + label("Stderr", result.stderr or "", "(empty)")
     said += _how_it_ended(result)
@@ -53,7 +52,7 @@ def _how_it_ended(result: Result) -> str:
     return f"Exit Code: {'(none)' if result.exit_code is None else result.exit_code}\nError: {why(result)}\n"
 
 
-async def _started(box: Toolbox, result: Result) -> Reply:
+async def _report_start(box: ToolContext, result: Result) -> Reply:
     command = f"ID: {result.task_id}\n" + label("Command", result.command, "(none)")
     if result.status in ("failed", "killed"):
         said = "Command failed at once in the background.\n" + command
@@ -75,28 +74,28 @@ async def _started(box: Toolbox, result: Result) -> Reply:
 
 def _first(name: str, marked: str, most: int, count: int) -> str:
     """The first lines of a stream, and how many more there are."""
-    lines = _filled(marked)[:most]
+    lines = _fill(marked)[:most]
     more = max(0, count - len(lines))
     said = label(name, "\n".join(lines), "(empty)")
     return said + (f"... and {more} more {'line' if more == 1 else 'lines'} of {name.lower()}\n" if more else "")
 
 
-def _filled(marked: str) -> list[str]:
+def _fill(marked: str) -> list[str]:
     return [line for line in plain(marked).split("\n") if line.strip()]
 
 
-async def _output(box: Toolbox, given: Arguments) -> Reply:
+async def _output(box: ToolContext, given: Arguments) -> Reply:
     pattern = given.get("filter")
     result = await operations.read(box, given["bash_id"], new=True, page=True, filter=pattern, ignore_case=True)
     # A task of another profile may have kept both in one.
     out, err = (result.output, "") if result.stdout is None else (result.stdout, result.stderr or "")
-    errors = _filled(err)
+    errors = _fill(err)
     if result.reason == "timeout" and not result.truncated:
         errors += await box.do(_limit_note, box, result, pattern)
     said = {
         "id": result.task_id,
         "status": shown_status(result),
-        "newOutput": "\n".join(_filled(out)),
+        "newOutput": "\n".join(_fill(out)),
         "newErrors": "\n".join(errors),
         "exitCode": result.exit_code,
     }
@@ -105,7 +104,7 @@ async def _output(box: Toolbox, given: Arguments) -> Reply:
     return json_reply(said, data(result))
 
 
-def _limit_note(box: Toolbox, result: Result, pattern: str | None) -> list[str]:
+def _limit_note(box: ToolContext, result: Result, pattern: str | None) -> list[str]:
     """The line about the limit, if it passes the filter and no reply has had it yet."""
     note = f"[outlast: killed: {result.ended_by}]"
     sieve = LineFilter(pattern, None, ignore_case=True)
@@ -114,7 +113,7 @@ def _limit_note(box: Toolbox, result: Result, pattern: str | None) -> list[str]:
     return [note] if box.shell.reader.is_first_time(result.task_id, "limit note") else []
 
 
-async def _kill(box: Toolbox, given: Arguments) -> Reply:
+async def _kill(box: ToolContext, given: Arguments) -> Reply:
     ended = "{task.task_id} has finished already: its status is {task.status}."
     task = await operations.show_alive(box, given["shell_id"], ended)
     receipt = await operations.kill(box, task.task_id)
@@ -124,7 +123,7 @@ async def _kill(box: Toolbox, given: Arguments) -> Reply:
     return json_reply(said, fields(receipt), error=left)
 
 
-async def _list(box: Toolbox, given: Arguments) -> Reply:
+async def _list(box: ToolContext, given: Arguments) -> Reply:
     tasks = [task for task in await box.waiting.list(kind="bash") if task.background]
     said = []
     for task in tasks:

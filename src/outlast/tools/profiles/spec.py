@@ -7,21 +7,20 @@ from outlast.light import fields
 from outlast.output.duration import duration
 from outlast.tools import operations
 from outlast.tools.arguments import flag, number, schema, text
-from outlast.tools.formatting import json_reply, shown_status
 from outlast.tools.model import Profile, Reply, Tool
 from outlast.tools.reply import data
+from outlast.tools.reply_fields import json_reply, shown_status
 from outlast.tools.untrusted import bracket, bracketed_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from outlast.tools.model import Arguments
-    from outlast.tools.toolbox import Toolbox
+    from outlast.tools.model import Arguments, ToolContext
     from outlast.types import Result
 
 _LIMIT_S = 120.0
 
 
-async def _bash(box: Toolbox, given: Arguments) -> Reply:
+async def _bash(box: ToolContext, given: Arguments) -> Reply:
     limit = operations.seconds(given.get("timeout"))
     if given.get("run_in_background"):
         task = await operations.start(box, given["command"], limit=limit)
@@ -44,7 +43,7 @@ def _how(result: Result) -> str:
     return bracketed_line(f"exit code 0{left}") if left else ""
 
 
-async def _output(box: Toolbox, given: Arguments) -> Reply:
+async def _output(box: ToolContext, given: Arguments) -> Reply:
     result = await operations.read(box, given["bash_id"], filter=given.get("filter"))
     how = f": {render.ending(result)}" if result.finished else ""
     hidden = f"; lines that do not match: {result.hidden_lines}" if result.hidden_lines else ""
@@ -52,7 +51,7 @@ async def _output(box: Toolbox, given: Arguments) -> Reply:
     return Reply(bracketed_line(said) + bracket(result.output), data(result))
 
 
-async def _kill(box: Toolbox, given: Arguments) -> Reply:
+async def _kill(box: ToolContext, given: Arguments) -> Reply:
     receipt = await operations.kill(box, given["bash_id"])
     return Reply(bracketed_line(render.receipt(receipt).strip()), fields(receipt), error=bool(receipt.survivors))
 

@@ -67,9 +67,20 @@ export function moment(at) {
 
 const SIGNALS = { 1: "SIGHUP", 2: "SIGINT", 3: "SIGQUIT", 6: "SIGABRT", 8: "SIGFPE", 9: "SIGKILL", 11: "SIGSEGV", 13: "SIGPIPE", 15: "SIGTERM" };
 
+const isElsewhere = (task) => task.executor !== "local";
+
+/** What a pending task waits for. @param {any} task */
+function waits(task) {
+  if (task.waits_for?.length) return `waits for ${task.waits_for.join(", ")}`;
+  return isElsewhere(task) ? task.error || `waits to begin on ${task.executor}` : "waits for a place";
+}
+
+/** What a running task does; of one on another machine where it is, or why that is not known now. @param {any} task */
+export const doing = (task) => (task.status !== "running" ? "" : task.activity || (isElsewhere(task) ? task.error || `on ${task.executor}` : ""));
+
 /** How a task ended, or what it waits for, in a few words. @param {any} task */
 export function ending(task) {
-  if (task.status === "pending") return task.waits_for?.length ? `waits for ${task.waits_for.join(", ")}` : "waits for a place";
+  if (task.status === "pending") return waits(task);
   if (!isOver(task)) return "";
   const stages = task.pipe_status?.length > 1 && task.pipe_status.some(Boolean) ? ` (${task.pipe_status.join(" | ")})` : "";
   if (task.reason === "exit") return `exit code ${task.exit_code}${stages}`;

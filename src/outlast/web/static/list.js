@@ -2,7 +2,7 @@
 
 import { drawCurve, makeCurve } from "./curve.js";
 import { fill, h, icon, say } from "./dom.js";
-import { ago, bytes, duration, elapsed, ending, isOver, isWaiting, lookOf, percent } from "./format.js";
+import { ago, bytes, doing, duration, elapsed, ending, isOver, isWaiting, lookOf, percent } from "./format.js";
 import { rowsOf } from "./tree.js";
 import { VirtualList } from "./virtual.js";
 
@@ -117,8 +117,8 @@ export class TaskList {
     say(parts.more, more);
     parts.title.classList.toggle("code", title === task.command);
     parts.more.classList.toggle("code", more === task.command);
-    say(parts.last, isOver(task) ? ending(task) : task.status === "pending" ? ending(task) : task.last_line ?? "");
-    say(parts.activity, isOver(task) || isWaits ? "" : task.activity ?? "");
+    say(parts.last, task.status === "running" ? task.last_line ?? "" : ending(task));
+    say(parts.activity, isWaits ? "" : doing(task));
     const used = this.store.usage.get(task.task_id);
     parts.usage.hidden = task.status !== "running";
     if (task.status !== "running") return;

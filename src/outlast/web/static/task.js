@@ -5,7 +5,7 @@ import { drawCurve, makeCurve } from "./curve.js";
 import * as details from "./details.js";
 import { fail, openDialog, toast } from "./dialog.js";
 import { button, fill, h, icon, say } from "./dom.js";
-import { bytes, duration, elapsed, ending, isOver, isWaiting, lookOf, percent, quoted } from "./format.js";
+import { bytes, doing, duration, elapsed, ending, isOver, isWaiting, lookOf, percent, quoted } from "./format.js";
 import { Output } from "./output.js";
 import { Screen } from "./screen.js";
 
@@ -127,7 +127,7 @@ export class TaskView {
   }
 
   makeTabs() {
-    const children = () => this.store.tasks.values().filter((one) => one.parent === this.id).toArray();
+    const children = () => [...this.store.tasks.values()].filter((one) => one.parent === this.id);
     this.views = {
       ...(this.hasScreen && { screen: ["Screen", () => this.screen.element] }),
       ...(this.detail.agent && { turns: ["Turns", () => details.turns(this.detail.agent)] }),
@@ -186,7 +186,7 @@ export class TaskView {
     parts.status.className = `status is-${task.status}`;
     fill(parts.status, h("span", { "aria-hidden": "true" }, look.icon), look.word);
     say(parts.ending, ending(task));
-    say(parts.activity, isOver(task) ? "" : task.activity ?? "");
+    say(parts.activity, doing(task));
     parts.activity.classList.toggle("waiting", isWaiting(task));
     this.paintTime();
     this.paintUsage();
@@ -209,7 +209,7 @@ export class TaskView {
     drawCurve(parts.memoryCurve, used?.memory ?? [], 1024 * 1024 * 16);
     say(parts.cpu, percent(now.cpu));
     say(parts.memory, bytes(now.memory));
-    say(parts.activity, now.activity ?? "");
+    say(parts.activity, doing(now));
     parts.activity.classList.toggle("waiting", isWaiting(now));
   }
 
@@ -256,7 +256,7 @@ export class TaskView {
     }, { class: "danger filled" });
     const count = this.detail.processes.length;
     const footer = h("footer", {}, button("Keep it running", () => dialog.close()), go);
-    const what = count > 1 ? `It and the ${count} processes of its tree get a TERM, and a KILL if they do not end.` : "Its whole process tree gets a TERM, and a KILL if it does not end.";
+    const what = count > 1 ? `The ${count} processes of its tree get a TERM, and a KILL if they do not end.` : "Its whole process tree gets a TERM, and a KILL if it does not end.";
     const dialog = openDialog("Kill this task?", [h("pre", { class: "command" }, this.task.command), h("p", {}, what), result, footer], "narrow");
     go.focus();
   }

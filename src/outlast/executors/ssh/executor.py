@@ -1,19 +1,19 @@
-"""`SshExecutor`: tasks on another machine, by the system's `ssh`. A guard there needs no connection to us.
+"""`SshExecutor`: what the connection brings goes into mirrors here, and what callers want goes over it.
 
-One thread of this process keeps a connection while it is needed; `ssh_link.Link` reads it and the mirrors here are
-written from what it brings. Whatever breaks the connection, the next one goes on from the sizes of the mirror's files.
+Whatever breaks the connection, the next one goes on from the sizes of the mirror's files.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 import time
 
 from outlast.errors import AlreadyEnded, BadInput, InputRefused, OutlastError, OutOfReach
-from outlast.executors import ssh_copy
-from outlast.executors.remote import RemoteExecutor, Unreachable, name_home
-from outlast.executors.ssh_link import Link, build_ssh, encode_start, find_guards
+from outlast.executors.far_launch import name_home
+from outlast.executors.remote import RemoteExecutor, Unreachable
+from outlast.executors.ssh import files
+from outlast.executors.ssh.connection import Connection
+from outlast.executors.ssh.link import Link, build_ssh, encode_start, find_guards
 from outlast.guard.client import Refused
 from outlast.light import json
 from outlast.linux.files import unlock_and_close
@@ -36,7 +36,6 @@ _LOOK_S = 5.0  # how long a look at a task waits for its machine before it shows
 _KILL_S = 15.0  # beyond the grace
 _INPUT_S = 30.0
 _INPUT_BYTES = 1 << 20  # at once
-_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0  # between two attempts to connect
 _UNKNOWN = "there is no such task"  # as far.c says it
 _WHOLE = (record.PIPES, sessions.START, sessions.STATE)
 
@@ -51,81 +50,13 @@ class SshExecutor(RemoteExecutor):
         home = registry.home.path
         self._ssh = build_ssh(table["host"], [str(one) for one in table.get("options", ())], home)
         self._home_id = name_home(registry)
-        self._changed = threading.Condition()  # protects what follows
-        self._link: Link | None = None
-        self._error: OutlastError | None = None
-        self._attempts = self._wanted = 0
-        self._calls = 0  # each one ends the pause between two attempts: its caller should not wait for that
-        self._is_connecting = self._is_closed = False
+        self._connection = Connection(name, self._connect, self._watch_all, self._note_failure)
+        self._changed = self._connection.changed  # protects what follows
         self._followed: dict[str, int] = {}
         self._looked: dict[str, bool] = {}  # tasks that a look asked about, and whether the answer came
-        self._answers: dict[tuple[str, str], tuple[list[str], bytes] | None] = {}
         self._giving_up: dict[str, int] = {}  # the locks of starts that are being settled
 
     # --- the connection ----------------------------------------------------------------------
-
-    def _need(self, patience: float, tries: int = 1 << 30) -> Link:
-        """Return the connection, made now if need be. Raises `Unreachable`."""
-        deadline = time.monotonic() + patience
-        with self._changed:
-            self._wanted += 1
-            self._calls += 1
-            self._changed.notify_all()
-            try:
-                last = self._attempts + tries
-                while self._link is None or self._link.is_over:
-                    left = deadline - time.monotonic()
-                    if self._is_closed or left <= 0 or self._attempts >= last:
-                        raise self._error or Unreachable(f"{self.name} does not answer")
-                    self._begin_connecting()
-                    self._changed.notify_all()
-                    self._changed.wait(left)
-                return self._link
-            finally:
-                self._wanted -= 1
-
-    def _begin_connecting(self) -> None:
-        if not self._is_connecting:
-            self._is_connecting = True
-            threading.Thread(target=self._keep_connected, daemon=True, name=f"connect-{self.name}").start()
-
-    def _keep_connected(self) -> None:
-        """Connect, and again after each loss, while anything waits for it or is followed."""
-        pause = 0.0
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._is_idle() or not self._is_connected(), None)
-                if self._is_idle():
-                    self._is_connecting = False
-                    return
-                if pause and self._wait_for_call(pause):
-                    pause = 0.0
-            try:
-                if self._link is not None:
-                    self._link.close()  # the ssh child of the lost one
-                link = self._connect()
-            except (OutlastError, OSError) as error:
-                failed = error if isinstance(error, OutlastError) else Unreachable(f"ssh cannot be run: {error}")
-                self._note_failure(failed)
-                pause = min(_LONGEST_PAUSE_S, pause * 2 or _PAUSE_S)
-                continue
-            pause = 0.0
-            with self._changed:
-                self._link, self._error = link, None
-                followed = list(self._followed)
-                self._changed.notify_all()
-            for task_id in followed:
-                self._watch(link, task_id)
-
-    def _wait_for_call(self, patience: float) -> bool:
-        calls = self._calls
-        return self._changed.wait_for(lambda: self._is_closed or self._calls != calls, patience)
-
-    def _is_connected(self) -> bool:
-        return self._link is not None and not self._link.is_over
-
-    def _is_idle(self) -> bool:
-        return self._is_closed or (not self._followed and not self._wanted)
 
     def _connect(self) -> Link:
         seconds = self.table.get("retention_hours", _RETENTION_HOURS) * 3600
@@ -143,26 +74,20 @@ class SshExecutor(RemoteExecutor):
             raise Unreachable(f"The guard cannot be run on {self.name}; is its ~/.cache mounted noexec?")
         return link
 
+    def _watch_all(self, link: Link) -> None:
+        with self._changed:
+            followed = list(self._followed)
+        for task_id in followed:
+            self._watch(link, task_id)
+
     def _note_failure(self, error: OutlastError) -> None:
         with self._changed:
-            self._error, self._attempts = error, self._attempts + 1
             followed = list(self._followed)
-            self._changed.notify_all()
         for task_id in followed:
-            self._note_problem(task_id, error.message.rstrip("."))
-
-    def _note_problem(self, task_id: str, problem: str) -> None:
-        try:
-            mirror.note_problem(self.near(task_id), problem)
-        except (OSError, ValueError):
-            pass  # removed
+            self.note_problem(task_id, error.message.rstrip("."))
 
     def close(self) -> None:
-        with self._changed:
-            self._is_closed, link, self._link = True, self._link, None
-            self._changed.notify_all()
-        if link is not None:
-            link.close()
+        self._connection.close()
         for lock in self._giving_up.values():
             unlock_and_close(lock)
         self._giving_up.clear()
@@ -174,17 +99,15 @@ class SshExecutor(RemoteExecutor):
         task_id = words[0] if words else ""
         directory = self.near(task_id)
         if word == "over":
-            with self._changed:
-                self._changed.notify_all()
+            self._connection.note_loss()
         elif word in ("data", "file", "state", "none", "never"):
             try:
                 self._take(word, words, payload, directory)
             except FileNotFoundError:
                 self._forget(task_id)  # it was removed here
         else:
-            with self._changed:
-                self._answers[word if word != "refused" else "started", task_id] = ([word, *words[1:]], payload)
-                self._changed.notify_all()
+            answer = "started" if word == "refused" else word
+            self._connection.put_answer(answer, task_id, [word, *words[1:]], payload)
 
     def _take(self, word: str, words: list[str], payload: bytes, directory: str) -> None:
         task_id = words[0]
@@ -209,13 +132,14 @@ class SshExecutor(RemoteExecutor):
             mirror.note_gone(directory)
             self._note_looked(task_id)
             return
-        lock = mirror.lock_start(directory)
-        link = self._link
-        if lock is None or link is None:
-            self._note_looked(task_id)  # the process that starts it is still at it
-            return
-        self._giving_up[task_id] = lock
-        link.send("never", task_id)
+        if task_id not in self._giving_up:  # otherwise the connection was lost before its answer came
+            lock = mirror.lock_start(directory)
+            if lock is None:
+                self._note_looked(task_id)  # the process that starts it is still at it
+                return
+            self._giving_up[task_id] = lock
+        if (link := self._connection.link) is not None:
+            link.send("never", task_id)
 
     def _end_settling(self, task_id: str, directory: str, problem: str) -> None:
         lock = self._giving_up.pop(task_id, None)
@@ -223,10 +147,9 @@ class SshExecutor(RemoteExecutor):
             mirror.end_unstarted(directory, f"its start never reached {self.name}")
         if lock is not None:
             unlock_and_close(lock)
-        with self._changed:
-            self._answers["never", task_id] = ([problem], b"")
-        if problem == "started" and self._link is not None:
-            self._watch(self._link, task_id)
+        self._connection.put_answer("never", task_id, [problem], b"")
+        if problem == "started" and (link := self._connection.link) is not None:
+            self._watch(link, task_id)
         self._note_looked(task_id)
 
     def _note_looked(self, task_id: str) -> None:
@@ -236,55 +159,27 @@ class SshExecutor(RemoteExecutor):
             self._changed.notify_all()
 
     def _forget(self, task_id: str) -> None:
-        if self._link is not None:
-            self._link.send("leave", task_id)
+        if (link := self._connection.link) is not None:
+            link.send("leave", task_id)
         self._note_looked(task_id)
 
     # --- requests --------------------------------------------------------------------------------
 
-    def _ask(self, link: Link, word: str, task_id: str, number: float, payload: bytes, answer: str) -> None:
-        with self._changed:
-            self._answers[answer, task_id] = None
-        link.send(word, task_id, number, payload)
-
-    def _await(self, link: Link, task_id: str, answer: str, deadline: float) -> tuple[list[str], bytes] | None:
-        """Return the answer; None if the connection is lost, or the deadline comes, before it."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._answers.get((answer, task_id)) is not None or link.is_over,
-                max(0.0, deadline - time.monotonic()),
-            )
-            return self._answers.pop((answer, task_id), None)
-
-    def _request(
-        self, word: str, task_id: str, number: float, payload: bytes, answer: str, patience: float
-    ) -> tuple[list[str], bytes]:
-        """Ask until there is an answer: only for what does no harm if it is repeated. Raises `Unreachable`."""
-        deadline = time.monotonic() + patience
-        while True:
-            link = self._need(deadline - time.monotonic())
-            self._ask(link, word, task_id, number, payload, answer)
-            found = self._await(link, task_id, answer, deadline)
-            if found is not None:
-                return found
-            if time.monotonic() >= deadline:
-                raise Unreachable(f"{self.name} did not answer in time")
-
     def place(self) -> Place:
-        place = self._need(2 * _START_S, tries=1).place
+        place = self._connection.need(2 * _START_S, tries=1).place
         assert place is not None
         return place
 
     def examine(self) -> str:
-        link = self._need(2 * _START_S, tries=1)
+        link = self._connection.need(2 * _START_S, tries=1)
         assert link.place is not None
         return f"{self.table['host']}: {link.system}, {link.place.shell}, tasks in {link.state}"
 
     def submit(self, task_id: str, launch: Launch) -> tuple[int, float]:
-        link = self._need(_START_S)
+        link = self._connection.need(_START_S)
         directory = self.near(task_id)
         payload = encode_start(task_id, launch, directory, link.state)
-        words, text = self._request("start", task_id, 0, payload, "started", _START_S)
+        words, text = self._connection.request("start", task_id, 0, payload, "started", _START_S)
         if words[0] == "refused":
             raise Refused(int(words[1]), text.decode(errors="replace"))
         mirror.note_confirmed(directory)
@@ -292,12 +187,13 @@ class SshExecutor(RemoteExecutor):
         return int(words[1]), float(words[3]) or time.time()
 
     def update(self, task_ids: Sequence[str], patience: float | None = None) -> None:
-        wanted = [one for one in task_ids if not (one in self._followed and self._is_connected())]
+        wanted = [one for one in task_ids if one not in self._followed or self._connection.link is None]
         if not wanted:
             return
-        deadline = time.monotonic() + (_LOOK_S if patience is None else patience)
+        began = time.monotonic()
+        deadline = began + (_LOOK_S if patience is None else patience)
         try:
-            link = self._need(deadline - time.monotonic(), tries=1)
+            link = self._connection.need(deadline - time.monotonic(), tries=1)
             with self._changed:
                 self._looked.update(dict.fromkeys(wanted, False))
             for task_id in wanted:
@@ -315,7 +211,9 @@ class SshExecutor(RemoteExecutor):
         except OutlastError as error:
             late, problem = wanted, error.message.rstrip(".")
         for task_id in late:
-            self._note_problem(task_id, problem)
+            self.note_problem(task_id, problem)
+        if late:
+            self.note_silence(problem, time.monotonic() - began)
 
     def _watch(self, link: Link, task_id: str) -> None:
         """Ask for what is new of a task: beyond what its mirror has."""
@@ -329,22 +227,18 @@ class SshExecutor(RemoteExecutor):
     def follow(self, task_id: str) -> None:
         with self._changed:
             self._followed[task_id] = self._followed.get(task_id, 0) + 1
-            link = self._link if self._is_connected() else None
-            self._calls += 1
-            self._begin_connecting()
-            self._changed.notify_all()
+            link = self._connection.hold()
         if link is not None:
             self._watch(link, task_id)
 
     def unfollow(self, task_id: str) -> None:
         with self._changed:
+            self._connection.release()
             self._followed[task_id] -= 1
-            is_last = not self._followed[task_id]
-            if is_last:
-                del self._followed[task_id]
-                self._changed.notify_all()
-            link = self._link
-        if is_last and link is not None and not link.is_over:
+            if self._followed[task_id]:
+                return
+            del self._followed[task_id]
+        if (link := self._connection.link) is not None:
             link.send("leave", task_id)
 
     def end(self, task_ids: Sequence[str], grace: float, ending: Mapping[str, object]) -> list[tuple[Any, Any]]:
@@ -354,7 +248,7 @@ class SshExecutor(RemoteExecutor):
                 lock = mirror.lock_start(self.near(task_id))
                 if lock is not None:
                     self._giving_up[task_id] = lock
-                words, _ = self._request("never", task_id, 0, b"", "never", _KILL_S)
+                words, _ = self._connection.request("never", task_id, 0, b"", "never", _KILL_S)
                 if not words[0]:
                     found[task_id] = ((), ())
         deadline = time.monotonic() + min(grace, 1e6) + _KILL_S
@@ -362,11 +256,11 @@ class SshExecutor(RemoteExecutor):
         waiting = [one for one in task_ids if one not in found]
         tries = 2  # to reach it at all; once it was reached, as many as it takes
         while waiting:
-            link, tries = self._need(deadline - time.monotonic(), tries), 1 << 30
+            link, tries = self._connection.need(deadline - time.monotonic(), tries), 1 << 30
             for task_id in waiting:
-                self._ask(link, "kill", task_id, grace, payload, "kill")
+                self._connection.ask(link, "kill", task_id, grace, payload, "kill")
             for task_id in list(waiting):
-                answer = self._await(link, task_id, "kill", deadline)
+                answer = self._connection.await_answer(link, task_id, "kill", deadline)
                 if answer is not None:
                     found[task_id] = self._parse_kill(task_id, answer[1].decode())
                     waiting.remove(task_id)
@@ -384,26 +278,26 @@ class SshExecutor(RemoteExecutor):
         return [pid for pid in numbers if pid > 0], [-pid for pid in numbers if pid < 0]
 
     def signal(self, task_id: str, number: int) -> bool:
-        return self._request("signal", task_id, number, b"", "signal", _KILL_S)[1] == b"sent"
+        return self._connection.request("signal", task_id, number, b"", "signal", _KILL_S)[1] == b"sent"
 
     def copy_there(self, paths: Sequence[str], directory: str) -> None:
-        ssh_copy.send(self._ssh, paths, directory, self.name)
+        files.send(self._ssh, paths, directory, self.name)
 
     def copy_here(self, paths: Sequence[str], directory: str, into: str) -> None:
-        ssh_copy.fetch(self._ssh, paths, directory, into, self.name)
+        files.fetch(self._ssh, paths, directory, into, self.name)
 
     def set_size(self, task_id: str, size: bytes) -> None:
-        self._request("resize", task_id, 0, size, "resize", _KILL_S)
+        self._connection.request("resize", task_id, 0, size, "resize", _KILL_S)
 
     def send(self, task_id: str, data: bytes, eof: bool) -> None:
         sent = 0
         while True:
             piece = data[sent : sent + _INPUT_BYTES]
             is_last = sent + len(piece) == len(data)
-            link, deadline = self._need(_LOOK_S), time.monotonic() + _INPUT_S
+            link, deadline = self._connection.need(_LOOK_S), time.monotonic() + _INPUT_S
             # Asked once: a second time the command would read it twice.
-            self._ask(link, "input", task_id, float(eof and is_last), piece, "input")
-            answer = self._await(link, task_id, "input", deadline)
+            self._connection.ask(link, "input", task_id, float(eof and is_last), piece, "input")
+            answer = self._connection.await_answer(link, task_id, "input", deadline)
             if answer is None:
                 raise InputRefused(f"The connection to {self.name} was lost; it is not known how much was taken.")
             word, _, rest = answer[1].decode().partition(" ")

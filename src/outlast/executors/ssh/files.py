@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 
 from outlast.errors import BadInput, OutlastError
-from outlast.executors.ssh_link import as_one_word
+from outlast.executors.ssh.link import as_one_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

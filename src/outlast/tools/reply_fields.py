@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from outlast.light import fields, replaced
+from outlast.light import fields, replace
 from outlast.tools.model import Reply
 
 TYPE_CHECKING = False
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def as_json(value: object) -> str:
+    """Return a value as one line of JSON."""
     return json.dumps(value, ensure_ascii=False) + "\n"
 
 
@@ -30,11 +31,11 @@ def add_text(reply: Reply, key: str, text: str, line: str) -> Reply:
     """Add a text to a reply: as `key` of a JSON object, else as `line`. A JSON list has no place for it."""
     if isinstance(reply.json, dict):
         value = {**reply.json, key: text}
-        return replaced(reply, text=as_json(value), json=value)
+        return replace(reply, text=as_json(value), json=value)
     if reply.json is not None:
         return reply
     end = "" if reply.text.endswith("\n") else "\n"
-    return replaced(reply, text=f"{reply.text}{end}{line}")
+    return replace(reply, text=f"{reply.text}{end}{line}")
 
 
 def task_list(tasks: Sequence[Task]) -> dict[str, Any]:
@@ -55,6 +56,7 @@ def shown_status(task: Task) -> str:
 
 
 def shown_pid(task: Task) -> int | None:
+    """Return the pid that a reply shows; a pending task has none."""
     return None if task.status == "pending" else task.pid
 
 

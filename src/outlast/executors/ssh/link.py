@@ -14,7 +14,8 @@ import threading
 from functools import cache
 
 from outlast.errors import OutlastError, Unsupported
-from outlast.executors.remote import Unreachable, describe, read_session_script
+from outlast.executors.far_launch import describe, read_session_script
+from outlast.executors.remote import Unreachable
 from outlast.guard.client import HEADER, encode_launch, find_guard
 from outlast.linux.files import read_file
 from outlast.storage import record, sessions
@@ -210,6 +211,7 @@ def as_one_word(script: str) -> str:
 
 @cache
 def hash_program(path: str) -> str:
+    """Return the SHA-256 of a program."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -38,7 +38,7 @@ def _as_said(text: str) -> str:
     return " ".join(text.split())
 
 
-def parsed(said: str) -> tuple[int, str, str] | None:
+def parse_notice(said: str) -> tuple[int, str, str] | None:
     """Return number, code and text of a quoted notice; the text is empty if only the other two are quoted."""
     said = _as_said(said)
     if found := _LINE.fullmatch(said):

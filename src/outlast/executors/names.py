@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from outlast.errors import BadInput, OutlastError, named
+from outlast.errors import BadInput, OutlastError, quote
 from outlast.types import LOCAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from outlast.storage.queue import NameLock, Queue
+    from outlast.storage.name_lock import NameLock
+    from outlast.storage.queue import Queue
     from outlast.storage.registry import Registry
     from outlast.storage.task_directory import Hold
     from outlast.types import Launch, Task
@@ -40,7 +41,7 @@ def _find_named(registry: Registry, launch: Launch, task_id: str) -> Task | None
     other = _find_difference(task, launch)
     if other:
         raise BadInput(
-            f"The name {named(launch.name)} belongs to {task_id}, which is {task.status} and {other}; "
+            f"The name {quote(launch.name)} belongs to {task_id}, which is {task.status} and {other}; "
             "end it, or use another name."
         )
     return task

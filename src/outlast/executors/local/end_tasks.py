@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import select
-import time
 from functools import partial
 
-from outlast.errors import OutOfReach, SystemRefused
-from outlast.light import extended, signal
+from outlast.executors.local.end_one import cancel_pending, check_visible, record_kill
+from outlast.executors.local.offspring import cancel_pending_offspring, end_offspring
+from outlast.light import extend, signal
 from outlast.linux import process
 from outlast.linux.process_tree import end_trees
 from outlast.storage import record
-from outlast.storage.queue import Queue
 from outlast.storage.task_directory import has_terminal
 from outlast.storage.watch import Deadline, until
-from outlast.types import Receipt, Running
+from outlast.types import Receipt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
     from outlast.executors.base import Executor
     from outlast.linux.process_tree import Ended
 
-_RETRY_S = 0.005
-_START_WAIT_S = 5.0  # another process that starts the task takes milliseconds, unless it was stopped
 _RECORD_WAIT_S = 5.0  # from the death of a tree until it is recorded: milliseconds, unless the disk is stuck
 _TREES_AT_ONCE = 100  # each process of a tree takes a descriptor while it is being ended
 _AGENT = "agent-"
@@ -48,8 +43,6 @@ def _end(executor: Executor, task_ids: Sequence[str], grace: float, by: str, rul
     started = [one for one in task_ids if not cancel_pending(directory(one), by, rule)]
     # A command may start tasks that are to outlast it. Ending an agent means ending all that it does.
     agents = [one for one in started if one.startswith(_AGENT)]
-    from outlast.executors.local.offspring import cancel_pending_offspring, end_offspring  # it imports this module
-
     for one in agents:
         cancel_pending_offspring(directory(one), by)  # they must not start because the agent frees its slot
     ended = dict(zip(started, _end_trees(executor, started, grace, by, rule), strict=True))
@@ -60,7 +53,7 @@ def _end(executor: Executor, task_ids: Sequence[str], grace: float, by: str, rul
     receipts = []
     for one in task_ids:
         pids, survivors = ended.get(one, ((), ()))
-        receipts.append(extended(Receipt, executor.status(one), ended=pids, survivors=survivors))
+        receipts.append(extend(Receipt, executor.status(one), ended=pids, survivors=survivors))
     return receipts
 
 
@@ -94,36 +87,3 @@ def interrupt(executor: Executor, task_id: str) -> bool:
         return process.send(record.guards_of(directory).command, signal.SIGINT, to_group=True)
     except OSError as error:
         raise executor.explain(task_id, error) from None
-
-
-def cancel_pending(directory: str, by: str, rule: str) -> bool:
-    """Cancel a task that waits in the queue. Returns False if it has, or had, processes."""
-    queue = Queue(os.path.dirname(os.path.dirname(directory)))
-    deadline = time.monotonic() + _START_WAIT_S
-    while record.is_pending(directory):
-        if queue.cancel(directory, by, rule):
-            return True
-        # Another process holds the task's lock to start it. Wait until it has.
-        if time.monotonic() > deadline:
-            raise SystemRefused(f"The process that starts {os.path.basename(directory)} does not go on; try again.")
-        select.select([], [], [], _RETRY_S)
-    return "guards" not in record.read(directory)
-
-
-def check_visible(directory: str) -> None:
-    """Refuse to signal a task of another pid namespace: its pids are those of strangers here, or of nobody."""
-    if not process.is_visible(record.guards_of(directory).command.boot) and record.has_guard(directory):
-        raise OutOfReach(
-            f"{os.path.basename(directory)} runs in another container (pid namespace), so its processes cannot be seen "
-            "from here; end it from there."
-        )
-
-
-def record_kill(directory: str, by: str, rule: str) -> None:
-    """Record who ends a running task, and send SIGCONT to its guards: a stopped guard would not record the end."""
-    if isinstance(record.status_of(directory)[0], Running):
-        record.write_ending(by, rule, time.time(), directory)
-    guards = record.guards_of(directory)
-    for guard in (guards.supervisor, guards.keeper):
-        if guard:
-            process.send(guard, signal.SIGCONT)

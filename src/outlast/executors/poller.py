@@ -6,8 +6,7 @@ import threading
 import time
 
 from outlast.errors import OutlastError, Unsupported
-from outlast.executors.remote import RemoteExecutor
-from outlast.storage import mirror
+from outlast.executors.remote import RemoteExecutor, Unreachable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from outlast.storage.registry import Registry
 
 FASTEST_S = 0.05
+_FAILURES = (OSError, OutlastError, ValueError)
 _SLOWER = 1.2  # each pause after a look that found nothing new, up to a second
 
 
@@ -44,28 +44,30 @@ class PollingExecutor(RemoteExecutor):
 
     def _look_at(self, task_ids: Iterable[str]) -> bool:
         """Bring mirrors up to date; returns whether anything is new."""
-        changing = [task_id for task_id in task_ids if self._can_change(task_id)]
+        changing, began = [task_id for task_id in task_ids if self._can_change(task_id)], time.monotonic()
         try:
             self.gather(changing)
-        except (OSError, OutlastError, ValueError) as error:
-            for task_id in changing:
-                self._note_problem(task_id, error)
+        except _FAILURES as error:
+            self._note_failure(changing, error, began)
             return False
         return sum([self._try_update(task_id) for task_id in changing]) > 0
 
     def _try_update(self, task_id: str) -> bool:
+        began = time.monotonic()
+        if self.is_silent(task_id):
+            return False
         try:
             return self.update_one(task_id)
-        except (OSError, OutlastError, ValueError) as error:
-            self._note_problem(task_id, error)
+        except _FAILURES as error:
+            self._note_failure([task_id], error, began)
             return False
 
-    def _note_problem(self, task_id: str, error: Exception) -> None:
-        why = error.message if isinstance(error, OutlastError) else str(error)
-        try:
-            mirror.note_problem(self.near(task_id), why.rstrip("."))
-        except OSError:
-            pass  # it was removed
+    def _note_failure(self, task_ids: Sequence[str], error: Exception, began: float) -> None:
+        problem = (error.message if isinstance(error, OutlastError) else str(error)).rstrip(".")
+        for task_id in task_ids:
+            self.note_problem(task_id, problem)
+        if isinstance(error, Unreachable):
+            self.note_silence(problem, time.monotonic() - began)
 
     def await_closed(self, task_id: str, patience: float) -> bool:
         """Look until the task is closed, or so many seconds; returns whether it is."""
@@ -106,7 +108,9 @@ class PollingExecutor(RemoteExecutor):
             if self._look_at(followed):
                 pause = FASTEST_S
             with self._changed:
-                self._changed.wait(pause)
+                # A task that came during the look is looked at now: its notify found no thread that waits.
+                if self._followed and not self._followed.keys() - followed:
+                    self._changed.wait(pause)
 
     # --- files -------------------------------------------------------------------------------
 
