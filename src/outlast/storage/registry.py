@@ -28,7 +28,7 @@ from outlast.storage.sessions import Sessions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import TypeVar
 
     from outlast.storage.index import Found, Mark
@@ -303,7 +303,7 @@ class Registry:
         last: Mark | None = None
         while True:
             marks = self.index.newest(session, last, page)
-            yield from self._load(marks)
+            yield from self.load(marks)
             if page < 0 or len(marks) < page:
                 return
             last = marks[-1]
@@ -311,14 +311,15 @@ class Registry:
     def recent(self, session: str | None, since: float, most: int = -1) -> Iterator[Task]:
         """Yield tasks (of a session) that go on, and up to `most` that ended after `since`, newest first."""
         ended = 0
-        for task in self._load(self.index.recent(session, since, most)):
+        for task in self.load(self.index.recent(session, since, most)):
             if not task.finished:
                 yield task
             elif (task.ended_at or task.started_at) > since and ended != most:
                 ended += 1
                 yield task
 
-    def _load(self, marks: list[Mark]) -> Iterator[Task]:
+    def load(self, marks: Sequence[Mark]) -> Iterator[Task]:
+        """Yield these tasks, of which those that have ended are there; what is gone is left out."""
         table = cache(Table)  # one scan of the processes serves a whole listing
         cached = self._closed
         new = [task_id for task_id, _, ended in marks if ended is not None and task_id not in cached]
