@@ -106,7 +106,8 @@ def test_output_is_exact_among_the_lines_of_ray(log: Any, parts: list[bytes | st
 
 @given(st.text())
 def test_no_line_of_ray_breaks_the_reader(log: Any, text: str) -> None:
-    log([f"outlast piece {text}\noutlast file {text}\noutlast record {text}\n"])
+    whole = f"outlast piece output 0 {base64.b64encode(b'whole').decode()}\n"
+    assert log([f"outlast piece {text}\noutlast file {text}\noutlast record {text}\n{whole}"]) == b"whole"
 
 
 def test_a_cluster_that_is_not_there_refuses(home: str) -> None:

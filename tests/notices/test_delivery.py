@@ -287,7 +287,7 @@ def test_replies_of_other_designs_keep_their_shape(home: str) -> None:
     with Toolbox.open(home=home, session="s", profile="jido") as box:
         task_id = box.call("bash_background", {"command": "true"}).data["task_id"]
         box.shell.wait(task_id, timeout=30)
-        json.loads(box.call("run_command", {"command": "true"}).text)
+        assert isinstance(json.loads(box.call("run_command", {"command": "true"}).text), dict)
 
 
 # --- genuine ---------------------------------------------------------------------------------

@@ -29,20 +29,20 @@ def notices_parser() -> Parser:
     """Return the options of `outlast notices`."""
     made = Parser(
         "notices",
-        "Print what there is to tell (a task ended, a line matched --notify, silence ...)\n"
-        "and acknowledge it: each notice comes once for each name. Notices wait until they\nare read.",
+        "Print new notices (a task ended, a line matched --notify, silence ...) and\n"
+        "acknowledge them: each reader gets each notice once. Notices wait until they are\nread.",
         "  outlast notices                          what is new for you\n"
         "  outlast notices -f --to bell             as it happens, with the terminal's bell\n"
         "  outlast notices -f --to https://host/hook    to a web hook: a POST of JSON for each\n"
         "  outlast notices -f --to 'exec:mail -s done me'   to a command, as JSON on its input\n"
-        "  outlast notices -f --to ntfy://topic     to whatever apprise knows\n"
+        "  outlast notices -f --to ntfy://topic     to a service that apprise knows\n"
         "  outlast notices --all --json             the last 100, also acknowledged ones\n"
         "  outlast notices --for-model              as the text for a model's next turn",
     )
     add = made.add
     add("-f", "--follow", action="store_true", help="go on, and wait for more by event")
     add("--to", action="append", default=[], metavar="WHERE", help="deliver there instead (may be repeated)")
-    add("--name", metavar="NAME", help=f"whose place is moved on (default: {_NAME})")
+    add("--name", metavar="NAME", help=f"the reader whose position moves on (default: {_NAME})")
     add("--from-now", action="store_true", help="if the name (or address) is new: leave out what is old")
     add("--all", action="store_true", help=f"the last {_LISTED}, without claiming any")
     add("--for-model", action="store_true", help="one text for a model, within its budget")

@@ -8,6 +8,8 @@ from outlast.cli.arguments import Asked, Parser
 from outlast.cli.common import open_shell
 from outlast.errors import BadInput, Unsupported
 
+_SESSION = "only this session's tasks (default: $OUTLAST_SESSION, else every session's)"
+
 
 def top_parser() -> Parser:
     """Return the options of `outlast top`."""
@@ -17,7 +19,8 @@ def top_parser() -> Parser:
         "input, attach, run again. Press ? for the keys.",
         "  outlast top                    every session's tasks\n  outlast top --session work     one session's",
     )
-    return made.takes_session()
+    made.add("--session", metavar="S", help=_SESSION)
+    return made
 
 
 def top(asked: Asked) -> int:
