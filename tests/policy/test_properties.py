@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outlast.policy.bash.parser import read
-from outlast.policy.bash.quoting import quoted
+from outlast.policy.bash.words import quoted
 from outlast.policy.evaluator import evaluate
 from outlast.policy.patterns import Index, compiled, could_match, matches
 from outlast.policy.rules import Rules

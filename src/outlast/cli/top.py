@@ -19,9 +19,7 @@ def top_parser() -> Parser:
         "input, attach, run again. Press ? for the keys.",
         "  outlast top                    every session's tasks\n  outlast top --session work     one session's",
     )
-    made.add(
-        "--session", metavar="S", help=_SESSION
-    )
+    made.add("--session", metavar="S", help=_SESSION)
     return made
 
 

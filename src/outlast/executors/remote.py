@@ -2,7 +2,7 @@
 
 A start publishes the mirror first and then asks the other side, which starts a task once for each id however often it
 is asked. If the answer is missing, the task is pending and says that its start is not confirmed; the next look settles
-it. A subclass has the few methods that end with `raise NotImplementedError`.
+it. A subclass of `RemoteExecutor` has the methods of `OtherMachine`.
 """
 
 from __future__ import annotations
@@ -59,22 +59,8 @@ class Unreachable(OutlastError, code="unreachable"):
     """The other side did not answer: what it did is not known."""
 
 
-class RemoteExecutor:
-    """One entry of `[executors.*]`: see `Executor`. All of them share the registry of this machine."""
-
-    needs: Sequence[str] = ()  # what a task can ask for there
-
-    def __init__(self, name: str, table: Mapping[str, Any], registry: Registry, settings: Settings) -> None:
-        self.name, self.table, self.registry, self.settings = name, table, registry, settings
-        self._problem, self._quiet_until = "", 0.0
-        self._sessions = Sessions(registry.home.sessions)
-        self._queue = Queue(registry.home.path)
-
-    def near(self, task_id: str) -> str:
-        """Return the path of a task's mirror."""
-        return self.registry.home.task(task_id)
-
-    # --- for a subclass ----------------------------------------------------------------------
+class OtherMachine:
+    """What one kind of other machine does in its own way: ssh, Slurm or Ray."""
 
     def place(self) -> Place:
         """Return where a command begins there: the variables, the home directory, the shell."""
@@ -100,6 +86,7 @@ class RemoteExecutor:
         raise NotImplementedError
 
     def unfollow(self, task_id: str) -> None:
+        """Stop what `follow` began."""
         raise NotImplementedError
 
     def end(self, task_ids: Sequence[str], grace: float, ending: Mapping[str, object]) -> list[tuple[Any, Any]]:
@@ -128,6 +115,22 @@ class RemoteExecutor:
     def set_size(self, task_id: str, size: bytes) -> None:
         """Write the file `size` of the task there, and wake its guard."""
         raise NotImplementedError
+
+
+class RemoteExecutor(OtherMachine):
+    """One entry of `[executors.*]`: see `Executor`. All of them share the registry of this machine."""
+
+    needs: Sequence[str] = ()  # what a task can ask for there
+
+    def __init__(self, name: str, table: Mapping[str, Any], registry: Registry, settings: Settings) -> None:
+        self.name, self.table, self.registry, self.settings = name, table, registry, settings
+        self._problem, self._quiet_until = "", 0.0
+        self._sessions = Sessions(registry.home.sessions)
+        self._queue = Queue(registry.home.path)
+
+    def near(self, task_id: str) -> str:
+        """Return the path of a task's mirror."""
+        return self.registry.home.task(task_id)
 
     def close(self) -> None:
         raise NotImplementedError
@@ -231,7 +234,8 @@ class RemoteExecutor:
 
     def refresh(self) -> None:
         unfinished = self.registry.index.sample_unfinished(time.time() + 1, -1)
-        if changing := [one for one in unfinished if self._is_ours(one) and self._can_change(one)]:
+        ours = [one for one in unfinished if self._is_ours(one) and self._can_change(one)]
+        if changing := [one for one in ours if not self.is_silent(one)]:
             self.update(changing)
 
     def _is_ours(self, task_id: str) -> bool:

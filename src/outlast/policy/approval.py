@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from outlast.policy.rules import Decision, Part, Rules
-    from outlast.types import Request
 
     Answer = Literal["yes", "session", "always", "no"]
     Category = Literal["run", "kill", "outside"]
@@ -47,12 +46,6 @@ class Approval:
     def parts(self) -> tuple[Part, ...]:
         """The parts of the line that need the yes; none if the policy asks whatever the line is."""
         return tuple(part for part in self.decision.parts if part.verdict == "ask") if self.decision else ()
-
-
-def is_for(approved: Approval, category: Category, request: Request, policy: str, decision: Decision) -> bool:
-    """Whether what was said yes to is this."""
-    asked = (approved.category, approved.command, approved.policy, approved.decision)
-    return asked == (category, request.command, policy, decision)
 
 
 # --- how it is shown ---------------------------------------------------------------------

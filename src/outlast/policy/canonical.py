@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from outlast.policy.bash.quoting import quoted
-from outlast.policy.bash.words import Word
+from outlast.policy.bash.words import Word, quoted
 from outlast.policy.commands import git
 from outlast.policy.commands.nested import base
 from outlast.policy.patterns import UNKNOWN

@@ -8,23 +8,15 @@ from itertools import pairwise
 
 from outlast.policy.bash.crosscheck import bash_accepts, find_disagreement
 from outlast.policy.bash.parser import ParsedText
-from outlast.policy.bash.quoting import quoted
 from outlast.policy.bash.simple_commands import Assignment, Redirection
 from outlast.policy.bash.variables import alters_execution, alters_shell, is_note, is_run, is_safe
-from outlast.policy.bash.words import Word, names
-from outlast.policy.canonical import (
-    ORDINARY_NAME,
-    canonical,
-    deny_candidates,
-    expected,
-    is_plain_name,
-    open_ended,
-)
+from outlast.policy.bash.words import Word, names, quoted
+from outlast.policy.canonical import ORDINARY_NAME, canonical, deny_candidates, expected, is_plain_name, open_ended
 from outlast.policy.commands import builtins
 from outlast.policy.commands.catalog import RiskyArgument
-from outlast.policy.commands.destructive_words import DESTROYERS, as_one_command
-from outlast.policy.commands.interpreters import may_read_program, reads_program
+from outlast.policy.commands.inline_code import may_read_program, reads_program
 from outlast.policy.commands.nested import NestedCommands, ShellText, base, is_static
+from outlast.policy.commands.places import DESTROYERS, as_one_command
 from outlast.policy.commands.risky import is_known, is_spelled_out, risky_arguments
 from outlast.policy.commands.sensitive_files import RUNS_PROJECT, foreign_directory, may_write
 from outlast.policy.commands.wrappers import is_wrapper
@@ -219,7 +211,9 @@ class CommandEvaluator:
             self.ask(text, redefined)
         elif nested and nested.transparent and not nested.doubt:
             self.say("allow", text, "what it runs is checked by itself")
-        elif words[0].text in builtins.NEUTRAL or _exports(words):
+        elif (name := words[0].text) in builtins.NEUTRAL or (
+            name == "export" and len(words) > 1 and all("=" in one.lead for one in words[1:])
+        ):
             self.say("allow", text, "it needs no rule")
         else:
             self._by_rule(words, text)
@@ -230,7 +224,7 @@ class CommandEvaluator:
             open_ended = (fed and not nested.inners) or any(word.unknown for word in words)
             return nested.doubt, nested.hides or open_ended
         name = base(words[0].text)
-        if doubt := builtins.find_doubt(words):
+        if (check := builtins.CHECKS.get(words[0].text)) and (doubt := check(words)):
             why, evaluated, kind = doubt
             if evaluated:
                 self.scan_possible_code(ShellText(evaluated.replace(UNKNOWN, "$_"), "bash", True), name)
@@ -274,13 +268,10 @@ class CommandEvaluator:
             self.ask(text, "it could turn out to be denied")
             return
         fitting = self.allow.matching(canonical(words))
-        if not fitting and text == "nproc":
-            self.say("allow", text, "it needs no rule")
-        elif not fitting:
-            listed = "it is not on the list of programs" if self.rules.any_arguments else "no rule allows it"
-            why = "no rule forbids it" if self.allows_by_default else listed
-            self.say(self.rules.otherwise, text, why)
         if not fitting:
+            listed = "it is not on the list of programs" if self.rules.any_arguments else "no rule allows it"
+            why = "no rule forbids it" if self.allows_by_default else "it needs no rule" if text == "nproc" else listed
+            self.say("allow" if text == "nproc" else self.rules.otherwise, text, why)
             return
         against: list[RiskyArgument] = []
         if not (self.allows_by_default or self.rules.any_arguments):
@@ -313,11 +304,6 @@ def _reads_input(words: list[Word], name: str, fed: bool) -> bool:
     if any(_INPUT.fullmatch(word.text) or word.lead.startswith("/dev/fd/") for word in words[1:]):
         return fed or words[-1].text != "-"
     return fed and name[-4:] != "make"
-
-
-def _exports(words: list[Word]) -> bool:
-    """Whether it only sets variables that any line may set: `export NODE_ENV=test`."""
-    return words[0].text == "export" and len(words) > 1 and all("=" in word.lead for word in words[1:])
 
 
 def _redirection_doubt(redirection: Redirection) -> str:

@@ -68,21 +68,22 @@ class Dataflow:
         self.lists: dict[str, list[Listing]] = {}  # what variables, and files as `<name`, may hold
         self.given: list[str] = []  # what a compound command is given on its standard input
         self.anywhere = {"BASH_REMATCH"}  # variables that may hold any path, which only a run can tell
-        self._stages: list[Command] = []  # of the current pipeline
+        self.stages: list[Command] = []  # of the current pipeline
         self._scopes: list[tuple[int, str]] = []
         self.inside = ""
 
     # --- values ----------------------------------------------------------------------------------
 
-    def assign(self, name: str, words: list[Word], adds: bool = False) -> None:
-        self._keep_listings(name, words)
-        texts = [text and _KEY.sub("", text) for word in words for text in self.texts(word)] or [""]
-        self.bind(name, texts if len(words) < 2 else _and_together(texts), adds)
-
-    def assign_each(self, name: str, words: list[Word]) -> None:
-        """The variable of a loop."""
-        self._keep_listings(name, words)
-        self.bind(name, [text for word in words for text in self.texts(word)] or self.of("@"))
+    def assign(self, name: str, words: list[Word], adds: bool = False, each: bool = False) -> None:
+        """A variable is given words; `each`: one after the other, as a loop does it."""
+        if any(map(self.is_anywhere, words)):
+            self.anywhere.add(name)
+        if found := [listing for word in words if word.unknown for listing in self.listings(word)]:
+            self.lists.setdefault(name, []).extend(found)
+        texts = [text and _KEY.sub("", text) for word in words for text in self.texts(word)]
+        self.bind(name, texts or (self.of("@") if each else [""]), adds)
+        if len(words) > 1 and not each:
+            self.bind(name, _and_together(texts))
 
     def bind(self, name: str, values: list[Value], adds: bool = False) -> None:
         if adds:
@@ -146,13 +147,9 @@ class Dataflow:
             found += [listing for one in read(word.source).commands if (listing := self.listing_of(one.words))]
         return found
 
-    def follow_pipe(self, command: Command) -> None:
-        """A command reads what those before it in the same pipeline print."""
-        self._stages = [*self._stages[-_MOST:], command] if command.piped else [command]
-
     def is_fed_locally(self) -> bool:
         """Whether what is piped into the current command holds no path but from below here."""
-        return len(self._stages) > 1 and all(map(_is_local, self._stages[:-1]))
+        return len(self.stages) > 1 and all(map(_is_local, self.stages[:-1]))
 
     def is_anywhere(self, word: Word) -> bool:
         """Whether a word may be any path: it holds what an unknown command prints, or a variable that is changed."""
@@ -173,13 +170,6 @@ class Dataflow:
         if not re.search(r"\$\((?!\()|[$<]\(|`", word.source):
             return False
         return not all(_is_local(one) for one in read(word.source).commands if one.depth)
-
-    def _keep_listings(self, name: str, words: list[Word]) -> None:
-        """A variable is given what these words hold."""
-        if any(map(self.is_anywhere, words)):
-            self.anywhere.add(name)
-        if found := [listing for word in words if word.unknown for listing in self.listings(word)]:
-            self.lists.setdefault(name, []).extend(found)
 
     # --- places and loops ------------------------------------------------------------------------
 
@@ -263,9 +253,10 @@ class Dataflow:
         if name in _COPIERS and len(rest) > 1:
             sources = [text for word in rest[:-1] for text in self.texts(word) if text]
             target = base(rest[-1].text.removeprefix("of="))
-            self.copies.setdefault(target, []).extend(base(one) for one in sources)
+            # Of each only what differs: a line may say the same thousands of times.
+            self.copies[target] = [*dict.fromkeys([*self.copies.get(target, []), *map(base, sources)])]
             for known in [self.written[base(one)] for one in sources if base(one) in self.written]:
-                self.written[target] = [*self.written.get(target, []), *known]
+                self.written[target] = [*dict.fromkeys([*self.written.get(target, []), *known])]
         if name in ("mkfifo", "mknod", "tee") or (name in _COPIERS and (fed or any(map(is_computed, rest)))):
             self._notice_files(name, rest)
         else:
@@ -327,7 +318,7 @@ class Dataflow:
     def contents(self, words: list[Word]) -> list[str]:
         """What is known of the files that a command names, and of what is piped into it."""
         echoed = [" ".join(map(str, one[1:])) for one in self.pipeline if one[0] == "echo" and None not in one]
-        named = [*words, *(word for one in self._stages[:-1] for word in one.words)]
+        named = [*words, *(word for one in self.stages[:-1] for word in one.words)]
         files = [name for word in named for name in (base(word.text), f"{word.text}.py")]
         return echoed + [one for file in files for one in self.written.get(file, []) if one]
 

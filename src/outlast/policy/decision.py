@@ -44,7 +44,8 @@ def decide(
     if mode == "yolo" or (layered.decision.verdict == "allow" and "run" not in policy.asks and not outside):
         return Grant(request, policy.name, layered.decision)
     category: Category = "outside" if outside else "run"
-    if approved is not None and approval.is_for(approved, category, request, policy.name, layered.decision):
+    asked_before = approved and (approved.category, approved.command, approved.policy, approved.decision)
+    if asked_before == (category, request.command, policy.name, layered.decision):
         return Grant(request, policy.name, layered.decision, approved=True)
     asked = approval.Approval(
         category=category,

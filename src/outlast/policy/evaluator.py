@@ -9,11 +9,10 @@ from operator import attrgetter
 from outlast.policy.bash.expansions import DEEPEST
 from outlast.policy.bash.parser import ParsedText, read
 from outlast.policy.bash.simple_commands import DECLARING, RESERVED, Assignment, Command, Function, plain_words
-from outlast.policy.bash.words import Loop, Problem, Word
+from outlast.policy.bash.words import Loop, Problem, Word, with_text
 from outlast.policy.canonical import canonical, shown
 from outlast.policy.command_evaluator import READS
-from outlast.policy.commands.inline_code import PROGRAMS, inline_commands
-from outlast.policy.commands.interpreters import may_read_program
+from outlast.policy.commands.inline_code import PROGRAMS, inline_commands, may_read_program
 from outlast.policy.commands.nested import ShellText, base, is_static
 from outlast.policy.commands.sensitive_files import runs_by_itself
 from outlast.policy.commands.shells import SHELLS
@@ -32,6 +31,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _MOVES = re.compile(r"\b(?:cd|pushd|popd)\b|-C\b|--chdir")
 _COPIES = re.compile(r"\b(?:cp|mv|ln|rsync|scp|install|tar|unzip|cpio)\b")
 _MOST_BODIES = 8
+_MOST_STAGES = 32  # of a pipeline
 _MOST_LISTED = 64  # words of a here-document
 _SETS = re.compile(r"(?:-o)?([A-Za-z_][A-Za-z0-9_]*)\+?=")
 _TOKEN = re.compile(r"[^\s;&|()<>'\"`$\\]+")
@@ -84,7 +84,7 @@ class Evaluator(NestedEvaluator):
             self.ask("", "a value that is evaluated as arithmetic holds a command")
         if (flow.evaluates and flow.decodes) or (flow.traces and flow.sets_unknown):
             self.ask("", "a value that is evaluated is not known")
-        for file, command in flow.ran:
+        for file, command in dict.fromkeys(flow.ran):
             contents = flow.written.get(file, [])
             known = [one for one in contents if one is not None]
             for content in dict.fromkeys([*known, "".join(known)]):
@@ -132,9 +132,10 @@ class Evaluator(NestedEvaluator):
                 self._follow(item, text)
                 self.command(item)
             elif isinstance(item, Problem):
-                self._problem(item)
+                self.flow.evaluates = self.flow.evaluates or item.evaluates
+                self.uncertain("", item.why, hides=item.hides)
             else:
-                self.flow.assign_each(item.name, item.values)
+                self.flow.assign(item.name, item.values, each=True)
                 if item.name in self.overrides.attributes:
                     self.uncertain("", f"the session has declared {item.name}", hides=True)
         self.depth, self.inside = outer
@@ -146,7 +147,8 @@ class Evaluator(NestedEvaluator):
             return
         if not (item.piped or text.depth):
             self.flow.pipeline = []
-        self.flow.follow_pipe(item)
+        flow = self.flow  # a command reads what those before it in the same pipeline print
+        flow.stages = [*flow.stages[-_MOST_STAGES:], item] if item.piped else [item]
         for one in item.redirections:
             if one.operator == "<":
                 self.flow.pipeline += self.flow.listings(one.target)
@@ -165,10 +167,6 @@ class Evaluator(NestedEvaluator):
             source = text.source[function.at : function.end]
             if len(known) < _MOST_BODIES and source not in known:
                 known[source] = (text, items[bisect_left(places, function.at) : bisect_left(places, function.end)])
-
-    def _problem(self, problem: Problem) -> None:
-        self.flow.evaluates = self.flow.evaluates or problem.evaluates
-        self.uncertain("", problem.why, hides=problem.hides)
 
     def nested_text(self, code: ShellText, label: str) -> None:
         """A text inside an argument."""
@@ -301,8 +299,7 @@ class Evaluator(NestedEvaluator):
         name = words[0].text
         for word in words[1:]:
             if "=" in word.text and (found := _SETS.match(word.text)) and word.lead.startswith(found[0]):
-                value = Word(word.text[found.end() :], word.at, word.end)
-                value.unknown, value.refs, value.splits = word.unknown, word.refs, word.splits
+                value = with_text(word, word.text[found.end() :])
                 listed = word.unknown and not (value.text or word.refs)  # `declare -a x=(…)`
                 if "keyword" in self.overrides.options:  # `set -k`: it is an assignment wherever it stands
                     self.assignment(Assignment(found[1], value.static, [value]), text)

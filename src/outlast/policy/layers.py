@@ -10,8 +10,6 @@ from outlast.policy.rules import Decision, Overrides, Part
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from outlast.policy import Policy
     from outlast.policy.approval import Approval, Layer
     from outlast.policy.rules import Rules, Verdict
@@ -46,17 +44,14 @@ def evaluate_layers(
 def evaluate_request(request: Request, policy: Policy, overrides: Overrides | None, shell: str) -> LayeredDecision:
     """What is to be said of a request: of its line, and of the functions that it gives the shell by its variables."""
     layered = evaluate_layers(request.command, policy, overrides, shell)
-    for definition in exported_functions(request.env):
+    # Functions stand among variables as bash passes them on.
+    given = [(name[10:], value) for name, value in request.env.items() if name.startswith("BASH_FUNC_")]
+    for definition in [f"{name.removesuffix('%%')} {value}" for name, value in given]:
         other = evaluate_layers(definition, policy, overrides, shell)
         first = max(layered, other, key=lambda one: STRICTNESS[one.decision.verdict])
         together = Decision(first.decision.verdict, (*layered.decision.parts, *other.decision.parts))
         layered = replace(first, decision=together)
     return layered
-
-
-def exported_functions(env: Mapping[str, str]) -> list[str]:
-    """The definitions of functions that stand among variables, as bash passes them on."""
-    return [f"{name[10:].removesuffix('%%')} {value}" for name, value in env.items() if name.startswith("BASH_FUNC_")]
 
 
 def _by_layer(line: str, layer: Layer, overrides: Overrides, shell: str) -> Decision:
@@ -79,9 +74,7 @@ def _all_asked(decision: Decision, rules: Rules) -> Decision:
         unasked = part.verdict == "allow" and not part.rule and part.command not in allowed
         return replace(part, verdict="ask", why="everything is asked about") if unasked else part
 
-    each = {id(part): part for part in decision.parts}  # long lists hold the same part again and again
-    said = {number: asked(part) for number, part in each.items()}
-    parts = tuple(said[id(part)] for part in decision.parts)
+    parts = tuple(map(asked, decision.parts))
     verdict = max({decision.verdict, *(part.verdict for part in parts)}, key=STRICTNESS.__getitem__)
     if not parts and verdict == "allow":
         verdict = "ask"

@@ -9,7 +9,7 @@ from outlast.policy.bash.expansions import DEEPEST
 from outlast.policy.bash.words import Word, names
 from outlast.policy.canonical import canonical, is_plain_name, shown
 from outlast.policy.command_evaluator import CONTAINERS, CommandEvaluator
-from outlast.policy.commands.nested import Argv, NestedCommands, ShellText, base, is_static
+from outlast.policy.commands.nested import NestedCommands, ShellText, base, is_static
 from outlast.policy.commands.wrappers import UNPARSED_WRAPPERS, find_inner_start, nested_commands
 
 _MOST_SUFFIXES = 64
@@ -96,7 +96,7 @@ class NestedEvaluator(CommandEvaluator):
         for inner in nested.inners:
             if isinstance(inner, ShellText):
                 self.nested_text(inner, label)
-            elif inner.words:
+            elif inner:
                 self._run(inner, label, bodies, fed)
         possible_code = [] if nested.inners or not nested.doubt else [ShellText(body, "sh", True) for body in bodies]
         for code in [*nested.possible_code, *possible_code]:
@@ -112,14 +112,14 @@ class NestedEvaluator(CommandEvaluator):
         self.parts[before:] = [part for part in self.parts[before:] if part.verdict == "deny"]
         self._spend(0)  # asks if it was too much
 
-    def _run(self, inner: Argv, label: str, bodies: list[str], fed: bool) -> None:
+    def _run(self, inner: list[Word], label: str, bodies: list[str], fed: bool) -> None:
         outer = (self.depth, self.inside)
         self.depth, self.inside = self.depth + 1, label
         if self.depth > DEEPEST:
             self.ask("", f"it is nested deeper than {DEEPEST}")
-            self.suffixes(inner.words, 0)
+            self.suffixes(inner, 0)
         else:
-            self.simple(inner.words, shown(inner.words), bodies, fed)
+            self.simple(inner, shown(inner), bodies, fed)
         self.depth, self.inside = outer
 
     def suffixes(self, words: list[Word], start: int) -> None:

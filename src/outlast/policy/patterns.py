@@ -24,23 +24,6 @@ class Pattern:
     def exact(self) -> bool:
         return len(self.pieces) == 1
 
-    @property
-    def literal_words(self) -> tuple[str, ...]:
-        """The complete words before the first `*`."""
-        first = self.pieces[0]
-        words = first.split(" ")
-        return tuple(words if self.exact else words[:-1])
-
-    @property
-    def begun_word(self) -> str:
-        """The part of a word that stands right before the first `*`."""
-        return "" if self.exact else self.pieces[0].split(" ")[-1]
-
-    @property
-    def later_words(self) -> frozenset[str]:
-        """Words that are spelled out behind a `*`."""
-        return frozenset(word for piece in self.pieces[1:] for word in piece.split(" ")[1:] if word)
-
 
 def compiled(pattern: str) -> Pattern:
     text = pattern.strip()
@@ -53,11 +36,11 @@ class Index:
     def __init__(self, texts: tuple[str, ...]) -> None:
         self.patterns = [compiled(text) for text in texts]
         words = [_first_word(pattern) for pattern in self.patterns]
-        self._open = [one for one, word in zip(self.patterns, words, strict=True) if word is None]
-        self._by_word = {word: self._beginning(words, word) for word in words if word is not None}
-
-    def _beginning(self, words: list[str | None], wanted: str) -> list[Pattern]:
-        return [one for one, word in zip(self.patterns, words, strict=True) if word is None or word == wanted]
+        pairs = list(zip(self.patterns, words, strict=True))
+        self._open = [one for one, word in pairs if word is None]
+        self._by_word = {
+            wanted: [one for one, word in pairs if word in (None, wanted)] for wanted in words if wanted is not None
+        }
 
     def knows(self, word: str) -> bool:
         """Whether any of them can match a text that begins with this word."""

@@ -1,4 +1,4 @@
-"""A policy in a TOML file: read and checked, and and extended by a rule that a user said "always" to.
+"""A policy in a TOML file: read and checked, and extended by a rule that a user said "always" to.
 
 allow, deny      patterns, each compared with the canonical text of one simple command
 write            globs of files that commands may write, seen from the directory of the command
@@ -134,20 +134,15 @@ def _rules(path: str, *tables: Mapping[str, Any]) -> Rules:
 
 
 def _check_examples(path: str, values: Mapping[str, Any], rules: Rules) -> None:
-    for key, wanted, by in (("match", True, "no"), ("not_match", False, "a")):
-        for line in _texts(path, values, key):
-            if _is_matched(line, rules) != wanted:
-                raise BadPolicy(f"the {key} example {quote(line)} in {path} is matched by {by} rule")
-
-
-def _is_matched(line: str, rules: Rules) -> bool:
-    """Whether the rules alone deny a line, or allow the whole of it."""
     from outlast.policy.evaluator import evaluate  # loaded when a line is judged
 
-    denied = bool(rules.deny) and evaluate(line, Rules(deny=rules.deny, otherwise="allow")).verdict == "deny"
-    return denied or (
-        bool(rules.allow) and evaluate(line, Rules(allow=rules.allow, write=rules.write)).verdict == "allow"
-    )
+    for key, wanted, by in (("match", True, "no"), ("not_match", False, "a")):
+        for line in _texts(path, values, key):
+            # Whether the rules alone deny a line, or allow the whole of it.
+            denied = rules.deny and evaluate(line, Rules(deny=rules.deny, otherwise="allow")).verdict == "deny"
+            alone = Rules(allow=rules.allow, write=rules.write)
+            if bool(denied or (rules.allow and evaluate(line, alone).verdict == "allow")) != wanted:
+                raise BadPolicy(f"the {key} example {quote(line)} in {path} is matched by {by} rule")
 
 
 # --- the rule that "always" writes -------------------------------------------------------
@@ -187,6 +182,8 @@ def _with_rules(path: str, before: str, patterns: tuple[str, ...], said: str) ->
 
 
 def _replace(path: str, text: str) -> None:
+    from outlast.linux.files import remove_file
+
     aside = f"{path}.{os.urandom(4).hex()}"
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -196,8 +193,5 @@ def _replace(path: str, text: str) -> None:
             os.fsync(file.fileno())
         os.rename(aside, path)
     except BaseException:
-        try:
-            os.unlink(aside)
-        except OSError:
-            pass
+        remove_file(aside)
         raise

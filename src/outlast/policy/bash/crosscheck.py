@@ -8,18 +8,17 @@ read it.
 from __future__ import annotations
 
 import os
+import re
 from functools import cache, lru_cache
-from itertools import accumulate
 
 from outlast.policy.bash.parser import ParsedText
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tree_sitter import Parser, Query
 
 _NAMES = "[(command name: (_) @n) (declaration_command) @n (unset_command) @n (test_command) @n]"
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 _KEYWORDS = (b"time", b"coproc", b"[[", b"((")
 _MOST_FUZZY = 64  # more of them than anybody writes
 _MOST_ODD = 100  # with each error tree-sitter takes longer over the next
@@ -44,7 +43,7 @@ def find_disagreement(text: ParsedText, *, strict: bool) -> str:
     from tree_sitter import QueryCursor
 
     parser, query = _grammar()
-    source = text.source.encode("utf-8", "surrogatepass")
+    source = _NOT_ASCII.sub("%", text.source).encode()  # one byte for each character, so that places are the same
     root = parser.parse(source).root_node
     if root.has_error and strict:
         return "two readers of bash do not agree on it: one cannot read it"
@@ -53,36 +52,14 @@ def find_disagreement(text: ParsedText, *, strict: bool) -> str:
     if len(text.fuzzy) > _MOST_FUZZY and strict:
         return _TOO_MANY
     nodes = QueryCursor(query).captures(root).get("n", [])
-    return _compared(text, source, {node.start_byte for node in nodes}, strict)
-
-
-def _compared(text: ParsedText, source: bytes, theirs: set[int], strict: bool) -> str:
-    """What is different between our commands and theirs."""
-    place = _offsets(text.source)
-    lows, highs = ([both[end] for both in text.fuzzy[:_MOST_FUZZY]] for end in (0, 1))
-    fuzzy = [*zip(_placed(lows, place), _placed(highs, place), strict=True)]
-    ours = set(_placed([one.at for one in text.commands], place))
-    more = [at for at in theirs - ours if not _is_fuzzy(fuzzy, at) and not source.startswith(_KEYWORDS, at)]
-    if more:
+    theirs, fuzzy = {node.start_byte for node in nodes}, text.fuzzy[:_MOST_FUZZY]
+    more = theirs - {one.at for one in text.commands}
+    if any(not (_is_fuzzy(fuzzy, at) or source.startswith(_KEYWORDS, at)) for at in more):
         return "two readers of bash do not agree on it: one finds more commands"
-    certain = set(_placed([one.at for one in text.commands if one.words and not one.keyword], place))
+    certain = {one.at for one in text.commands if one.words and not one.keyword}
     if strict and any(not _is_fuzzy(fuzzy, at) for at in certain - theirs):
         return "two readers of bash do not agree on it: one finds fewer commands"
     return ""
-
-
-def _offsets(source: str) -> Sequence[int]:
-    """For each place in the text the place in its bytes."""
-    if source.isascii():
-        return range(len(source) + 1)
-    return list(accumulate((len(char.encode("utf-8", "surrogatepass")) for char in source), initial=0))
-
-
-def _placed(ats: list[int], place: Sequence[int]) -> list[int]:
-    last = len(place) - 1
-    if isinstance(place, range):  # it is the same place, and to look it up takes longer
-        return [at if at < last else last for at in ats]
-    return [place[at if at < last else last] for at in ats]
 
 
 def _is_fuzzy(ranges: list[tuple[int, int]], at: int) -> bool:

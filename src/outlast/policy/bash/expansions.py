@@ -9,9 +9,8 @@ import os
 import re
 from collections.abc import Callable
 
-from outlast.policy.bash.quoting import ansi_c
 from outlast.policy.bash.variables import is_run, is_safe
-from outlast.policy.bash.words import Loop, Pieces, Problem, Ref, Unreadable, Word
+from outlast.policy.bash.words import Loop, Pieces, Problem, Ref, Unreadable, Word, ansi_c
 from outlast.policy.patterns import UNKNOWN
 
 DEEPEST = 64
@@ -63,10 +62,6 @@ class Expansions:
         self.at += 1
         if not self._expanded(pieces, '"'):
             raise Unreadable("a double quote is not closed")
-
-    def document(self) -> None:
-        """The body of a here-document whose delimiter is not quoted: the whole text."""
-        self._expanded(Pieces(), "")
 
     def _expanded(self, pieces: Pieces, closer: str) -> bool:
         """Text in which only expansions and backslashes count; False if it ends without what closes it."""
@@ -163,11 +158,11 @@ class Expansions:
         pieces.add_unknown(quoted, self._printed(mark))
 
     def _within(self, text: str, inside: str, at: int, *, document: bool = False) -> None:
-        """Read a text that stands inside this one, and keep what it holds."""
+        """Read a text that stands inside this one, or a here-document's body, and keep what it holds."""
         scanner = self.inner(text, inside, self.base + at)
         try:
             if document:
-                scanner.document()
+                scanner._expanded(Pieces(), "")
             elif scanner.statements() or scanner.at < len(text):
                 raise Unreadable("a substitution is not closed where it should be")
         finally:

@@ -67,7 +67,7 @@ class Lexer(Expansions):
         pieces = Pieces()
         while self.at < len(text):
             char = text[self.at]
-            if char in _ENDS and not self._goes_on(char, loose):
+            if char in _ENDS and not (loose and char in "()|<>&;") and text[self.at : self.at + 2] not in ("<(", ">("):
                 break
             self._step(pieces, char, start)
         if self.at - start == 1 and text[start] == "[":
@@ -76,11 +76,6 @@ class Lexer(Expansions):
         if word.unknown:
             word.source = text[start : self.at]
         return word
-
-    def _goes_on(self, char: str, loose: bool) -> bool:
-        if char in "<>" and self.text[self.at + 1 : self.at + 2] == "(":
-            return True
-        return loose and char in "()|<>&;"
 
     def _step(self, pieces: Pieces, char: str, start: int) -> None:
         if char == "\\":

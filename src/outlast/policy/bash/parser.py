@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from outlast.policy.bash.simple_commands import (
     CLOSING,
-    EMPTY_PARENTHESES,
+    PARENTHESES,
     PLAIN_LIST,
     RESERVED,
     Command,
@@ -244,9 +244,7 @@ class Parser(SimpleCommandParser):
 
     def _while(self, fed: bool) -> None:
         self.statements()
-        self.take("do")
-        self.statements()
-        self.take("done")
+        self._body_of_loop()
 
     def _for(self, fed: bool) -> None:
         self.blanks()
@@ -265,9 +263,12 @@ class Parser(SimpleCommandParser):
             self.at += 1
             self._group(fed=True)
         else:
-            self.take("do")
-            self.statements()
-            self.take("done")
+            self._body_of_loop()
+
+    def _body_of_loop(self) -> None:
+        self.take("do")
+        self.statements()
+        self.take("done")
 
     def _loop_variable(self) -> None:
         match = _NAME.match(self.text, self.at)
@@ -354,7 +355,7 @@ class Parser(SimpleCommandParser):
         self.blanks()
         name = self.word()
         self.blanks()
-        if match := EMPTY_PARENTHESES.match(self.text, self.at):
+        if match := PARENTHESES.match(self.text, self.at):
             self.at = match.end()
         self.define(name, fed)
 

@@ -21,7 +21,7 @@ _NEXT_WORD = re.compile(r"[ \t]*+([A-Za-z0-9_./:,+@%^=-]++)(?=[ \t\n;|)]|&(?!>)|
 _REDIRECTS = frozenset("<>&{0123456789")
 _DOCUMENTS = ("<<", "<<-")
 _ENDS_COMMAND = frozenset(["", "\n", ";", "|", ")"])
-EMPTY_PARENTHESES = re.compile(r"\([ \t]*\)")
+PARENTHESES = re.compile(r"\([ \t]*\)")
 CLOSING = frozenset(["then", "elif", "else", "fi", "do", "done", "esac", "}"])
 RESERVED = CLOSING | names("if while until for case select function { [[ ! time coproc in")
 _MOST_DOCUMENTS = 16  # bash itself reads no more, and tree-sitter takes long over them
@@ -132,7 +132,7 @@ class SimpleCommandParser(Lexer):
     def _opens(self, command: Command) -> bool:
         """A parenthesis behind a word: a function, or the list that a declaration assigns."""
         words = command.words
-        match = EMPTY_PARENTHESES.match(self.text, self.at)
+        match = PARENTHESES.match(self.text, self.at)
         if match and len(words) == 1 and not (command.assignments or command.redirections):
             self.at = match.end()
             at = len(self.found) - 1  # from the end, where it mostly is: a search from the beginning takes longer

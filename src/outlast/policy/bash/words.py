@@ -1,13 +1,20 @@
-"""Words of a command, problems, and a word in the making."""
+"""Words of a command, their quoting, problems, and a word in the making."""
 
 from __future__ import annotations
 
 import re
 
-from outlast.policy.bash.quoting import quoted
 from outlast.policy.patterns import UNKNOWN
 
 _BLANK = re.compile(r"\s")
+_ESCAPE = re.compile(
+    r"\\(?:([abeEfnrtv\\'\"?])|([0-7]{1,3})|x(\{[0-9A-Fa-f]*\}?|[0-9A-Fa-f]{1,2})"
+    r"|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|c(\\\\|.))",
+    re.DOTALL,
+)
+_LETTERS = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
+_NEEDS_QUOTES = re.compile(r"[\s'\"\\\x00-\x20\x7f-\x9f]|\A\Z")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def names(text: str) -> frozenset[str]:
@@ -66,6 +73,13 @@ class Word:
         return None if self.unknown or self.glob else self.text
 
 
+def with_text(word: Word, text: str) -> Word:
+    """The word with another text, as well known as before."""
+    changed = Word(text, word.at, word.end)
+    changed.unknown, changed.glob, changed.refs, changed.splits = word.unknown, word.glob, word.refs, word.splits
+    return changed
+
+
 class Problem:
     """Something that cannot be analysed. `hides`: a denied program could be behind it; `evaluates`: values are code."""
 
@@ -117,3 +131,35 @@ class Pieces:
         if self.lead is not None:
             word.lead = self.lead
         return word
+
+
+# --- static text: ANSI-C quoting resolved, words quoted again --------------------------------
+
+
+def _escaped(match: re.Match[str]) -> str:
+    letter, octal, byte, short, long, control = match.groups()
+    if letter:
+        return _LETTERS[letter]
+    if control:
+        return "\x7f" if control == "?" else chr(ord(control[0].upper()) & 0x1F)
+    if octal or byte:
+        number = int(octal, 8) & 0xFF if octal else int(byte.strip("{}") or "0", 16) & 0xFF
+        # A byte above 127 is a part of a character; as text it is no letter that any name has.
+        return chr(number) if number < 128 else chr(0xDC00 + number)
+    number = int(short or long, 16)
+    return chr(number) if number < 0xD800 or 0xE000 <= number < 0x110000 else "�"
+
+
+def ansi_c(text: str) -> str:
+    """The value of $'text'. A NUL ends it, as in bash."""
+    return _ESCAPE.sub(_escaped, text).partition("\0")[0]
+
+
+def quoted(word: str) -> str:
+    """The word as it stands in canonical text: in quotes where it could pass for two, or for none."""
+    if not _NEEDS_QUOTES.search(word):
+        return word
+    if not _CONTROL.search(word):
+        return "'" + word.replace("'", "'\\''") + "'"
+    inner = word.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + _CONTROL.sub(lambda match: f"\\{ord(match[0]):03o}" if ord(match[0]) < 128 else match[0], inner) + "'"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from outlast.policy.bash.simple_commands import DECLARING
 from outlast.policy.bash.variables import alters_execution, is_run, is_safe
 from outlast.policy.bash.words import NUMBER, NUMERIC, Word, names
-from outlast.policy.commands.getopt import Grammar, parse
+from outlast.policy.commands.getopt import Grammar, grammar, parse
 
 NEUTRAL = names(": true false break continue return exit wait [ test")  # they need no rule
 _BINARY = NUMERIC | frozenset(["=", "==", "!=", "<", ">", "-nt", "-ot", "-ef", "-a", "-o"])
@@ -24,19 +24,16 @@ BUILTINS = DECLARING | NEUTRAL | names(_OTHERS)
 Doubt = tuple[str, str, str]
 HIDES, EVALUATES, NAMES = "hides", "evaluates", "names"
 _COMPUTED = re.compile(r"(?:.*/)?(?:stdin|fd/[0-9]+|[0-9]+)")
+_CHANGES = "runs something or changes what later commands mean"
+_READ_ANEW = "it changes how later commands are read"
+_RUNS_AGAIN = ("it runs commands of the history again", "", HIDES)
+_SWITCHES = ("it changes which policy checks a nested command", "", HIDES)
 Check = Callable[[list[Word]], Doubt | None]
 
 
 def is_known(name: str) -> bool:
     """Whether there is anything to say about a name here."""
-    return name in _CHECKS or name in NEUTRAL
-
-
-def _may_set(word: Word) -> bool:
-    """Whether `wait` may be told to set a variable (-p); `$!` is only ever a number."""
-    if not word.static:
-        return word.source not in ("$!", '"$!"', "${!}", '"${!}"')
-    return word.text.startswith("-") and "p" in word.text
+    return name in CHECKS or name in NEUTRAL
 
 
 def _test(words: list[Word]) -> Doubt | None:
@@ -67,12 +64,6 @@ def _is_operand(word: Word, before: Word | None, follows: Word | None, count: in
     return follows is not None and follows.static and follows.text in _BINARY
 
 
-def find_doubt(words: list[Word]) -> Doubt | None:
-    """Why a builtin cannot be analysed, whatever rule there is."""
-    check = _CHECKS.get(words[0].text)
-    return check(words) if check else None
-
-
 def _source(words: list[Word]) -> Doubt:
     file = next((word for word in words[1:] if word.text != "--"), None)
     return "it runs the commands of a file", "", HIDES if file and is_computed(file) else ""
@@ -91,8 +82,8 @@ def _never(words: list[Word]) -> Doubt | None:
     return "it changes what later commands mean", text, HIDES if loads else ""
 
 
-def _with(letters: str, grammar: str, kind: str = "") -> Check:
-    known = Grammar(grammar)
+def _with(letters: str, options: str, kind: str = "", why: str = _CHANGES) -> Check:
+    known = grammar(f"-{options}")
 
     def check(words: list[Word]) -> Doubt | None:
         parsed = parse(words, 1, known)
@@ -100,16 +91,16 @@ def _with(letters: str, grammar: str, kind: str = "") -> Check:
             return "it may be any option", "", kind
         for option in parsed.options:
             if option.name in letters:
-                return f"-{option.name} runs something or changes what later commands mean", option.text or "", kind
+                return f"-{option.name} {why}", option.text or "", kind
         return None
 
     return check
 
 
-_DECLARED = Grammar("aAfFgiIlnrtuxp")
-_MAPPED = Grammar("C:c:d:n:O:s:tu:")
-_READ = Grammar("a:d:i:n:N:p:t:u:ers")
-_UNSET, _WAIT, _NO_OPTIONS = Grammar("fvn"), Grammar("fnp:"), Grammar()
+_DECLARED = grammar("-aAfFgiIlnrtuxp")
+_MAPPED = grammar("-C:c:d:n:O:s:tu:")
+_READ = grammar("-a:d:i:n:N:p:t:u:ers")
+_UNSET, _WAIT, _NO_OPTIONS = grammar("-fvn"), grammar("-fnp:"), grammar("")
 
 
 def _declares(words: list[Word]) -> Doubt | None:
@@ -135,8 +126,8 @@ def _declares(words: list[Word]) -> Doubt | None:
     return None
 
 
-def _names(words: list[Word], grammar: Grammar, skip: int = 0) -> Doubt | None:
-    parsed = parse(words, 1, grammar, first=True)
+def _names(words: list[Word], known: Grammar, skip: int = 0) -> Doubt | None:
+    parsed = parse(words, 1, known, first=True)
     if parsed.unsure:
         return "what it sets is not known", "", NAMES
     named = [words[index] for index in parsed.operands[skip:]]
@@ -152,18 +143,15 @@ def _names(words: list[Word], grammar: Grammar, skip: int = 0) -> Doubt | None:
     return None
 
 
-def _unset(words: list[Word]) -> Doubt | None:
-    if any(word.text.startswith("OUTLAST_") for word in words[1:]):
-        return "it changes which policy checks a nested command", "", HIDES
-    return _names(words, _UNSET)
-
-
 def _wait(words: list[Word]) -> Doubt | None:
     for option in parse(words, 1, _WAIT, first=True).options:
         if option.name == "p":
             name = option.text or ""
             return "it sets a variable", name, HIDES if is_run(name) else EVALUATES
-    return ("it sets a variable", "", "") if any(_may_set(word) for word in words[1:]) else None
+    for word in words[1:]:  # `$!` is only ever a number
+        if re.match("-.*p", word.text) if word.static else word.source.strip('"') not in ("$!", "${!}"):
+            return "it sets a variable", "", ""
+    return None
 
 
 def _mapfile(words: list[Word]) -> Doubt | None:
@@ -207,30 +195,19 @@ def _set(words: list[Word]) -> Doubt | None:
             return None
         fine = word.text in _QUIET_NAMES if named else word.text[:1] not in "-+" or _QUIET_SET.fullmatch(word.text)
         if not (word.static and fine):
-            return "it changes how later commands are read", "", ""
+            return _READ_ANEW, "", ""
         named = not named and word.text[:1] in "-+" and word.text.endswith("o")
     return None
 
 
-def _shopt(words: list[Word]) -> Doubt | None:
-    if any(not word.static or (word.text.startswith("-") and set(word.text[1:]) & set("su")) for word in words[1:]):
-        return "it changes how later commands are read", "", ""
-    return None
-
-
-def _fc(words: list[Word]) -> Doubt | None:
-    listed = len(words) > 1 and words[1].text == "-l"
-    return None if listed else ("it runs commands of the history again", "", HIDES)
-
-
-_CHECKS: dict[str, Check] = {
+CHECKS: dict[str, Check] = {
     **dict.fromkeys(names(". source suspend logout"), _source),
     **dict.fromkeys(names("bind complete compopt enable unalias"), _never),
     **dict.fromkeys(names("mapfile readarray"), _mapfile),
     **dict.fromkeys(names("[ test"), _test),
     **dict.fromkeys(DECLARING, _declares),
     "compgen": _with("CFWXP", "A:C:F:G:P:S:W:X:o:abcdefgjksuv"),
-    "fc": _fc,
+    "fc": lambda words: None if [word.text for word in words[1:2]] == ["-l"] else _RUNS_AGAIN,
     "getopts": lambda words: _names(words, _NO_OPTIONS, 1),
     "hash": _with("p", "p:dltr"),
     "history": _with("psarwnc", "acd:nprsw", HIDES),
@@ -239,7 +216,7 @@ _CHECKS: dict[str, Check] = {
     "printf": _printf,
     "read": lambda words: _names(words, _READ),
     "set": _set,
-    "shopt": _shopt,
-    "unset": _unset,
+    "shopt": _with("su", "supqo", why=_READ_ANEW[3:]),
+    "unset": lambda words: _SWITCHES if any(one.text[:8] == "OUTLAST_" for one in words[1:]) else _names(words, _UNSET),
     "wait": _wait,
 }

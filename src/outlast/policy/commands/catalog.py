@@ -12,15 +12,12 @@ from functools import cache
 
 from outlast.policy.bash.words import Word
 from outlast.policy.commands import sensitive_files
-from outlast.policy.commands.getopt import may_be_option
+from outlast.policy.commands.getopt import grammar, may_be_option
 
 RiskyArgument = tuple[int, str, str]  # the word, the option as it is written ("" if no rule can spell it), why
 Analyse = Callable[[list[Word], tuple[str, ...]], list[RiskyArgument]]
 ANY_OPTION = "it may be any option"
 _ENTRY = re.compile(r'^"?([^"=\n#]+?)"? = \{ (?:also = (?:"""([^"]*)"""|"([^"]*)"))?', re.MULTILINE)
-_LETTER = re.compile(r"(.)(::|[:>!]?)")
-_LONG = re.compile(r"(.+?)(=\?|[=>!]?)")
-_MARKS = {"=": ":", "=?": "::"}
 # A package of a registry: no path, no archive, no address.
 _PACKAGE = re.compile(
     r"(?!.*\.(?:tgz|tar|gz|whl|zip|xz|bz2|txt)\b)(?:@[\w.-]+/)?[A-Za-z0-9_][\w.-]*(?:\[[\w,-]+\])?(?:[@=<>~!^]+[\w.*+^~<>=!,-]*)?"
@@ -45,29 +42,13 @@ class Entry:
 
         self.key, self.subs = key, subs
         self.dash = bool(said.get("dash"))
-        self.options = _options(f"{said.get('options', '')} {common}", self.dash)
+        self.options = grammar(f"{said.get('options', '')} {common}", self.dash)
         self.flags, self.match, self.behind = pattern("flags"), pattern("match"), pattern("behind")
         self.values = {name: re.compile(text, re.DOTALL) for name, text in dict(said.get("values", {})).items()}  # type: ignore[call-overload]
         self.kinds = str(said.get("operands", "read")).split()
         self.verbs = frozenset(str(said.get("verbs", "")).split())
         self.stops, self.free = bool(said.get("stops")) or subs, bool(said.get("free"))
         self.plain = "*" in self.options
-
-
-def _options(text: str, dash: bool) -> dict[str, str]:
-    """What follows each option: "" nothing, ":" a value, "::" perhaps one, ">" a file, "!" a value that asks."""
-    found: dict[str, str] = {}
-    for word in text.split():
-        if word == "*":
-            found["*"] = ""
-        elif word[0] == "-":
-            found |= {f"-{letter}": mark for letter, mark in _LETTER.findall(word[1:])}
-        elif match := _LONG.fullmatch(word):
-            mark = _MARKS.get(match[2], match[2])
-            found[f"--{match[1]}"] = mark
-            if dash:
-                found[f"-{match[1]}"] = mark
-    return found
 
 
 @cache
@@ -197,12 +178,9 @@ class Reading:
 
     def _value(self, index: int, name: str, attached: str | None) -> int:
         """An option that may have a value; returns where the next word stands."""
-        mark = self.entry.options[name]
-        if not mark or (mark == "::" and attached is None):
-            self.given.append((index, name, None))
-            self._refused(index, name, attached)
-            return index + 1
-        word = self.words[index + 1] if attached is None and index + 1 < len(self.words) else None
+        mark, values = self.entry.options[name], self.entry.values
+        follows = mark not in ("", "::") and attached is None and index + 1 < len(self.words)
+        word = self.words[index + 1] if follows else None
         value = attached if word is None else word.value
         if mark == "!":
             self.say(index, name, f"{name} runs, loads or writes something")
@@ -210,17 +188,13 @@ class Reading:
         elif mark == ">" and not sensitive_files.may_write(value, self.write):
             self.say(index, name, f"{name} writes a file")
         self.given.append((index, name, value))
-        self._refused(index, name, value)
+        if (safe := values.get(name.lstrip("-"))) and not safe.fullmatch(value or ""):
+            self.say(index, name, f"{name} {value or ''} is not known to be safe")
         if word is not None and word.splits:
             self.say(index + 1, "", ANY_OPTION)
         elif word is not None and word.static and re.match(r"-[^\d\s]", word.text) and mark != "!":
             self.say(index + 1, word.text, f"{word.text} may be an option")
         return index + (1 if word is None else 2)
-
-    def _refused(self, index: int, name: str, value: str | None) -> None:
-        safe = self.entry.values.get(name.lstrip("-"))
-        if safe and not safe.fullmatch(value or ""):
-            self.say(index, name, f"{name} {value or ''} is not known to be safe")
 
 
 def read_words(words: list[Word], name: str, write: tuple[str, ...]) -> Reading:

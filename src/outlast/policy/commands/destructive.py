@@ -7,23 +7,35 @@ runs) and says in one sentence why it must not run, or nothing; a `Doubtful` one
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import pairwise, takewhile
 
 from outlast.policy.bash.words import names
-from outlast.policy.commands.destructive_words import DESTROYERS, has_option, operands_of
-from outlast.policy.commands.places import FILES, GLOB, HOME, SYSTEM, Place, normal
+from outlast.policy.commands.places import (
+    DESTROYERS,
+    FILES,
+    GLOB,
+    HOME,
+    SYSTEM,
+    Place,
+    Words,
+    has_option,
+    normal,
+    operands_of,
+)
 from outlast.policy.patterns import UNKNOWN
 from outlast.policy.rules import Doubtful
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    Words = Sequence[str | None]
-
+Look = Callable[[Words, Place], str | None]
 _GIVES_UP = "it gives up what a disk holds"
 _STOPS = "it stops the machine"
 _ENDS_ALL = "it ends every process that it can reach"
+_UNMOUNTS = "it takes away file systems that are in use"
+_DIVIDES = "it changes how a disk is divided"
+_EMPTIES = "it removes the whole crontab"
+_IN_PLACE = "-[A-Za-z0-9]*i|--in-place"
+_LISTS = r"-[^-]*[ldp]|--(?:l|li|lis|list|dump|print)\b|print\Z"
+_TAKES_BACK = "-[^-]*[ckw]|--(?:help|version|wtmp-only)"  # or it says so, or only writes it down
 _RUN_BY_FIND = DESTROYERS | names("sh bash")
 _GIT_LOSES = names("clean rm reset checkout restore switch stash read-tree checkout-index worktree")
 _OUTPUTS = names("-o -O -out --output --output-document -fprint -fprint0 -fprintf -fls")
@@ -170,8 +182,8 @@ def _git_in(paths: list[str], place: Place, verb: str) -> str | None:
     return None
 
 
-def _dd(words: Words, place: Place) -> str | None:
-    return _onto([word[3:] for word in words if word and word.startswith("of=")], place)
+def _perhaps(why: str | None) -> str | None:
+    return Doubtful(why) if why else None
 
 
 def _onto(words: Words, place: Place) -> str | None:
@@ -192,16 +204,6 @@ def _writes_to(words: Words, place: Place) -> str | None:
     return f"it writes over {vital[0]}, which the system needs" if vital else None
 
 
-def _replaces(words: Words, place: Place) -> str | None:
-    """Editors, and programs that put another file in the place of one."""
-    why = _onto(words, place)
-    return Doubtful(why) if why else None
-
-
-def _truncate(words: Words, place: Place) -> str | None:
-    return _onto([word for at, word in enumerate(words) if not (at and words[at - 1] in ("-s", "-r"))], place)
-
-
 def _last_onto(words: Words, place: Place) -> str | None:
     """Those that write to the last thing they name, as `cp` does."""
     for word in words:
@@ -218,20 +220,14 @@ def _last_onto(words: Words, place: Place) -> str | None:
 
 def _rsync(words: Words, place: Place) -> str | None:
     *_, target = operands_of(words) or [""]
-    if any(word and word.startswith("--del") for word in words) and (
-        place.is_vital(target, every_top=False) or place.is_protected(target, recursive=True)
-    ):
-        return f"it removes from {target} what the other side does not have"
+    if any(word and word.startswith("--del") for word in words):
+        if place.is_vital(target, every_top=False) or place.is_protected(target, recursive=True):
+            return f"it removes from {target} what the other side does not have"
+        if why := _unclear([target], place):
+            return why
     if "--remove-source-files" in words and (why := _removes(operands_of(words)[:-1], place)):
         return why
     return _last_onto(words, place)
-
-
-def _edits(words: Words, place: Place) -> str | None:
-    """sed and perl change files in place with -i."""
-    given = [word for word in words if word and re.match(r"-[A-Za-z0-9]*i|--in-place", word)]
-    why = _onto(words, place) if given else None
-    return Doubtful(why) if why else None
 
 
 def _tar(words: Words, place: Place) -> str | None:
@@ -260,35 +256,13 @@ def _kills_by_name(words: Words, place: Place) -> str | None:
     return _ENDS_ALL if of_user or any(re.fullmatch(r"[.^$*+?]*", one) for one in operands) else None
 
 
-def _umount(words: Words, place: Place) -> str | None:
-    return "it takes away file systems that are in use" if has_option(words, "a", "all") or "/" in words else None
-
-
 def _mount(words: Words, place: Place) -> str | None:
     again = any(word and "remount" in word for word in words)
     over = any(place.is_vital(one, every_top=False) for one in operands_of(words)[-1:]) and len(operands_of(words)) > 1
     return Doubtful("it changes what the system sees in its places") if over or (again and "/" in words) else None
 
 
-def _partitions(words: Words, place: Place) -> str | None:
-    looks = (
-        has_option(words, "ldp", "list")
-        or has_option(words, "", "dump")
-        or has_option(words, "", "print")
-        or "print" in words
-    )
-    return None if looks or not any(map(place.is_raw, operands_of(words))) else "it changes how a disk is divided"
-
-
-def _wipefs(words: Words, place: Place) -> str | None:
-    return (
-        "it erases what says where a file system is"
-        if operands_of(words) and not has_option(words, "n", "no-act")
-        else None
-    )
-
-
-def _with(options: str, why: str = _GIVES_UP, first: int | None = 2) -> Callable[[Words, Place], str | None]:
+def _with(options: str, why: str = _GIVES_UP, first: int | None = 2) -> Look:
     """Those that do harm only with one of these options, or with one of these among their first operands."""
     given = options.split()
 
@@ -297,12 +271,6 @@ def _with(options: str, why: str = _GIVES_UP, first: int | None = 2) -> Callable
         return why if found or set(given) & {*operands_of(words)[:first]} else None
 
     return look
-
-
-def _halts(words: Words, place: Place) -> str | None:
-    if has_option(words, "ckw", "wtmp-only") or has_option(words, "", "help") or has_option(words, "", "version"):
-        return None  # it takes one back, says so, or only writes it down
-    return _STOPS
 
 
 def _kill(words: Words, place: Place) -> str | None:
@@ -316,15 +284,13 @@ def _kill(words: Words, place: Place) -> str | None:
     return "it ends the first process, and all others with it" if "1" in rest else None
 
 
-def _crontab(words: Words, place: Place) -> str | None:
-    return "it removes the whole crontab" if has_option(words, "r") or "/dev/null" in words else None
-
-
 def _packages(words: Words, place: Place) -> str | None:
-    removes = any(
-        word and re.match(r"remove|purge|erase|autoremove|--purge|--remove|-[er]\b|-R", word) for word in words
-    )
+    removes = _has(words, r"remove|purge|erase|autoremove|--purge|--remove|-[er]\b|-R")
     return "it removes what every program needs" if removes and not _ESSENTIAL.isdisjoint(words) else None
+
+
+def _has(words: Words, pattern: str) -> bool:
+    return any(word and re.match(pattern, word) for word in words)
 
 
 _ESSENTIAL = names("bash coreutils libc6 glibc libc-bin dpkg apt rpm systemd util-linux base-files filesystem login")
@@ -333,7 +299,7 @@ _DISCARDING = (
     "blkdiscard mke2fs mkswap pvremove vgremove lvremove pvcreate vgreduce lvreduce zerofree fsfreeze "
     "sg_format diskpart"
 )
-_HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
+_HAZARDS: dict[str, Look] = {
     name: look
     for programs, look in {
         "rm unlink rmdir srm wipe": _rm,
@@ -344,21 +310,31 @@ _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
         "git": _git,
         "mv": _mv,
         "chmod chown chgrp chattr setfacl": _over_everything,
-        "dd dcfldd dc3dd": _dd,
+        "dd dcfldd dc3dd": lambda words, place: _onto(
+            [word[3:] for word in words if word and word[:3] == "of="], place
+        ),
         "tee shred sponge badblocks ddrescue scrub nwipe >": _onto,
-        "truncate": _truncate,
-        "ed ex vi vim nvim patch rename fallocate gzip bzip2 xz zstd lzma split xxd": _replaces,
-        "sed gsed perl": _edits,
+        "truncate": lambda words, place: _onto(
+            [two for one, two in pairwise(("", *words)) if one not in ("-s", "-r")], place
+        ),
+        "ed ex vi vim nvim patch rename fallocate gzip bzip2 xz zstd lzma split xxd": lambda words, place: _perhaps(
+            _onto(words, place)
+        ),
+        "sed gsed perl": lambda words, place: _perhaps(_onto(words, place)) if _has(words, _IN_PLACE) else None,
         "tar gtar bsdtar": _tar,
         "pkill killall": _kills_by_name,
-        "umount": _umount,
+        "umount": lambda words, place: _UNMOUNTS if has_option(words, "a", "all") or "/" in words else None,
         "mount": _mount,
         "userdel deluser usermod passwd": _with("root", "it removes or closes the account root", first=None),
         "rclone": lambda words, place: _removes(operands_of(words)[1:], place) if "purge" in words else None,
         "cp install ln": _last_onto,
         "rsync": _rsync,
-        "fdisk sfdisk cfdisk gdisk sgdisk cgdisk parted": _partitions,
-        "wipefs": _wipefs,
+        "fdisk sfdisk cfdisk gdisk sgdisk cgdisk parted": lambda words, place: (
+            None if _has(words, _LISTS) or not any(map(place.is_raw, operands_of(words))) else _DIVIDES
+        ),
+        "wipefs": lambda words, place: (
+            _GIVES_UP if operands_of(words) and not has_option(words, "n", "no-act") else None
+        ),
         _DISCARDING: lambda words, place: _GIVES_UP if operands_of(words) else None,
         "cryptsetup": _with("luksFormat erase luksErase reencrypt luksKillSlot luksRemoveKey format"),
         "nvme": _with("format sanitize write-zeroes dsm"),
@@ -371,10 +347,10 @@ _HAZARDS: dict[str, Callable[[Words, Place], str | None]] = {
         "mdadm": _with("--zero-superblock --stop --remove --create -S"),
         "diskutil": _with("eraseDisk eraseVolume reformat zeroDisk secureErase partitionDisk"),
         "dmsetup": _with("remove remove_all wipe_table"),
-        "shutdown reboot halt poweroff": _halts,
+        "shutdown reboot halt poweroff": lambda words, place: None if _has(words, _TAKES_BACK) else _STOPS,
         "init telinit": _with("0 1 6 s S", _STOPS, first=None),
         "systemctl loginctl": _with(_STOPPING, _STOPS, first=1),
-        "crontab": _crontab,
+        "crontab": lambda words, place: _EMPTIES if has_option(words, "r") or "/dev/null" in words else None,
         "kill": _kill,
         "killall5": lambda words, place: _ENDS_ALL,
     }.items()

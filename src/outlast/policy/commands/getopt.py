@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
+
 from outlast.policy.bash.words import Word
 
-NONE, NEEDED, OPTIONAL = 0, 1, 2  # whether an option takes a value
+_LETTER = re.compile(r"(.)(::|[:>!]?)")
+_LONG = re.compile(r"(.+?)(=\?|[=>!]?)")
+_MARKS = {"=": ":", "=?": "::"}
+Grammar = dict[
+    str, str
+]  # what follows each option: "" nothing, ":" a value, "::" perhaps one, ">" a file, "!" one that asks
 
 
-class Grammar:
-    """Which options there are: `"k:s:v"`, `"kill-after= verbose"`; `::` and `=?` for values that may be missing."""
+@cache
+def grammar(text: str, dash: bool = False) -> Grammar:
+    """The options of a text like `-k:s:v kill-after= verbose`; `dash`: long ones may have one dash, too."""
+    found: Grammar = {}
+    for word in text.split():
+        if word == "*":
+            found["*"] = ""
+        elif word[0] == "-":
+            found |= {f"-{letter}": mark for letter, mark in _LETTER.findall(word[1:])}
+        elif match := _LONG.fullmatch(word):
+            found |= dict.fromkeys(
+                [f"--{match[1]}", *([f"-{match[1]}"] if dash else ())], _MARKS.get(match[2], match[2])
+            )
+    return found
 
-    __slots__ = ("long", "short")
 
-    def __init__(self, short: str = "", long: str = "") -> None:
-        self.short: dict[str, int] = {}
-        for index, letter in enumerate(short):
-            if letter != ":":
-                follows = short[index + 1 : index + 3]
-                self.short[letter] = OPTIONAL if follows == "::" else NEEDED if follows[:1] == ":" else NONE
-        self.long: dict[str, int] = {}
-        for name in long.split():
-            self.long[name.rstrip("=?")] = OPTIONAL if name.endswith("=?") else NEEDED if name.endswith("=") else NONE
-
-    def full(self, name: str) -> str:
-        """The option that a written one stands for; "" if that is not certain."""
-        if name in self.long:
-            return name
-        candidates = [one for one in self.long if one.startswith(name)]
-        return candidates[0] if len(candidates) == 1 else ""
+def _full_name(name: str, known: Grammar) -> str:
+    """The long option that a written one stands for; "" if that is not certain."""
+    candidates = [name] if name in known else [one for one in known if one.startswith(name)]
+    return candidates[0] if len(candidates) == 1 else ""
 
 
 class Option:
-    __slots__ = ("index", "name", "value", "written")
-
     def __init__(self, index: int, name: str, written: str, value: Word | str | None) -> None:
         self.index, self.name, self.written, self.value = index, name, written, value
 
@@ -43,8 +48,6 @@ class Option:
 
 
 class Parsed:
-    __slots__ = ("operands", "options", "strange", "unsure")
-
     def __init__(self) -> None:
         self.options: list[Option] = []
         self.operands: list[int] = []
@@ -57,7 +60,7 @@ def may_be_option(word: Word) -> bool:
     return not word.static and ((word.unknown and word.splits) or word.lead[:1] in ("", "-"))
 
 
-def parse(words: list[Word], start: int, grammar: Grammar, *, first: bool = False) -> Parsed:
+def parse(words: list[Word], start: int, known: Grammar, *, first: bool = False) -> Parsed:
     """Options and operands from `start` on. `first`: stop at the first operand; the rest are operands too."""
     parsed, index = Parsed(), start
     while index < len(words):
@@ -78,28 +81,28 @@ def parse(words: list[Word], start: int, grammar: Grammar, *, first: bool = Fals
             parsed.operands.append(index)
             index += 1
             continue
-        index = _long(parsed, words, index, grammar) if text[:2] == "--" else _short(parsed, words, index, grammar)
+        index = _long(parsed, words, index, known) if text[:2] == "--" else _short(parsed, words, index, known)
     return parsed
 
 
-def _long(parsed: Parsed, words: list[Word], index: int, grammar: Grammar) -> int:
-    name, attached, value = words[index].text[2:].partition("=")
-    full = grammar.full(name)
+def _long(parsed: Parsed, words: list[Word], index: int, known: Grammar) -> int:
+    name, attached, value = words[index].text.partition("=")
+    full = _full_name(name, known)
     if not full:
         parsed.strange.append(index)
-    follows = not attached and grammar.long.get(full) == NEEDED and index + 1 < len(words)
+    follows = not attached and known.get(full) == ":" and index + 1 < len(words)
     given = value if attached else _value(parsed, words, index + 1) if follows else None
-    parsed.options.append(Option(index, full or name, "--" + name, given))
+    parsed.options.append(Option(index, (full or name)[2:], name, given))
     return index + (2 if follows else 1)
 
 
-def _short(parsed: Parsed, words: list[Word], index: int, grammar: Grammar) -> int:
+def _short(parsed: Parsed, words: list[Word], index: int, known: Grammar) -> int:
     text = words[index].text
     for place, letter in enumerate(text[1:], 1):
-        kind, rest = grammar.short.get(letter), text[place + 1 :]
+        kind, rest = known.get(f"-{letter}"), text[place + 1 :]
         if kind is None:
             parsed.strange.append(index)
-        follows = kind == NEEDED and not rest and index + 1 < len(words)
+        follows = kind == ":" and not rest and index + 1 < len(words)
         given = _value(parsed, words, index + 1) if follows else rest if kind and rest else None
         parsed.options.append(Option(index, letter, "-" + letter, given))
         if kind:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from outlast.policy.bash.words import Word, names
+from outlast.policy.bash.words import Word, names, with_text
 from outlast.policy.commands import sensitive_files
 from outlast.policy.commands.catalog import ANY_OPTION, Analyse, RiskyArgument, by_entry, find
-from outlast.policy.commands.getopt import may_be_option
-from outlast.policy.commands.nested import Argv, Inner, NestedCommands, ShellText, is_static, joined
+from outlast.policy.commands.getopt import grammar, may_be_option, parse
+from outlast.policy.commands.nested import Inner, NestedCommands, ShellText, given_texts, is_static, joined
 
 _GLOBAL_VALUE = names("""
     -C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix --attr-source --shallow-file
@@ -22,13 +22,14 @@ _GLOBAL_FLAGS = names("""
 """)
 _GLOBAL_FINE = _GLOBAL_FLAGS - names("-p --paginate --bare --help -h")
 _READS_CONFIG = names("--get --get-all --get-regexp --list -l --get-urlmatch --get-color --get-colorbool")
-_TEXTS = {  # subcommands whose options give commands to a shell: a short one, and long ones
-    "rebase": ("x", "--exec"),
-    **dict.fromkeys(("difftool", "mergetool"), ("x", "--extcmd")),
-    "filter-branch": (
-        "",
-        "--tree-filter --index-filter --env-filter --parent-filter --msg-filter --commit-filter --tag-name-filter",
-    ),
+_MERGE_TOOL = ("-x: extcmd=", "x extcmd")
+_FILTERS = "tree-filter= index-filter= env-filter= parent-filter= msg-filter= commit-filter= tag-name-filter="
+# Subcommands whose options give commands to a shell: their options, and those among them.
+_TEXTS = {
+    "rebase": ("-x: exec=", "x exec"),
+    "difftool": _MERGE_TOOL,
+    "mergetool": _MERGE_TOOL,
+    "filter-branch": (_FILTERS, _FILTERS.replace("=", "")),
 }
 _CONFIG_FINE = _READS_CONFIG | names("""
     --global --local --system --worktree --show-origin --show-scope --name-only --bool --int --path -z --null --all
@@ -60,41 +61,20 @@ def inner_commands(words: list[Word]) -> NestedCommands | None:
     name, rest = words[at].text, words[at + 1 :]
     inners: Sequence[Inner] = ()
     if name in _TEXTS:
-        letter, options = _TEXTS[name]
-        inners = [text for option in options.split() for text in _texts_of(rest, letter, option)]
+        options, giving = _TEXTS[name]
+        inners = given_texts(words, parse(words, at + 1, grammar(options)), *giving.split())
     elif name == "bisect":
         run = next((index for index, word in enumerate(rest) if word.text == "run"), len(rest))
-        inners = [Argv(rest[run + 1 :])] if rest[run + 1 :] else []
+        inners = [rest[run + 1 :]] if rest[run + 1 :] else []
     elif name == "submodule":
         inners = _foreach(rest)
     possible_code = _settings(words[1:at])
     if name == "config" and rest:
-        possible_code.append(joined([_like(rest[-1], rest[-1].text.lstrip("!"))], "sh"))
+        possible_code.append(joined([with_text(rest[-1], rest[-1].text.lstrip("!"))], "sh"))
     for word in rest:
         if word.text.startswith("ext::"):  # an address that is a command, like `ext::sh -c date`
-            possible_code.append(joined([_like(word, word.text[5:].replace("%20", " ").replace("% ", " "))], "sh"))
+            possible_code.append(joined([with_text(word, word.text[5:].replace("%20", " ").replace("% ", " "))], "sh"))
     return NestedCommands(inners, possible_code=possible_code) if inners or possible_code else None
-
-
-def _texts_of(words: list[Word], letter: str, long: str) -> list[ShellText]:
-    """The values of an option, in any of its forms."""
-    found: list[ShellText] = []
-    for index, word in enumerate(words):
-        flag, attached, value = word.text.partition("=")
-        if len(flag) > 2 and long.startswith(flag):
-            text = [_like(word, value)] if attached else words[index + 1 : index + 2]
-        elif letter and (match := re.fullmatch(rf"-[a-zA-Z]*?{letter}(.*)", word.text, re.DOTALL)):
-            text = [_like(word, match[1])] if match[1] else words[index + 1 : index + 2]
-        else:
-            continue
-        found += [joined(text, "sh")] if text else []
-    return found
-
-
-def _like(word: Word, text: str) -> Word:
-    part = Word(text, word.at, word.end)
-    part.unknown, part.glob = word.unknown, word.glob
-    return part
 
 
 def _foreach(rest: list[Word]) -> list[ShellText]:
@@ -111,7 +91,7 @@ def _settings(options: list[Word]) -> list[ShellText]:
     for word in options:
         key, set_, value = word.text.removeprefix("-c").partition("=")
         if set_ and re.match(r"[a-z]+\.", key, re.IGNORECASE):
-            found.append(joined([_like(word, value.removeprefix("!"))], "sh"))
+            found.append(joined([with_text(word, value.removeprefix("!"))], "sh"))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Commands inside a program that an argument holds in another language: `python3 -c 'os.system("rm -rf /")'`. Pure.
+"""Interpreters and editors: where their program comes from, and which commands it holds. Pure.
 
 The program is not parsed. Its string literals are what it could run or remove, so policies that allow by default look
 at those.
@@ -9,8 +9,52 @@ from __future__ import annotations
 import re
 
 from outlast.policy.bash.words import Word, names, table
-from outlast.policy.commands.interpreters import may_read_program
+from outlast.policy.commands.catalog import all_names
+from outlast.policy.commands.getopt import grammar, may_be_option, parse
 from outlast.policy.commands.nested import base
+
+_EDITORS = names("""
+    vim vi view nvim ex gvim vimdiff rvim rview nano pico micro hx helix kak joe ne emacs emacsclient xemacs ed red
+""")
+# Editors and calculators that read commands from their standard input, whatever file they are given.
+_READS_COMMANDS = names("ed red ex vi vim view nvim rvim rview dc gnuplot mongosh mongo sqlplus")
+_READS_STATEMENTS = names("sqlite3 mysql mariadb psql sqlplus redis-cli ftp lftp sftp telnet gdb lldb")
+_OPTIONS = grammar("-c:m:e:E:r:p:f:W:X:I:F:l: eval= print= run= file= execute=")
+_GIVEN = names("c m e E r p f eval print run file execute version help V h v i")  # a program, or none is needed
+
+
+def may_read_program(name: str) -> bool:
+    """Whether there is anything that makes a program take commands from its standard input."""
+    return name in _READS_STATEMENTS or _interpreter(name) != ""
+
+
+def _interpreter(name: str) -> str:
+    """The name without its version, if it is that of an interpreter or an editor."""
+    known = all_names()
+    short = name if name in known else name.rstrip("0123456789.")
+    return short if short == "bun" or known.get(short) in ("perl", "python", "node") else ""
+
+
+def reads_program(words: list[Word], name: str, fed: bool) -> bool:
+    """Whether an interpreter takes its program from the standard input."""
+    if fed and name in _READS_STATEMENTS:
+        return True
+    short = _interpreter(name)
+    if not short or short in (".", "source"):
+        return False
+    if (short in _READS_COMMANDS and fed) or short in ("ed", "red", "dc"):
+        return True
+    if short in _EDITORS or short in ("java", "osascript"):
+        return False
+    parsed = parse(words, 1, _OPTIONS, first=True)
+    if parsed.operands and words[parsed.operands[0]].text != "-":
+        return words[parsed.operands[0]].text in ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+    if any(may_be_option(word) for word in words[1:]):
+        return False
+    return not {option.name for option in parsed.options} & _GIVEN
+
+
+# --- commands inside a program, like `python3 -c 'os.system("rm -rf /")'` -----------------
 
 _LITERAL = re.compile(
     r"\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|`([^`]*)`|(?:\bq[qxw]?|%[xw])\s?[{(\[/|]([^})\]/|]*)[})\]/|]",
@@ -20,7 +64,7 @@ _REMOVES = re.compile(r"rmtree|unlink|remove|rmdir|rm_rf?|rmSync|rimraf|shutil\.
 _WRITTEN = re.compile(
     r"open\s*\(\s*['\"](/[^'\"]+)['\"]\s*,\s*(?:mode\s*=\s*)?['\"][wax]|File\w*\(\s*['\"](/[^'\"]+)['\"]\s*,|['\"](/[^'\"]+)['\"]\s*\)\.write_"
     r"|>\s*['\"]?(?:['\"],\s*['\"])?(/[\w./-]+)|\bw ?(/\S+)"
-    r"|(?:copy\w*|rename|move|replace)\s*\([^,]*,\s*['\"](/[^'\"]+)"
+    r"|(?:copy\w*|rename|move|replace)\s*\([^,(]*,\s*['\"](/[^'\"]+)"
 )
 _ALL_OF_HOME = re.compile(
     r"(?:rmtree|rmSync|rm_rf?|remove_tree)\s*\(?\s*[^,)]*(?:HOME['\"\])}]*|home\(\)|homedir\(\))\s*(?:[,);]|\Z)"
@@ -28,8 +72,8 @@ _ALL_OF_HOME = re.compile(
 # sed's `e`, an editor's `!`, and options that take a command: `--checkpoint-action=exec=rm`.
 _RUNS = re.compile(
     r"(?:\A|[;{0-9/$])e(?:[ \t]+|\\\n)([^\n;]+)|\A[:+]?[ \t]*!(.+)|exec=(.+)|\A\.(?:shell|system)\s+(.+)"
-    r"|\b(?:spawn|exec) (.+)|\bs([/|,#])[^\n]*?\6([^\n]+?)\6\w*e|\b(?:EXEC|SYSTEM|exec|system):(.+)"
-    r"|\Ascripts\.[^=]+=(.+)",
+    r"|\b(?:spawn|exec) (.+)|\bs([/|,#])(?:\\.|(?!\6)[^\\\n])*+\6((?:\\.|(?!\6)[^\\\n])++)\6\w*e"
+    r"|\b(?:EXEC|SYSTEM|exec|system):(.+)|\Ascripts\.[^=]+=(.+)",
     re.DOTALL,
 )
 _CALLS = re.compile(r"(?:\brun|call|Popen|check_output|exec\w*|spawn\w*|system)\s*\(?\s*\[?(.*)", re.DOTALL)

@@ -1,9 +1,10 @@
-"""Which places a system cannot lose, and which a path names, seen from where a command runs. Pure."""
+"""Which places a system cannot lose, and which the words of a command that destroys name. Pure."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 from outlast.policy.bash.words import names
 from outlast.policy.patterns import UNKNOWN
@@ -30,6 +31,13 @@ _MOST_PATHS = 64  # that braces are taken apart into
 _ONLY_GLOB = re.compile(r"[*?.]*[*?][*?.]*|\.?\[[^\]]*\][*?.]*")
 _OWN_HOME = re.compile(r"\A(?:~|\$HOME|\$\{HOME\})(?=/)")
 HOME = re.compile(r"(~(?:\$\{?\w+\}?|[A-Za-z0-9_.-]*)|\$HOME|\$\{HOME\})")
+
+
+Words = Sequence[str | None]
+DESTROYERS = names(
+    "rm shred unlink mv chmod chown chgrp chattr setfacl truncate dd srm rmdir wipe trash tee sponge scrub cp ln "
+    "install kill"
+)
 
 
 class Place:
@@ -111,3 +119,45 @@ def _is_protected(path: str, recursive: bool) -> bool:
     if tree and path[tree.end() :][:1] in ("", "/"):
         return True
     return bool(FILES.fullmatch(path)) or (recursive and bool(_DATA.fullmatch(path)))
+
+
+# --- the words of commands that destroy ----------------------------------------------------
+
+
+def operands_of(words: Words) -> list[str]:
+    """The words that are no options; all of them behind `--`."""
+    plain: list[str] = []
+    for number, word in enumerate(words):
+        if word == "--":
+            return plain + [one for one in words[number + 1 :] if one is not None]
+        if word is not None and not (word.startswith("-") and len(word) > 1):
+            plain.append(word)
+    return plain
+
+
+def has_option(words: Words, short: str, long: str = "", least: int = 1) -> bool:
+    """Whether an option is there: in a bundle, or long and abbreviated to no less than `least` characters."""
+    for word in words:
+        if word is None:
+            continue
+        if word == "--":
+            return False
+        if word.startswith("--"):
+            given = word[2:].partition("=")[0]
+            if long and len(given) >= least and long.startswith(given):
+                return True
+        elif word.startswith("-") and any(letter in word[1:] for letter in short):
+            return True
+    return False
+
+
+def as_one_command(listing: Words, words: Words) -> list[tuple[str | None, ...]]:
+    """A program that is given what `listing` prints, as the command that does the same without it."""
+    name, *rest = listing
+    if (name or "").rpartition("/")[2] in ("find", "gfind"):
+        return [(*listing, "-exec", *words, "{}", ";")]
+    if name == "pgrep":
+        return [("pkill", *rest)]
+    operands = operands_of(rest) or ["*"]
+    tree = ("find", *operands, "-exec", *words, "{}", ";")
+    return [(*words, *operands), *([tree] if operands and not (name or "").endswith(("echo", "printf")) else [])]

@@ -13,10 +13,10 @@ from outlast.policy.bash.words import Word
 from outlast.policy.commands import git, sensitive_files
 from outlast.policy.commands.builtins import BUILTINS
 from outlast.policy.commands.catalog import Reading, RiskyArgument, by_entry, find, read_words
-from outlast.policy.commands.getopt import Grammar, parse
-from outlast.policy.commands.nested import base, exec_ranges
+from outlast.policy.commands.getopt import grammar, parse
+from outlast.policy.commands.nested import base
 from outlast.policy.commands.small_languages import awk_is_plain, sed_is_plain, sql_is_plain
-from outlast.policy.commands.wrappers import find_inner_start, is_wrapper
+from outlast.policy.commands.wrappers import exec_ranges, find_inner_start, is_wrapper
 from outlast.policy.patterns import Pattern
 
 _COUNT = re.compile(r"""(-[a-zA-Z]|--[a-z-]+=)?"?(?:\$\(nproc\)|`nproc`)"?""")
@@ -29,7 +29,9 @@ _DOT_COMMAND = re.compile(r"\.(?:tables|schema|dump|indexes|indices|databases|fu
 def risky_arguments(words: list[Word], write: tuple[str, ...] = ()) -> list[RiskyArgument]:
     """All of them in one simple command."""
     name = base(words[0].text)
-    words = [_counted(word) if word.unknown else word for word in words]
+    for at, word in enumerate(words):
+        if word.unknown and (match := _COUNT.fullmatch(word.source)):  # `-j$(nproc)` is a number, whichever
+            words = [*words[:at], Word(f"{match[1] or ''}8", word.at, word.end), *words[at + 1 :]]
     if name == "git":
         return git.risky_arguments(words, write, risky_arguments)
     if analyse := _ANALYSERS.get(name):
@@ -37,11 +39,14 @@ def risky_arguments(words: list[Word], write: tuple[str, ...] = ()) -> list[Risk
     entry = find(name)
     if entry is None:
         start = find_inner_start(words)
-        return [] if start is None else _loose(words, start)
+        if start is None:
+            return []
+        inner = next((at for at in range(start, len(words)) if words[at].text[:1] != "-"), start - 1)
+        return [(inner, words[inner].text, "what it runs is not known")]
     found = by_entry(words, entry, 1, write, risky_arguments)
-    at = _module_of(words) if entry.key == "python" else None
-    if at is not None and find(words[at].text):  # `python -m pytest` has the options of pytest
-        found += [(index + at, written, why) for index, written, why in risky_arguments(words[at:], write)]
+    module = _module_of(words) if entry.key == "python" else None
+    if module is not None and find(words[module].text):  # `python -m pytest` has the options of pytest
+        found += [(index + module, written, why) for index, written, why in risky_arguments(words[module:], write)]
     return found
 
 
@@ -55,19 +60,6 @@ def _module_of(words: list[Word]) -> int | None:
     return None
 
 
-def _loose(words: list[Word], start: int) -> list[RiskyArgument]:
-    for index in range(start, len(words)):
-        if not words[index].text.startswith("-"):
-            return [(index, words[index].text, "what it runs is not known")]
-    return [(start - 1, words[start - 1].text, "what it runs is not known")]
-
-
-def _counted(word: Word) -> Word:
-    """`-j$(nproc)` is a number, whichever."""
-    match = _COUNT.fullmatch(word.source)
-    return Word(f"{match[1] or ''}8", word.at, word.end) if match else word
-
-
 def is_known(name: str) -> bool:
     """Whether anything is known about what the arguments of a program do."""
     name = base(name)
@@ -77,8 +69,10 @@ def is_known(name: str) -> bool:
 def is_spelled_out(pattern: Pattern, risky: RiskyArgument, words: list[Word]) -> bool:
     """Whether the literal part of a rule spells what offends."""
     index, written, _ = risky
-    literal, begun = pattern.literal_words, pattern.begun_word
-    if not written or index < len(literal) or words[index].text in pattern.later_words:
+    first, *later = pattern.pieces
+    *literal, begun = f"{first} ".split(" ") if pattern.exact else first.split(" ")  # whole words, and a part of one
+    behind = {word for piece in later for word in piece.split(" ")[1:] if word}
+    if not written or index < len(literal) or words[index].text in behind:
         return bool(written)
     return index == len(literal) and begun not in ("", "-") and begun.startswith(written)
 
@@ -187,7 +181,7 @@ def _fd(words: list[Word], write: tuple[str, ...]) -> list[RiskyArgument]:
 
 def _shell(words: list[Word], write: tuple[str, ...]) -> list[RiskyArgument]:
     """A shell whose program is a file: only a rule that spells the file covers it."""
-    parsed = parse(words, 1, Grammar("O:o:", "rcfile= init-file="), first=True)
+    parsed = parse(words, 1, grammar("-O:o: rcfile= init-file="), first=True)
     if any(option.name == "c" for option in parsed.options) or not parsed.operands:
         return []
     index = parsed.operands[0]

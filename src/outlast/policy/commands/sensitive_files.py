@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Sequence
 from functools import cache
 
 from outlast.policy.bash.words import names
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 # What a shell, git, ssh or a tool runs or obeys on its own: no rule lets a command write it.
 _NEVER = re.compile(

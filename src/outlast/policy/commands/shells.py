@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from outlast.policy.bash.words import Word, names
+from outlast.policy.bash.words import Word, names, with_text
 from outlast.policy.commands.builtins import is_computed
-from outlast.policy.commands.getopt import Grammar, Option, parse
+from outlast.policy.commands.getopt import grammar, parse
 from outlast.policy.commands.nested import NestedCommands, ShellText, is_static, joined
 
 SHELLS = names("""
@@ -12,10 +12,10 @@ SHELLS = names("""
 """)
 _LIKE_BASH = frozenset(["bash", "rbash"])
 _LIKE_SH = frozenset(["sh", "dash", "ash"])
-_BASH = Grammar(
-    "abefhklmnptuvxBCDEHPTO:o:crisl",
-    "login norc noprofile posix verbose debugger restricted rcfile= init-file= dump-strings noediting help version",
-)
+_BASH = grammar("""
+    -abefhklmnptuvxBCDEHPTO:o:crisl login norc noprofile posix verbose debugger restricted rcfile= init-file=
+    dump-strings noediting help version
+""")
 # What they set changes neither how a text is read nor what is loaded.
 _QUIET = names("e u x v f l login norc noprofile verbose h b m C B c help version s n")
 _QUIET_NAMES = names("pipefail errexit nounset xtrace noglob verbose noclobber errtrace nolog")
@@ -34,7 +34,7 @@ def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> NestedComm
     doubt = "" if is_static(before) and not plus else "its own words cannot be read"
     hides = any(words[index].splits and words[index].unknown for index in parsed.unsure)  # it may be -c and a text
     doubt = doubt or ("its words are not known" if hides else "")
-    loud = [option for option in options if not _is_quiet(option)]
+    loud = [one for one in options if (one.text not in _QUIET_NAMES if one.name == "o" else one.name not in _QUIET)]
     if loud and not doubt:
         doubt = f"{loud[0].written} changes how it reads"
     shell = "bash" if name in _LIKE_BASH else "sh" if name in _LIKE_SH else name
@@ -55,12 +55,6 @@ def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> NestedComm
         return NestedCommands([], doubt=doubt, hides=hides or reads_start_up)  # a script: `options` has the rest
     texts = [ShellText(body, shell, False) for body in bodies]
     return NestedCommands(texts, doubt="its program comes from its input", hides=True)
-
-
-def _is_quiet(option: Option) -> bool:
-    if option.name == "o":
-        return option.text in _QUIET_NAMES
-    return option.name in _QUIET
 
 
 # --- builtins that are given a text to run ---
@@ -86,7 +80,5 @@ def code_of_alias(words: list[Word]) -> NestedCommands:
     for word in words[1:]:
         _, set_, body = word.text.partition("=")
         if set_:
-            inner = Word(body, word.at, word.end)
-            inner.unknown = word.unknown
-            bodies.append(joined([inner], "bash"))
+            bodies.append(joined([with_text(word, body)], "bash"))
     return NestedCommands(bodies, doubt="an alias changes what later commands mean" if bodies else "")

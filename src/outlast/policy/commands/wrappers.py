@@ -11,20 +11,10 @@ from collections.abc import Callable
 
 from outlast.light import replace as with_fields
 from outlast.policy.bash.variables import is_safe
-from outlast.policy.bash.words import Word, names, table
+from outlast.policy.bash.words import Word, names, table, with_text
 from outlast.policy.commands import git
-from outlast.policy.commands.getopt import Grammar, Parsed, parse
-from outlast.policy.commands.nested import (
-    Argv,
-    NestedCommands,
-    ShellText,
-    anything,
-    base,
-    exec_ranges,
-    is_static,
-    joined,
-    replaced,
-)
+from outlast.policy.commands.getopt import Grammar, Parsed, grammar, parse
+from outlast.policy.commands.nested import NestedCommands, base, given_texts, is_static, joined
 from outlast.policy.commands.shells import SHELLS, code_of_alias, code_of_eval, code_of_shell, code_of_trap
 from outlast.policy.patterns import UNKNOWN
 
@@ -32,62 +22,62 @@ from outlast.policy.patterns import UNKNOWN
 def _grammars(table: str) -> dict[str, tuple[Grammar, int]]:
     """From lines of names, how many operands stand before the command, the short options (or -) and the long ones."""
     found: dict[str, tuple[Grammar, int]] = {}
-    for line in re.findall(r"(\S.*?) (\d) (\S+)(.*)", table):
-        found |= dict.fromkeys(line[0].split(), (Grammar(line[2].strip("-"), line[3]), int(line[1])))
+    for line in re.findall(r"(\S.*?) (\d) (.+)", table):
+        found |= dict.fromkeys(line[0].split(), (grammar(line[2]), int(line[1])))
     return found
 
 
 _TRANSPARENT = _grammars("""
-    time 0 af:o:pvVq append format= output= portability verbose quiet
-    timeout 1 k:s:vfp kill-after= signal= verbose foreground preserve-status
-    nice 0 n: adjustment=
-    ionice 0 c:n:t class= classdata= ignore
+    time 0 -af:o:pvVq append format= output= portability verbose quiet
+    timeout 1 -k:s:vfp kill-after= signal= verbose foreground preserve-status
+    nice 0 -n: adjustment=
+    ionice 0 -c:n:t class= classdata= ignore
     nohup builtin 0 -
-    stdbuf 0 i:o:e: input= output= error=
-    setsid 0 cfw ctty fork wait
-    command 0 pvV
+    stdbuf 0 -i:o:e: input= output= error=
+    setsid 0 -cfw ctty fork wait
+    command 0 -pvV
 """)
 _GRAMMARS = _TRANSPARENT | _grammars("""
-    doas 0 C:u:n
+    doas 0 -C:u:n
     chroot 1 - userspec= groups= skip-chdir
-    unshare 0 m::u::i::n::p::U::C::T::frcR:w:S:G: mount=? uts=? ipc=? net=? pid=? user=? cgroup=? time=? fork \
+    unshare 0 -m::u::i::n::p::U::C::T::frcR:w:S:G: mount=? uts=? ipc=? net=? pid=? user=? cgroup=? time=? fork \
     map-root-user map-current-user mount-proc=? kill-child=? propagation= setgroups= root= wd= setuid= setgid=
-    nsenter 0 at:m::u::i::n::p::U::C::T::S:G:r::w::F all target= mount=? uts=? ipc=? net=? pid=? user=? root=? wd=? \
+    nsenter 0 -at:m::u::i::n::p::U::C::T::S:G:r::w::F all target= mount=? uts=? ipc=? net=? pid=? user=? root=? wd=? \
     no-fork
-    systemd-run 0 tPqGrp:u:E:dH:M: user system scope pty pipe quiet collect wait same-dir remain-after-exit no-block \
+    systemd-run 0 -tPqGrp:u:E:dH:M: user system scope pty pipe quiet collect wait same-dir remain-after-exit no-block \
     no-ask-password unit= property= slice= uid= gid= nice= setenv= working-directory= service-type= description= \
     on-active= on-boot= on-calendar=
-    strace 0 fFcCdhiknqrtTvVwxyYzZe:a:b:E:I:O:p:P:s:S:u:U:X: follow-forks summary-only summary trace= signal= quiet=?
-    ltrace 0 cCfhiLrStTVe:a:A:n:p:s:u:x:l:
-    taskset 1 ac all-tasks cpu-list
-    chrt 1 abfimorRvT:P:D: all-tasks batch fifo idle other rr reset-on-fork
-    choom 0 n: adjust=
-    exec 0 cla:
+    strace 0 -fFcCdhiknqrtTvVwxyYzZe:a:b:E:I:O:p:P:s:S:u:U:X: follow-forks summary-only summary trace= signal= quiet=?
+    ltrace 0 -cCfhiLrStTVe:a:A:n:p:s:u:x:l:
+    taskset 1 -ac all-tasks cpu-list
+    chrt 1 -abfimorRvT:P:D: all-tasks batch fifo idle other rr reset-on-fork
+    choom 0 -n: adjust=
+    exec 0 -cla:
     busybox toybox catchsegv torsocks dbus-run-session 0 -
     gosu su-exec 1 -
-    fakeroot 0 ul:s:i:b: lib= faked= unknown-is-real
-    chronic 0 ve
-    ifne 0 n
-    unbuffer 0 p
-    proxychains proxychains4 0 q
-    caffeinate 0 disumt:w:
-    sudo 0 ABbEHnPSkNC:D:g:h:p:R:r:t:T:U:u: askpass background preserve-env=? set-home non-interactive \
+    fakeroot 0 -ul:s:i:b: lib= faked= unknown-is-real
+    chronic 0 -ve
+    ifne 0 -n
+    unbuffer 0 -p
+    proxychains proxychains4 0 -q
+    caffeinate 0 -disumt:w:
+    sudo 0 -ABbEHnPSkNC:D:g:h:p:R:r:t:T:U:u: askpass background preserve-env=? set-home non-interactive \
     preserve-groups stdin reset-timestamp close-from= chdir= group= host= prompt= chroot= role= type= \
     command-timeout= other-user= user=
-    env 0 iu:C:S:v0a: ignore-environment unset= chdir= split-string= debug null argv0= block-signal=? \
+    env 0 -iu:C:S:v0a: ignore-environment unset= chdir= split-string= debug null argv0= block-signal=? \
     default-signal=? ignore-signal=? list-signal-handling
-    xargs 0 0rtpxoa:d:E:I:L:n:P:s:i::l::e:: null no-run-if-empty verbose interactive exit open-tty arg-file= \
+    xargs 0 -0rtpxoa:d:E:I:L:n:P:s:i::l::e:: null no-run-if-empty verbose interactive exit open-tty arg-file= \
     delimiter= eof=? replace=? max-lines=? max-args= max-procs= max-chars= show-limits
-    ssh 0 46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:p:Q:R:S:W:w:
-    su 0 c:lmpPs:g:G:w: command= login shell= group= supp-group= pty preserve-environment whitelist-environment= \
+    ssh 0 -46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:p:Q:R:S:W:w:
+    su 0 -c:lmpPs:g:G:w: command= login shell= group= supp-group= pty preserve-environment whitelist-environment= \
     session-command=
-    runuser 0 u:g:G: user= group= supp-group=
-    watch 0 bcdegn:ptxwq: beep color differences=? errexit chgexit interval= precise no-title exec no-wrap equexit=
-    script 0 ac:eE:fI:O:B:T:m:o:qt:: append command= return echo= flush log-in= log-out= log-io= log-timing= quiet \
+    runuser 0 -u:g:G: user= group= supp-group=
+    watch 0 -bcdegn:ptxwq: beep color differences=? errexit chgexit interval= precise no-title exec no-wrap equexit=
+    script 0 -ac:eE:fI:O:B:T:m:o:qt:: append command= return echo= flush log-in= log-out= log-io= log-timing= quiet \
     timing=?
-    flock 0 sexnuw:E:oFc:v shared exclusive unlock nonblock timeout= wait= conflict-exit-code= close no-fork \
+    flock 0 -sexnuw:E:oFc:v shared exclusive unlock nonblock timeout= wait= conflict-exit-code= close no-fork \
     command= verbose
-    parallel 0 j:kvqmXn:N:L:I:P:uta:0rd: jobs= keep-order verbose quote bar progress eta halt= null dry-run tag \
+    parallel 0 -j:kvqmXn:N:L:I:P:uta:0rd: jobs= keep-order verbose quote bar progress eta halt= null dry-run tag \
     group ungroup max-args= colsep= delay= no-run-if-empty will-cite delimiter=
 """)
 _DIRECT = names("""
@@ -136,12 +126,9 @@ def nested_commands(words: list[Word], bodies: list[str]) -> NestedCommands | No
 def find_inner_start(words: list[Word]) -> int | None:
     """Where the inner command of a loose wrapper may begin; None if there is none."""
     triggers = UNPARSED_WRAPPERS.get(base(words[0].text))
-    if triggers is None:
+    if triggers is None or len(words) < 2:
         return None
-    if not triggers:
-        return 1 if len(words) > 1 else None
-    found = [index for index, word in enumerate(words) if word.text in triggers]
-    return found[0] + 1 if found else None
+    return next((at + 1 for at, word in enumerate(words) if word.text in triggers), None if triggers else 1)
 
 
 # --- a wrapper as its grammar reads it ---------------------------------------------------
@@ -152,8 +139,8 @@ class _Call:
 
     def __init__(self, words: list[Word], start: int = 1) -> None:
         self.name = base(words[0].text)
-        grammar, skipped = _GRAMMARS[self.name]
-        self.words, self.parsed = words, parse(words, start, grammar, first=True)
+        known, skipped = _GRAMMARS[self.name]
+        self.words, self.parsed = words, parse(words, start, known, first=True)
         self.at = next(iter(self.parsed.operands[skipped:]), None)
         self.doubt = _doubt_of(words, self.parsed, self.at)
         self.rest = [] if self.at is None else words[self.at :]
@@ -172,7 +159,7 @@ def _doubt_of(words: list[Word], parsed: Parsed, at: int | None) -> str:
 
 
 def _runs(words: list[Word], doubt: str, *, transparent: bool = False) -> NestedCommands:
-    return NestedCommands([Argv(words)] if words else [], transparent, doubt, suffixes=1 if doubt else 0)
+    return NestedCommands([words] if words else [], transparent, doubt, suffixes=1 if doubt else 0)
 
 
 def _set_variable(word: Word, doubt: str) -> str:
@@ -213,6 +200,35 @@ def _directory(call: _Call) -> str | None:
 # --- wrappers with a grammar of their own ------------------------------------------------
 
 
+def anything(after: Word) -> Word:
+    """Words that only a run can tell."""
+    word = Word(UNKNOWN, after.end, after.end)
+    word.unknown = word.splits = True
+    word.lead = ""
+    return word
+
+
+def replaced(word: Word, mark: str) -> Word:
+    """The word with its mark replaced by something that is not known."""
+    if mark not in word.text:
+        return word
+    changed = with_text(word, word.text.replace(mark, UNKNOWN))
+    changed.unknown, changed.lead = True, word.lead.partition(mark)[0]
+    return changed
+
+
+def exec_ranges(words: list[Word]) -> list[tuple[int, int]]:
+    """Where `find` is given commands: from each `-exec` to what ends it."""
+    found, start = [], 0
+    for index, word in enumerate(words):
+        if not start and word.text in ("-exec", "-execdir", "-ok", "-okdir"):
+            start = index
+        elif start and (word.text == ";" or (word.text == "+" and words[index - 1].text == "{}")):
+            found.append((start, index))
+            start = 0
+    return [*found, (start, len(words))] if start else found
+
+
 def _env(words: list[Word]) -> NestedCommands:
     call = _Call(words)
     rest = call.parsed.operands
@@ -230,7 +246,7 @@ def _env(words: list[Word]) -> NestedCommands:
         doubt = _doubt_of(words, call.parsed, at)
     for option in call.parsed.options:
         if option.name in ("S", "split-string"):
-            return _split(option.text, words[at:])
+            return _split(None if call.parsed.unsure else option.text, words[at:])
     return with_fields(_runs(words[at:], doubt, transparent=at < len(words)), directory=directory)
 
 
@@ -245,7 +261,7 @@ def _split(text: str | None, rest: list[Word]) -> NestedCommands:
         doubt = doubt or "the text of -S has options or variables"
         inner.pop(0)
     command = inner + rest
-    return NestedCommands([Argv(command)] if command else [], doubt=doubt, hides=escaped, suffixes=1 if doubt else 0)
+    return NestedCommands([command] if command else [], doubt=doubt, hides=escaped, suffixes=1 if doubt else 0)
 
 
 def _words_inside(text: str) -> list[Word]:
@@ -268,7 +284,7 @@ def _xargs(words: list[Word]) -> NestedCommands:
 def _find(words: list[Word]) -> NestedCommands | None:
     # A path that find prints begins as its starting point does, which is no option.
     ranges = [(start, end) for start, end in exec_ranges(words) if end > start + 1]
-    inners = [Argv([replaced(word, "{}") for word in words[start + 1 : end]]) for start, end in ranges]
+    inners = [[replaced(word, "{}") for word in words[start + 1 : end]] for start, end in ranges]
     return NestedCommands(inners) if inners else None
 
 
@@ -279,7 +295,7 @@ def _fd(words: list[Word]) -> NestedCommands | None:
             continue
         inner = ([Word(match[1], word.at, word.end)] if match[1] else []) + words[index + 1 :]
         if inner:
-            return NestedCommands([Argv([*(replaced(one, "{") for one in inner), anything(words[-1])])])
+            return NestedCommands([[*(replaced(one, "{") for one in inner), anything(words[-1])]])
     return None
 
 
@@ -296,39 +312,27 @@ def _ssh(words: list[Word]) -> NestedCommands:
     return NestedCommands([joined(again.rest, "sh")], doubt=call.doubt)
 
 
-def _texts(words: list[Word], name: str, *names: str) -> tuple[list[ShellText], str, list[str]]:
-    """The texts that options give to a shell, a doubt, and all options."""
+def _gives_text(words: list[Word]) -> NestedCommands:
+    """su, runuser and script: an option gives a text; without one they start a shell."""
+    name = "script" if words[0].text.endswith("script") else "su"
     parsed = parse(words, 1, _GRAMMARS[name][0])
-    texts = []
-    for option in parsed.options:
-        if option.name in names:
-            value = anything(words[-1]) if option.value is None else option.value
-            texts.append(joined([value if isinstance(value, Word) else Word(value, words[0].at, words[0].end)], "sh"))
-    return texts, _doubt_of(words, parsed, None) if parsed.strange else "", [one.name for one in parsed.options]
-
-
-def _su(words: list[Word]) -> NestedCommands:
-    texts, doubt, given = _texts(words, "su", "c", "command", "session-command")
-    if "s" in given or "shell" in given:
+    texts = given_texts(words, parsed, "c", "command", "session-command")
+    doubt = _doubt_of(words, parsed, None) if parsed.strange or parsed.unsure else ""
+    if any(one.name in ("s", "shell") for one in parsed.options):
         doubt = doubt or "it chooses a shell"
-    return NestedCommands(texts, doubt=doubt) if texts else NestedCommands([], doubt=doubt or _SHELL, suffixes=1)
+    return NestedCommands(texts, doubt=doubt or ("" if texts else _SHELL), suffixes=0 if texts else 1)
 
 
 def _runuser(words: list[Word]) -> NestedCommands:
     as_user = any(word.text in ("-u", "--user") or word.text.startswith("--user=") for word in words)
-    return _simple(words) if as_user else _su(words)
+    return _simple(words) if as_user else _gives_text(words)
 
 
 def _watch(words: list[Word]) -> NestedCommands:
     call = _Call(words)
     if not call.rest:
         return NestedCommands([], doubt=call.doubt)
-    return NestedCommands([Argv(call.rest) if call.has("x", "exec") else joined(call.rest, "sh")], doubt=call.doubt)
-
-
-def _script(words: list[Word]) -> NestedCommands:
-    texts, doubt, _ = _texts(words, "script", "c", "command")
-    return NestedCommands(texts, doubt=doubt) if texts else NestedCommands([], doubt=_SHELL, suffixes=1)
+    return NestedCommands([call.rest if call.has("x", "exec") else joined(call.rest, "sh")], doubt=call.doubt)
 
 
 def _flock(words: list[Word]) -> NestedCommands:
@@ -336,7 +340,7 @@ def _flock(words: list[Word]) -> NestedCommands:
     command = call.rest[1:]
     if len(command) > 1 and command[0].text in ("-c", "--command"):
         return NestedCommands([joined(command[1:2], "sh")], doubt=call.doubt)
-    return NestedCommands([Argv(command)] if command else [], doubt=call.doubt)
+    return NestedCommands([command] if command else [], doubt=call.doubt)
 
 
 def _parallel(words: list[Word]) -> NestedCommands:
@@ -352,11 +356,7 @@ def _parallel(words: list[Word]) -> NestedCommands:
 
 
 def _npm(words: list[Word]) -> NestedCommands | None:
-    texts = []
-    for word, follows in zip(words, [*words[1:], words[-1]], strict=True):
-        flag, attached, value = word.text.partition("=")
-        if flag in ("-c", "--call"):
-            texts.append(joined([Word(value, word.at, word.end) if attached else follows], "sh"))
+    texts = given_texts(words, parse(words, 1, grammar("-c: call=")), "c", "call")
     wanted = base(words[0].text) == "npx" or any(word.text in ("exec", "x") for word in words)
     return NestedCommands(texts) if texts and wanted else None
 
@@ -367,10 +367,10 @@ _WRAPPER_PARSERS: dict[str, Callable[[list[Word]], NestedCommands | None]] = {
     **dict.fromkeys(("find", "gfind"), _find),
     **dict.fromkeys(("fd", "fdfind"), _fd),
     "ssh": _ssh,
-    "su": _su,
+    "su": _gives_text,
     "runuser": _runuser,
     "watch": _watch,
-    "script": _script,
+    "script": _gives_text,
     "flock": _flock,
     "parallel": _parallel,
     "eval": code_of_eval,
