@@ -63,6 +63,9 @@ DOES = {
     "node server with a console": (node("process.stdin.resume(); require('http').createServer().listen(0)"), EVENTS),
     "node watcher with a console": (node("process.stdin.resume(); require('fs').watch('/tmp')"), EVENTS),
     "follower of a file": ("tail -f /etc/passwd", EVENTS),
+    "coprocess": ("coproc cat; wait", SLEEPING),
+    "reader of a named pipe that is not written to": ('d=$(mktemp -d); mkfifo $d/p; (cat $d/p); rm -r "$d"', SLEEPING),
+    "lock": ("exec 9</etc/passwd; flock 9; flock /etc/passwd true", SLEEPING),
     # They wait for the network, or sleep.
     "accept": (python(f"{SOCKET}s.accept()"), NETWORK),
     "receive": (python("import socket; a, b = socket.socketpair(); a.recv(1)"), NETWORK),
@@ -86,6 +89,8 @@ def test_what_a_program_does(shell: Shell, name: str) -> None:
         pytest.skip(f"{command.split()[0]} is not installed")
     task = shell.start(command, stdin=Stdin(open=True), env={"PYTHONUNBUFFERED": "1"})
     # Seen several times in a row: while it starts, a program computes and waits for the disk.
+    begins = f"pid {task.pid} (bash) reads a pipe"  # the shell has not begun with the command
+    eventually(lambda: shell.activity(task.task_id).evidence != begins)
     eventually(lambda: all(shell.activity(task.task_id) in wanted.split("|") for _ in range(10)), what=wanted)
     seen = [shell.activity(task.task_id) for _ in range(20)]
     assert sum(found in wanted.split("|") for found in seen) > 15, [found.evidence for found in seen]
@@ -100,7 +105,7 @@ def test_input_is_not_claimed_where_the_call_is_hidden(shell: Shell, name: str, 
     if not is_there(command):
         pytest.skip(f"{command.split()[0]} is not installed")
     task = shell.start(command, stdin=Stdin(open=True), env={"PYTHONUNBUFFERED": "1"})
-    eventually(lambda: shell.activity(task.task_id), what="something is seen of it")
+    eventually(lambda: shell.activity(task.task_id).evidence not in ("", f"pid {task.pid} (bash) reads a pipe"))
     read = activity._bytes
     monkeypatch.setattr(activity, "_bytes", lambda path: b"" if path.endswith("/syscall") else read(path))
     deadline = time.monotonic() + 0.2
@@ -119,11 +124,19 @@ ON_A_TERMINAL = {
     "less": ("LESS= less /etc/services", INPUT),
     "vim": ("vim -u NONE -i NONE", INPUT),  # after the 4 s of its `updatetime`
     "gdb": ("gdb -q -nx", INPUT),
+    "python input": ("python3 -c 'input()'", INPUT),
+    "node repl": ("node", INPUT),  # after its first collection of garbage, which it waits 8 s for
+    "a menu of bash": ("select dish in soup pie; do echo $dish; done", INPUT),
+    "ssh-keygen": ("ssh-keygen -f $(mktemp -d)/key", INPUT),
     "/dev/tty": ("read line < /dev/tty", INPUT),
     "top": ("top -d 60", EVENTS),
     "htop": ("htop -d 100", EVENTS),
     "another terminal inside": ("script -qc 'read line' /dev/null", EVENTS),
     "pipe": ("sleep 60 | cat", SLEEPING),
+    "pager of a slow program": ("(echo line; sleep 60) | LESS= less", SLEEPING),
+    "server with a console": (python(f"{SOCKET}{CONSOLE}s.accept()"), NETWORK),
+    "python's server": (f"{shlex.quote(sys.executable)} -m http.server 0", EVENTS),
+    "shell waits for a child": ("bash --norc --noprofile -ic 'sleep 60; true'", SLEEPING),
     "loop": ("while :; do :; done", BUSY),
 }
 
@@ -131,7 +144,7 @@ ON_A_TERMINAL = {
 @pytest.mark.parametrize("name", ON_A_TERMINAL)
 def test_what_a_program_does_on_a_terminal(shell: Shell, name: str) -> None:
     command, wanted = ON_A_TERMINAL[name]
-    for program in ("less", "vim", "gdb", "top", "htop", "script"):
+    for program in ("less", "vim", "gdb", "top", "htop", "script", "node", "ssh-keygen"):
         if program in command and shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
     task = shell.start(command, tty=True)

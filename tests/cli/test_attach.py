@@ -321,6 +321,18 @@ def test_it_goes_on_after_a_detach(terminal: Terminal, cli: Cli) -> None:  # noq
     shows(terminal, "code=7")
 
 
+def test_what_was_on_the_screen_comes_back_behind_a_full_screen_program(terminal: Terminal, cli: Cli) -> None:  # noqa: F811
+    page = "printf '\\033[?1049h\\033[2J\\033[Hfull\\033[2;5r\\033[1;31m'; read n"
+    for key in ("Enter", "C-]"):
+        terminal.type(f"clear; echo what was before; outlast run --tty {shlex.quote(page)}; echo code=$?")
+        shows(terminal, "full")
+        assert "what was before" not in terminal.screen()
+        terminal.press(key)
+        shows(terminal, "code=0")
+        assert terminal.screen().splitlines()[0] == "what was before"
+        is_as_before(terminal)
+
+
 def test_the_default_limit_does_not_end_what_is_typed_at(terminal: Terminal, cli: Cli) -> None:  # noqa: F811
     limited = "env OUTLAST_FOREGROUND_LIMIT_S=0.3 outlast run --tty"
     terminal.type(f"clear; {limited} 'echo begun; sleep 1; echo there; read n'; echo code=$?")

@@ -85,7 +85,7 @@ class Open:
         page = chromium.open_page(self._browser, self._link, **how)
         page.on("console", self._hear)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.reload()  # this time with somebody who listens
+        page.reload()  # this time there is a listener
         page.wait_for_selector(".connection.live", state="attached")
         self._pages.append(page)
         return page

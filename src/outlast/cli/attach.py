@@ -99,6 +99,7 @@ class _Attachment:
         self._terminal = OwnTerminal(raw=launch.tty is not None, detach=key)
         self._page = Page(shell, task, self._terminal, launch.tty, self._keys) if launch.tty else None
         self._view = self._page or Lines(shell, task, self._terminal)
+        self._watch: Watch  # while we are attached
         self._own_size: tuple[int, int] | None = None  # of our window, when the task's terminal last got it
         self._in_place, self._input_ended = in_place, False
         self._code = 0  # after a detach
@@ -106,7 +107,8 @@ class _Attachment:
     def run(self) -> int | None:
         """Stay attached until the task ends (None) or the person detaches (the exit code)."""
         with self._terminal as terminal, self._shell.executor.watch(self._id) as watch:
-            self._begin(watch)
+            self._watch = watch
+            self._begin()
             while True:
                 watch.arm()
                 over = self._shell.executor.has_reached(self._id, "ended")
@@ -117,14 +119,14 @@ class _Attachment:
                 ready = self._wait([*watch.fds, terminal.woken])
                 if terminal.woken in ready:
                     terminal.drain_wakes()
-                    if not self._react_to_signals(watch):
+                    if not self._react_to_signals():
                         return self._code
                 if not ready:
                     self._view.settle()
-                if _STDIN in ready and not self._type(terminal.read(), watch):
+                if _STDIN in ready and not self._type(terminal.read()):
                     return self._code
 
-    def _begin(self, watch: Watch) -> None:
+    def _begin(self) -> None:
         if self._in_place and self._page is not None:
             self._own_size = self._terminal.size()
             self._page.begin_in_place()
@@ -138,7 +140,7 @@ class _Attachment:
                 size = self._terminal.size()
                 # What is on the screen moves up, into what can be scrolled back to.
                 self._terminal.write(f"{about}\r\n".encode() + b"\r\n" * (size[1] if size else 24))
-            self._give_size(watch)
+            self._give_size()
         self._view.begin()
 
     def _wait(self, fds: Iterable[int]) -> set[int]:
@@ -150,7 +152,7 @@ class _Attachment:
 
     # --- what is typed -----------------------------------------------------------------------
 
-    def _type(self, data: bytes, watch: Watch) -> bool:
+    def _type(self, data: bytes) -> bool:
         """Send what was typed; False if the person detaches."""
         before, key, _ = data.partition(self._key)
         if self._page is not None:
@@ -162,17 +164,17 @@ class _Attachment:
             self._input_ended |= not data
             return not key and not (self._terminal.raw and b"\x03" in data)
         if before:
-            self._send(before, watch)
+            self._send(before)
         if not data:
             self._input_ended = True
             if os.isatty(_STDIN):  # Ctrl-D
-                self._send(b"", watch, eof=True)
+                self._send(b"", eof=True)
         return not key
 
-    def _send(self, data: bytes, watch: Watch, eof: bool = False) -> None:
+    def _send(self, data: bytes, eof: bool = False) -> None:
         try:
             if self._page is not None and self._page.is_cut:
-                self._give_size(watch)  # another person typed before
+                self._give_size()  # another person typed before
                 self._page.draw()
             self._shell.control.send(self._id, data, eof=eof)
         except AlreadyEnded:
@@ -183,7 +185,7 @@ class _Attachment:
             else:
                 sys.stderr.write(f"outlast: {refused.message}\n")
 
-    def _react_to_signals(self, watch: Watch) -> bool:
+    def _react_to_signals(self) -> bool:
         """React to a changed size, to a continuation after a stop, and to Ctrl-C; False if the person leaves."""
         if self._terminal.interrupts:
             self._terminal.interrupts = 0
@@ -192,11 +194,11 @@ class _Attachment:
             self._shell.executor.interrupt(self._id)
         if self._page is not None and (self._terminal.continued or self._terminal.size() != self._own_size):
             self._terminal.continued = False
-            self._give_size(watch)
+            self._give_size()
             self._page.draw()
         return True
 
-    def _give_size(self, watch: Watch) -> None:
+    def _give_size(self) -> None:
         """Give the task's terminal the size of our window, unless we only look, and wait a moment until it has it."""
         page, size = self._page, self._terminal.size()
         self._own_size = size
@@ -207,4 +209,4 @@ class _Attachment:
                 self._shell.resize(self._id, *size)
             except OutlastError:
                 return  # it ends at this moment
-            until(watch, lambda: page.task_size == size, Deadline(_SIZED_S))
+            until(self._watch, lambda: page.task_size == size, Deadline(_SIZED_S))

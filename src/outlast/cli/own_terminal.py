@@ -6,6 +6,7 @@ It is given back as it was whatever happens: at the end, after an error, before 
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 _STDIN, _STDOUT = 0, 1
-# What a program may have left switched on: the alternate screen, colours, scroll region, character set, application
-# keys, mouse, focus, bracketed paste, a hidden cursor, no line wrapping, origin mode.
+_ALTERNATE = re.compile(rb"\x1b\[\?(?:1049|1047|47)([hl])")
+# What a program may have left switched on: origin mode, scroll region, the alternate screen, colours, character set,
+# application keys, mouse, focus, bracketed paste, a hidden cursor, no line wrapping. The first two move the cursor, so
+# they come before the alternate screen is left, where the cursor goes back to its place.
 UNDO = (
-    b"\x1b[?1049l\x1b[?1047l\x1b[?6l\x1b[r\x1b[0m\x0f\x1b(B\x1b[?1l\x1b>\x1b[4l\x1b[?7h\x1b[?25h\x1b[?2004l\x1b[?1004l"
+    b"\x1b[?6l\x1b[r\x1b[?1049l\x1b[?1047l\x1b[0m\x0f\x1b(B\x1b[?1l\x1b>\x1b[4l\x1b[?7h\x1b[?25h\x1b[?2004l\x1b[?1004l"
     b"\x1b[?9l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1005l\x1b[?1006l\x1b[?1015l\x1b[?2026l\x1b[0 q"
 )
 
@@ -29,6 +32,7 @@ class OwnTerminal:
     def __init__(self, raw: bool, detach: bytes) -> None:
         self.raw, self._detach = raw and os.isatty(_STDIN), detach
         self.is_page = False  # all of the screen was drawn; if not, the program printed below what was there before
+        self._is_alternate = False
         self.is_screen = os.isatty(_STDOUT)
         self._modes: Any = None  # as they were
         self._handlers: dict[int, Any] = {}
@@ -75,10 +79,13 @@ class OwnTerminal:
     def _give_back(self) -> None:
         if self.is_screen and (self.raw or self.is_page):
             size = self.size()
-            bottom = f"\x1b[{size[1]};1H\r\n" if size else "\r\n"
+            before, after = b"", b""
+            if self.is_page:
+                after = f"\x1b[{size[1]};1H\r\n".encode() if size else b"\r\n"
+            elif not self._is_alternate:
+                before, after = b"\x1b[0m\x0f\x1b(B\x1b7", b"\x1b8"  # the cursor stays where the program left it
             try:
-                # Some of what is undone moves the cursor.
-                self.write(UNDO + bottom.encode() if self.is_page else b"\x1b7" + UNDO + b"\x1b8")
+                self.write(before + UNDO + after)
             except OSError:
                 pass  # the terminal is gone
         if self._modes is not None:
@@ -108,6 +115,8 @@ class OwnTerminal:
 
     def write(self, data: bytes) -> None:
         sys.stdout.flush()
+        if modes := _ALTERNATE.findall(data):
+            self._is_alternate = modes[-1] == b"h"
         while data:
             data = data[os.write(_STDOUT, data) :]
 

@@ -234,7 +234,8 @@ class RemoteExecutor(OtherMachine):
 
     def refresh(self) -> None:
         unfinished = self.registry.index.sample_unfinished(time.time() + 1, -1)
-        if changing := [one for one in unfinished if self._is_ours(one) and self._can_change(one)]:
+        ours = [one for one in unfinished if self._is_ours(one) and self._can_change(one)]
+        if changing := [one for one in ours if not self.is_silent(one)]:
             self.update(changing)
 
     def _is_ours(self, task_id: str) -> bool:

@@ -123,7 +123,7 @@ class Router:
         self.local.advance()
 
     def refresh(self) -> None:
-        for name in self._settings.executors if self._has_others() else ():
+        for name in self._settings.executors if self._settings.executors and self._has_others() else ():
             try:
                 self._find_named(name).refresh()
             except OutlastError:

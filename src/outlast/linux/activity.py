@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 BUSY, DISK, INPUT, STOPPED = "busy", "waiting for disk", "waiting for input", "stopped"
 NETWORK, EVENTS, SLEEPING = "waiting for network", "waiting for network or a timer", "sleeping"
 BUFFERED = "output probably buffered"
+_PROCESS = "waiting for another process"  # mostly of the same task; said as sleeping, if all of them do
 # The first that any process does is said. A shell whose job was stopped waits for input.
-_TELLING = (BUSY, DISK, INPUT, STOPPED, NETWORK, EVENTS, SLEEPING)
-_IN_ONE_PROCESS = (BUSY, DISK, STOPPED, NETWORK, EVENTS, INPUT, SLEEPING)  # a server with a console serves
+_TELLING = (BUSY, DISK, INPUT, STOPPED, NETWORK, EVENTS, SLEEPING, _PROCESS)
+_IN_ONE_PROCESS = (BUSY, DISK, STOPPED, NETWORK, EVENTS, INPUT, SLEEPING, _PROCESS)  # a server with a console serves
 
 BUFFERED_AFTER_S = 10.0  # without any output, of a program that keeps back what it prints into a pipe
 _BUFFERING = ("python", "pypy", "ruby", "perl", "php", "lua", "awk", "gawk", "mawk", "grep", "sed", "tr", "cut")
@@ -33,7 +34,7 @@ _THREADS_AT_MOST = 64  # of one process; a Java server has hundreds, and what mo
 _FDS_AT_MOST = 1024
 _WORKING = {"R": (BUSY, "computes"), "D": (DISK, "waits for a disk"), "T": (STOPPED, "was stopped by a signal")}
 
-_READ, _POLL, _SELECT, _EPOLL, _FUTEX = "read", "poll", "select", "epoll", "futex"
+_READ, _POLL, _SELECT, _EPOLL, _FUTEX, _OPEN, _LOCK = "read", "poll", "select", "epoll", "futex", "open", "lock"
 # The system calls in which a process sleeps, by machine: the numbers differ.
 _CALLS: dict[str, dict[int, str]] = {
     "x86_64": {
@@ -43,6 +44,9 @@ _CALLS: dict[str, dict[int, str]] = {
         **dict.fromkeys((23, 270), _SELECT),
         **dict.fromkeys((232, 281, 441), _EPOLL),
         **dict.fromkeys((34, 35, 128, 130, 230), SLEEPING),
+        **dict.fromkeys((61, 247), _PROCESS),
+        **dict.fromkeys((2, 257), _OPEN),
+        **dict.fromkeys((72, 73), _LOCK),
         202: _FUTEX,
         426: EVENTS,
     },
@@ -53,23 +57,32 @@ _CALLS: dict[str, dict[int, str]] = {
         72: _SELECT,
         **dict.fromkeys((22, 441), _EPOLL),
         **dict.fromkeys((101, 115, 133, 137), SLEEPING),
+        **dict.fromkeys((95, 260), _PROCESS),
+        56: _OPEN,
+        **dict.fromkeys((25, 32), _LOCK),
         98: _FUTEX,
         426: EVENTS,
     },
 }
+_HOW = {
+    NETWORK: "waits for a socket",
+    EVENTS: "waits for events",
+    SLEEPING: "sleeps",
+    _PROCESS: "waits for its children",
+}
 _POLL_CALLS, _EPOLL_PWAIT2 = (7,), 441  # their timeouts are milliseconds, not the address of a time; the reverse
 # The same by the kernel function it sleeps in, where the call itself is kept from us.
 _PLACES = (
-    ("pipe_read", _READ),
-    ("n_tty_read", _READ),
-    ("wait_woken", _READ),
-    ("nanosleep", SLEEPING),
-    ("do_sigsuspend", SLEEPING),
-    ("inet_csk_accept", NETWORK),
-    ("skb_wait_for_more_packets", NETWORK),
-    ("sk_wait_data", NETWORK),
-    ("ep_poll", EVENTS),
-    ("poll_schedule_timeout", EVENTS),
+    (b"pipe_read", _READ),
+    (b"n_tty_read", _READ),
+    (b"wait_woken", _READ),
+    (b"nanosleep", SLEEPING),
+    (b"do_sigsuspend", SLEEPING),
+    (b"inet_csk_accept", NETWORK),
+    (b"skb_wait_for_more_packets", NETWORK),
+    (b"sk_wait_data", NETWORK),
+    (b"ep_poll", EVENTS),
+    (b"poll_schedule_timeout", EVENTS),
 )
 # Descriptors through which a program only wakes itself. Not inotify: a file that changes makes it go on.
 _OWN_WAKERS = ("anon_inode:[eventfd]", "anon_inode:[signalfd]", "anon_inode:[timerfd]", "anon_inode:[io_uring]")
@@ -118,14 +131,14 @@ def of_task(members: Mapping[int, Stat], inputs: Inputs, silent_s: float = 0.0) 
     found: dict[str, str] = {}
     for stat in members.values():
         what, how = _of_process(stat, inputs)
-        if what:
-            found.setdefault(what, f"pid {stat.pid} ({stat.name}) {how}")
+        if what == _PROCESS or (what and what not in found):  # of those that wait for others the last one
+            found[what] = f"pid {stat.pid} ({stat.name}) {how}"
         if what == BUSY:
             break
     what = next((what for what in _TELLING if what in found), "")
     if silent_s >= BUFFERED_AFTER_S and what not in (INPUT, STOPPED) and (who := _find_buffering(members)):
         return Activity(BUFFERED, f"{who} has printed nothing into a pipe for {silent_s:.0f} s; {found.get(what, '')}")
-    return Activity(what, found.get(what, ""))
+    return Activity(SLEEPING if what == _PROCESS else what, found.get(what, ""))
 
 
 def _find_buffering(members: Mapping[int, Stat]) -> str:
@@ -169,7 +182,7 @@ def _of_threads(pid: int, inputs: Inputs) -> Iterator[tuple[str, str]]:
 def _of_thread(pid: int, place: str, inputs: Inputs) -> tuple[str, str]:
     words = _bytes(f"{place}/syscall").split()
     if len(words) < 7:
-        return _by_place(pid, _bytes(f"{place}/wchan").decode(), inputs)
+        return _of_place(pid, place, inputs)
     number, given = int(words[0]), [int(word, 16) for word in words[1:7]]
     kind = _CALLS.get(os.uname().machine, {}).get(number, "")
     match kind:
@@ -179,15 +192,20 @@ def _of_thread(pid: int, place: str, inputs: Inputs) -> tuple[str, str]:
             return _of_poller(pid, number, kind, given, inputs)
         case "futex":
             return SLEEPING, "waits for another thread"
-    how = {NETWORK: "waits for a socket", EVENTS: "waits for events", SLEEPING: "sleeps"}
-    return kind, how.get(kind, "")
+        case "open":
+            return _PROCESS, "opens a pipe whose other end is not open"
+        case "lock":
+            return _PROCESS, "waits for a lock"
+    return kind, _HOW.get(kind, "")
 
 
 def _of_reader(pid: int, fd: int, inputs: Inputs) -> tuple[str, str]:
     if name := inputs.name(pid, fd):
         return INPUT, f"reads {name}"
-    # What comes through a pipe is another process' to send.
-    return (NETWORK, "reads a socket") if _link(f"/proc/{pid}/fd/{fd}").startswith("socket:") else ("", "")
+    target = _link(f"/proc/{pid}/fd/{fd}")
+    if target.startswith("socket:"):
+        return NETWORK, "reads a socket"
+    return (_PROCESS, "reads a pipe") if target else ("", "")
 
 
 def _of_poller(pid: int, number: int, kind: str, given: Sequence[int], inputs: Inputs) -> tuple[str, str]:
@@ -199,12 +217,14 @@ def _of_poller(pid: int, number: int, kind: str, given: Sequence[int], inputs: I
         timed = given[2 if kind == _POLL else 3] & 0x80000000 == 0  # milliseconds; below zero there is no end
     if fds == []:
         return (SLEEPING, "sleeps") if timed else ("", "")
-    if fds and not timed:
+    if fds:
         names = {fd: inputs.name(pid, fd) for fd in fds}
-        if all(names[fd] or _wakes_itself(pid, fd) for fd in fds):
-            name = next(filter(None, names.values()), "")
+        name = next(filter(None, names.values()), "")
+        if (name or not timed) and all(names[fd] or _wakes_itself(pid, fd) for fd in fds):
+            if timed:
+                return EVENTS, f"waits for {name}, or a time"
             return (INPUT, f"waits for {name}") if name else (SLEEPING, "waits for another thread")
-        if all(_link(f"/proc/{pid}/fd/{fd}").startswith("socket:") for fd in fds):
+        if not timed and all(_link(f"/proc/{pid}/fd/{fd}").startswith("socket:") for fd in fds):
             return NETWORK, "waits for a socket"
     return EVENTS, f"waits in {kind}" + (f" for {len(fds)} descriptors" if fds else "")
 
@@ -245,14 +265,17 @@ def _list_registered(pid: int, given: Sequence[int]) -> list[int] | None:
 _POLLED = {_POLL: _list_polled, _SELECT: _list_selected, _EPOLL: _list_registered}
 
 
-def _by_place(pid: int, place: str, inputs: Inputs) -> tuple[str, str]:
-    """Return what a process does by the kernel function it sleeps in, without knowing for which descriptor."""
-    what = next((what for part, what in _PLACES if part in place), "")
+def _of_place(pid: int, place: str, inputs: Inputs) -> tuple[str, str]:
+    """Return what a thread does by the kernel function it sleeps in, without knowing for which descriptor."""
+    function = _bytes(f"{place}/wchan")
+    what = next((what for part, what in _PLACES if part in function), "")
     if what != _READ:
-        return what, f"sleeps in {place}" if what else ""
+        return what, f"sleeps in {function.decode()}" if what else ""
     # It reads, and we may not see what: certain only if it has nothing else that it could read so.
     readable = [fd for fd in _fds_of(pid) if _could_read(pid, fd)]
     names = [inputs.name(pid, fd) for fd in readable]
+    if _bytes(f"{place}/wchan") != function:
+        return "", ""  # it went on, and may have closed what it read before we looked
     return (INPUT, f"reads {names[0]}") if names and all(names) else ("", "")
 
 

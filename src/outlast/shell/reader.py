@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from outlast.shell.conditions import Condition
     from outlast.shell.context import Context
     from outlast.shell.options import ListOptions, ReadOptions, TaskId
-    from outlast.storage.index import Usual
+    from outlast.storage.index import Mark, Usual
     from outlast.storage.output import Source
     from outlast.types import Result, Slice
 
@@ -183,6 +183,13 @@ class Reader:
         """As `show`, of a task named by its whole id: one that has ended is read and redacted once."""
         self.context.check_reachable(task_id)
         return self._redactor.redact_cached(self._executor.status(task_id))
+
+    def look_at_all(self, marks: Sequence[Mark]) -> Iterator[Task]:
+        """As `look`, of many tasks at once; what is gone is left out."""
+        self._executor.refresh()
+        for task in self._executor.registry.load(marks):
+            if self.context.scope in (None, task.session):
+                yield self._redactor.redact_cached(task)
 
     def redacted_tasks(self, page: int) -> Iterator[Task]:
         """Yield all tasks that can be reached, newest first, loading `page` of them at once."""

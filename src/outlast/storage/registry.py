@@ -28,7 +28,7 @@ from outlast.storage.sessions import Sessions
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import TypeVar
 
     from outlast.storage.index import Found, Mark
@@ -57,7 +57,7 @@ class Registry:
         self._opening = threading.Lock()
         self._launches: dict[str, Launch] = {}
         self._closed: dict[str, Task] = {}  # closed tasks do not change any more
-        self._unstored: list[str] = []  # closed tasks whose final state is to be stored in the index
+        self._unstored: dict[str, None] = {}  # closed tasks whose final state is to be stored in the index
 
     @property
     def index(self) -> Index:
@@ -225,15 +225,14 @@ class Registry:
                 if store:
                     self._store_final_state(task, directory)
                 else:
-                    self._unstored.append(task_id)
+                    self._unstored[task_id] = None
                 _remember(self._closed, task_id, task, CLOSED_AT_MOST)
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise explain_error(directory, error) from None
         return task
 
     def _store_final_state(self, task: Task, directory: str) -> None:
-        row = self.index.row(task.task_id)
-        if row is not None and row.view is not None:
+        if self._is_stored(task.task_id):
             return  # another process did
         try:
             task_directory.erase_secrets(directory)  # if the guards died before they could
@@ -248,8 +247,14 @@ class Registry:
 
     def _store_closed(self) -> None:
         """Store the final states of tasks that callers waited for."""
-        for task_id in [self._unstored.pop() for _ in self._unstored[:]]:
-            self._load_one(task_id, None, Table)
+        for task_id in list(self._unstored):
+            self._unstored.pop(task_id, None)
+            if not self._is_stored(task_id):  # mostly it is: the task was read because the cache had no room for it
+                self._load_one(task_id, None, Table)
+
+    def _is_stored(self, task_id: str) -> bool:
+        row = self.index.row(task_id)
+        return row is not None and row.view is not None
 
     def _refresh_unfinished(self, before: float, most: int) -> None:
         """Let the index know of tasks that ended since they were last read."""
@@ -298,7 +303,7 @@ class Registry:
         last: Mark | None = None
         while True:
             marks = self.index.newest(session, last, page)
-            yield from self._load(marks)
+            yield from self.load(marks)
             if page < 0 or len(marks) < page:
                 return
             last = marks[-1]
@@ -306,14 +311,15 @@ class Registry:
     def recent(self, session: str | None, since: float, most: int = -1) -> Iterator[Task]:
         """Yield tasks (of a session) that go on, and up to `most` that ended after `since`, newest first."""
         ended = 0
-        for task in self._load(self.index.recent(session, since, most)):
+        for task in self.load(self.index.recent(session, since, most)):
             if not task.finished:
                 yield task
             elif (task.ended_at or task.started_at) > since and ended != most:
                 ended += 1
                 yield task
 
-    def _load(self, marks: list[Mark]) -> Iterator[Task]:
+    def load(self, marks: Sequence[Mark]) -> Iterator[Task]:
+        """Yield these tasks, of which those that have ended are there; what is gone is left out."""
         table = cache(Table)  # one scan of the processes serves a whole listing
         cached = self._closed
         new = [task_id for task_id, _, ended in marks if ended is not None and task_id not in cached]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 
-from outlast.errors import OutlastError
 from outlast.light import frozen
 
 TYPE_CHECKING = False
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from outlast.shell.shell import Shell
+    from outlast.storage.index import Mark
     from outlast.types import Task
 
 _PAGE = 500
@@ -88,17 +88,21 @@ class Catalogue:
 
     def refresh(self, task_ids: Iterable[str]) -> tuple[list[Task], list[str]]:
         """Look at these tasks again; return them, and the ids of those that are gone."""
-        found, gone = [], []
-        for task_id in task_ids:
-            try:
-                task = self._shell.reader.look(task_id)
-            except OutlastError:
-                gone.append(task_id)
-                continue
+        wanted = list(task_ids)
+        home = self._shell.executor.registry.home
+        marks = [self._mark(task_id) for task_id in wanted if os.path.isdir(home.task(task_id))]
+        found = {task.task_id: task for task in self._shell.reader.look_at_all(marks)}
+        for task in found.values():
             self._put(describe(task))
-            found.append(task)
+        gone = [task_id for task_id in wanted if task_id not in found]
         self.remove(gone)
-        return found, gone
+        return list(found.values()), gone
+
+    def _mark(self, task_id: str) -> Mark:
+        entry = self._entries.get(task_id)
+        if entry is None or not entry.closed:
+            return task_id, 0.0, None
+        return task_id, entry.started_at, entry.ended_at or entry.started_at
 
     def remove(self, task_ids: Iterable[str]) -> None:
         with self._lock:
