@@ -14,10 +14,33 @@ from outlast.errors import BadInput, OutlastError, Unsupported
 from outlast.executors.ssh.files import CopyFailed
 from outlast.executors.ssh.link import hash_program
 from outlast.guard.client import find_guard
-from tests.conftest import Cli, end_all
+from tests.cli.test_terminal import Terminal
+from tests.conftest import Cli, end_all, eventually
 from tests.executors.conftest import Bench, write_settings
 from tests.executors.sshd import Sshd
 from tests.web.support import serving, streaming
+
+
+def test_a_person_is_attached_to_a_task_there(cli: Cli, home: str, sshd: Sshd, tmp_path: Path) -> None:
+    if not shutil.which("tmux"):
+        pytest.skip("tmux is not installed")
+    write_settings(home, sshd.settings())
+    keys = 'while read -r line; do echo "got $line in $(stty size)"; done; exit 3'
+    task_id = cli("run", "--bg", "--tty", "--executor", "box", f"echo ready; {keys}", check=0).stdout.strip()
+    window = Terminal(cli, str(tmp_path), (90, 20))
+    try:
+        window.type(f"clear; outlast attach {task_id}; echo code=$?")
+        eventually(lambda: "ready" in window.screen(), what="what it printed")
+        window.type("words")
+        eventually(lambda: "got words in 20 90" in window.screen(), what="the answer, in the size of the window")
+        window.press("C-]")
+        eventually(lambda: "code=0" in window.screen(), what="detached")
+        window.type(f"clear; outlast attach {task_id}; echo code=$?")
+        eventually(lambda: "got words" in window.screen(), what="the screen as it was")
+        window.press("C-d")
+        eventually(lambda: "code=3" in window.screen(), what="its end")
+    finally:
+        window.close()
 
 
 @pytest.mark.parametrize("by", ["rsync", "tar"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from outlast.light import fields
-from outlast.linux.activity import BUFFERED, INPUT
 from outlast.output.cleaner import inline
 from outlast.output.duration import duration
 from outlast.types import LOCAL, Task
@@ -99,9 +98,13 @@ def doing(activity: str) -> str:
 
 def explain(activity: Activity | None) -> str:
     """What a running task does; where a person has to act, also which process shows it."""
-    if activity is not None and activity in (INPUT, BUFFERED) and activity.evidence:
+    if not activity:
+        return ""
+    from outlast.linux.activity import BUFFERED, INPUT  # most calls are about tasks that have ended
+
+    if activity in (INPUT, BUFFERED) and activity.evidence:
         return f"{activity}: {inline(activity.evidence, 300)}"
-    return activity or ""
+    return activity
 
 
 def table(rows: Sequence[tuple[Task, tuple[int, int], str]], width: int) -> str:

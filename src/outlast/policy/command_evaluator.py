@@ -24,6 +24,7 @@ from outlast.policy.dataflow import Dataflow
 from outlast.policy.patterns import UNKNOWN, Index
 from outlast.policy.rules import Doubtful, Overrides, Part, Rules, Verdict
 
+_TWO_UNKNOWN = re.compile(f"{UNKNOWN}+/+{UNKNOWN}+/*")  # `$X/$Y`: the root if there is neither
 _PLAIN_WORDS = re.compile(r"[A-Za-z0-9_./:,+@%^= -]*")
 _NEUTRAL_TARGETS = frozenset(["/dev/null", "/dev/stdout", "/dev/stderr"])
 _NETWORK = re.compile(r"/dev/(?:tcp|udp)/")
@@ -174,6 +175,8 @@ class CommandEvaluator:
     def _expected(self, word: Word) -> str | None:
         if (known := expected(word)) is not None or not self.allows_by_default:
             return known
+        if _TWO_UNKNOWN.fullmatch(word.text) and all(ref and self.flow.of(ref[0]) == [None] for ref in word.refs):
+            return word.text
         listed = word.text == UNKNOWN and not word.refs and self.inside in ("xargs", "parallel")
         return word.text if self.flow.is_anywhere(word) or (listed and not self.flow.is_fed_locally()) else None
 

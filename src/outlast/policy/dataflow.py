@@ -42,6 +42,7 @@ _GIT_LISTS = names("ls-files ls-tree diff status branch tag log rev-parse descri
 _ANY_PATH = re.compile(
     rf"(?:--[a-z-]+=)?(?:~?/)?{UNKNOWN}+(?:/(?:[*.?/]*|(\w+)|\.\..*))?"
 )  # a word that may become any path
+_AT_HOME = re.compile(r'"?\$(HOME|\{HOME\})(?=[/"]|\Z)')
 _KEY = re.compile(r"\A\[[^]]*\]=")  # of an element of an array
 _CHANGED = re.compile(r"\$\{([A-Za-z_]\w*|[@*])([^}]+)\}")  # a variable with something cut off or replaced
 
@@ -194,8 +195,10 @@ class Dataflow:
             text = values[0]
         elif (target and self.is_anywhere(target)) or (text[:2] == ".." and self.inside in _LOOPS) or by_path:
             text = UNKNOWN
-        elif target is not None and target.unknown:
-            text = target.source.replace('"', "") if re.match(r'"?\$(HOME|\{HOME\})(?=[/"]|\Z)', target.source) else "-"
+        elif target is not None and target.unknown and _AT_HOME.match(target.source):
+            text = target.source.replace('"', "")
+        elif target is not None and target.unknown:  # without a value `$X/` is the root, and `cd $X` goes home
+            text = UNKNOWN if re.fullmatch(f"{UNKNOWN}+/" if target.quoted else f"{UNKNOWN}+/?", target.text) else "-"
         self.go_to(None if text == "-" else text)
 
     def go_to(self, directory: str | None) -> None:

@@ -58,19 +58,15 @@ class Expansions:
         pieces.parts.append(self.text[self.at + 1 : end])
         self.at = end + 1
 
-    def _double(self, pieces: Pieces) -> None:
-        self.at += 1
-        if not self._expanded(pieces, '"'):
-            raise Unreadable("a double quote is not closed")
-
-    def _expanded(self, pieces: Pieces, closer: str) -> bool:
-        """Text in which only expansions and backslashes count; False if it ends without what closes it."""
+    def _expanded(self, pieces: Pieces, closer: str) -> None:
+        """Text in which only expansions and backslashes count: in double quotes, or a here-document (no closer)."""
         text, plain = self.text, _IN_DOUBLE if closer else _IN_DOCUMENT
+        self.at += len(closer)
         while self.at < len(text):
             char = text[self.at]
             if char == closer:
                 self.at += 1
-                return True
+                return
             if char == "\\":
                 follows = text[self.at + 1 : self.at + 2]
                 kept = "" if follows and follows in f"\n$`\\{closer}" else "\\"
@@ -81,7 +77,8 @@ class Expansions:
                 assert match is not None
                 pieces.parts.append(match[0])
                 self.at = match.end()
-        return False
+        if closer:
+            raise Unreadable("a double quote is not closed")
 
     def _expansion(self, pieces: Pieces, char: str, *, quoted: bool) -> bool:
         """Read what begins with a dollar sign or a backtick, if one stands here."""
@@ -137,7 +134,7 @@ class Expansions:
         self.at += 1
         if quote == '"':
             self.problem('$"…" is translated before it is used')
-            self._double(pieces)
+            self._expanded(pieces, '"')
             return
         match = _ANSI.match(self.text, self.at + 1)
         if match is None or match.end() >= len(self.text):
@@ -155,7 +152,7 @@ class Expansions:
         mark = len(self.found)
         self._within(inner, "` `", self.at + 1)
         self.at = match.end() + 1
-        pieces.add_unknown(quoted, self._printed(mark))
+        pieces.add_unknown(quoted, _printed(self.found[mark:]))
 
     def _within(self, text: str, inside: str, at: int, *, document: bool = False) -> None:
         """Read a text that stands inside this one, or a here-document's body, and keep what it holds."""
@@ -207,27 +204,7 @@ class Expansions:
             raise Unreadable("a line is continued inside an expansion")
         mark = len(self.found)
         self.substitution("$( )")
-        pieces.add_unknown(quoted, self._printed(mark))
-
-    def _printed(self, mark: int) -> Ref:
-        """What a substitution leaves, if it is one command that prints constants."""
-        words = [word.value for one in self.found[mark:] for word in getattr(one, "words", [])]
-        if len(self.found) == mark + 2 and words[:1] == ["cd"] and words[2:] == ["pwd"] and words[1]:
-            return "", (words[1],)
-        texts = [word.replace("\\n", "\n") for word in words[1:] if word is not None]
-        if len(self.found) != mark + 1 or None in words or not words or any("\\" in text for text in texts):
-            return None
-        if words[0] == "echo":
-            return "", (" ".join(texts[1:] if texts[:1] in (["-n"], ["-e"], ["-ne"]) else texts),)
-        if words[0] == "printf" and texts:
-            form = texts[0].rstrip("\n")
-            return "", (" ".join(texts[1:]),) if form == "%s" else (form,) if "%" not in form else ()
-        if words[0] in _PATH_PRINTERS and len(texts) > 0:
-            return "", tuple(os.path.dirname(one) if words[0] == "dirname" else one for one in texts if one[:1] != "-")
-        if words in (["pwd"], ["git", "rev-parse", "--show-toplevel"]):
-            return "PWD", ()
-        # A new directory is somewhere below the one for temporary files.
-        return ("", ("/tmp/new/tmp",)) if words[0] == "mktemp" else None
+        pieces.add_unknown(quoted, _printed(self.found[mark:]))
 
     def arithmetic(self, closer: str, what: str) -> bool:
         """Arithmetic up to its end; False if it does not end as arithmetic does."""
@@ -264,7 +241,7 @@ class Expansions:
         elif self._expansion(pieces, char, quoted=quoted):
             pass
         elif char == '"':
-            self._double(pieces)
+            self._expanded(pieces, '"')
         elif char == "'" and not quoted:
             self._single(pieces)
         elif char in "<>" and not quoted and self.text[self.at + 1 : self.at + 2] == "(":
@@ -375,3 +352,24 @@ class Expansions:
         if letter == "P":
             self.problem("${…@P} runs what is in the value", hides=True)
         self.at += 2 if letter == "}" else 3
+
+
+def _printed(found: list[object]) -> Ref:
+    """What a substitution leaves, if it is one command that prints constants."""
+    words = [word.value for one in found for word in getattr(one, "words", [])]
+    if len(found) == 2 and words[:1] == ["cd"] and words[2:] == ["pwd"] and words[1]:
+        return "", (words[1],)
+    texts = [word.replace("\\n", "\n") for word in words[1:] if word is not None]
+    if len(found) != 1 or None in words or not words or any("\\" in text for text in texts):
+        return None
+    if words[0] == "echo":
+        return "", (" ".join(texts[1:] if texts[:1] in (["-n"], ["-e"], ["-ne"]) else texts),)
+    if words[0] == "printf" and texts:
+        form = texts[0].rstrip("\n")
+        return "", (" ".join(texts[1:]),) if form == "%s" else (form,) if "%" not in form else ()
+    if words[0] in _PATH_PRINTERS and len(texts) > 0:
+        return "", tuple(os.path.dirname(one) if words[0] == "dirname" else one for one in texts if one[:1] != "-")
+    if words in (["pwd"], ["git", "rev-parse", "--show-toplevel"]):
+        return "PWD", ()
+    # A new directory is somewhere below the one for temporary files.
+    return ("", ("/tmp/new/tmp",)) if words[0] == "mktemp" else None

@@ -84,7 +84,7 @@ class Lexer(Expansions):
             self._single(pieces)
         elif char == '"':
             pieces.quoted = True
-            self._double(pieces)
+            self._expanded(pieces, '"')
         elif char in "<>" and self.text[self.at + 1 : self.at + 2] == "(":
             self.process(pieces)
         elif not self._expansion(pieces, char, quoted=False):

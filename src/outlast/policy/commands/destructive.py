@@ -294,7 +294,7 @@ def _has(words: Words, pattern: str) -> bool:
 
 
 _ESSENTIAL = names("bash coreutils libc6 glibc libc-bin dpkg apt rpm systemd util-linux base-files filesystem login")
-_STOPPING = "poweroff reboot halt kexec soft-reboot rescue emergency suspend hibernate"
+_STOPPING = "isolate poweroff reboot halt kexec soft-reboot rescue emergency suspend hibernate"
 _DISCARDING = (
     "blkdiscard mke2fs mkswap pvremove vgremove lvremove pvcreate vgreduce lvreduce zerofree fsfreeze "
     "sg_format diskpart"

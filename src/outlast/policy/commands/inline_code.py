@@ -67,7 +67,8 @@ _WRITTEN = re.compile(
     r"|(?:copy\w*|rename|move|replace)\s*\([^,(]*,\s*['\"](/[^'\"]+)"
 )
 _ALL_OF_HOME = re.compile(
-    r"(?:rmtree|rmSync|rm_rf?|remove_tree)\s*\(?\s*[^,)]*(?:HOME['\"\])}]*|home\(\)|homedir\(\))\s*(?:[,);]|\Z)"
+    r"(?:rmtree|rmSync|rmdirSync|rm_rf?|remove_tree)\s*\(?\s*[^,;\n]{0,80}?"
+    r"(?:HOME['\"\])}]*|home\(\)|homedir\(\)|Dir\.home)\s*(?:[,);]|\Z)"
 )
 # sed's `e`, an editor's `!`, and options that take a command: `--checkpoint-action=exec=rm`.
 _RUNS = re.compile(
