@@ -211,7 +211,7 @@ def test_yolo_loads_nothing_that_judges(cli: Cli) -> None:
     loaded = called(cli, "run", "true")
     assert "outlast.policy" in loaded
     assert (
-        not {"outlast.shell.gate", "outlast.policy.rules", "outlast.policy.loading", "tomllib", "tree_sitter"} & loaded
+        not {"outlast.shell.gate", "outlast.policy.rules", "outlast.policy.loader", "tomllib", "tree_sitter"} & loaded
     )
 
 

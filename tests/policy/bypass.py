@@ -19,7 +19,7 @@ from pathlib import Path
 from outlast.policy import Policy
 from outlast.policy.approval import Layer
 from outlast.policy.layers import evaluate_layers
-from outlast.policy.loading import combine_policies
+from outlast.policy.loader import combine_policies
 from outlast.policy.rules import Decision, Overrides, Rules
 from outlast.settings import Settings
 

@@ -18,7 +18,7 @@ from outlast.light import replace
 from outlast.output.cleaner import is_invisible
 from outlast.policy import YOLO
 from outlast.policy.decision import decide
-from outlast.policy.loading import load
+from outlast.policy.loader import load
 from outlast.policy.rules import Overrides
 from outlast.settings import Settings
 from tests.conftest import end_all

@@ -11,7 +11,7 @@ from outlast import Policy, Shell
 from outlast.policy.approval import Layer
 from outlast.policy.commands.destructive import make_destructive_check
 from outlast.policy.layers import evaluate_layers
-from outlast.policy.loading import load
+from outlast.policy.loader import load
 from outlast.policy.rules import Overrides, Rules
 from outlast.settings import Settings
 from tests.policy.fuzz import RULES, Cage, cage_works

@@ -11,7 +11,7 @@ import pytest
 from outlast.policy.commands import catalog, sensitive_files
 from outlast.policy.evaluator import evaluate
 from outlast.policy.layers import evaluate_layers
-from outlast.policy.loading import combine_policies, load
+from outlast.policy.loader import combine_policies, load
 from outlast.policy.rules import Overrides, Rules
 from outlast.settings import Settings
 

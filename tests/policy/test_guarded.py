@@ -8,7 +8,7 @@ import pytest
 
 from outlast.policy.commands.destructive import make_destructive_check
 from outlast.policy.layers import evaluate_layers
-from outlast.policy.loading import load
+from outlast.policy.loader import load
 from outlast.settings import Settings
 
 HOME = os.path.expanduser("~")

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from outlast import Policy, Shell
 from outlast.cli.check import policy_in_force
 from outlast.errors import BadInput, NeedsApproval, Refused
-from outlast.policy import layers, loading, policy_file
+from outlast.policy import layers, loader, policy_file
 from outlast.policy.approval import Layer
 from outlast.policy.layers import evaluate_layers
-from outlast.policy.loading import READY, combine_policies, load
+from outlast.policy.loader import READY, combine_policies, load
 from outlast.policy.policy_file import BadPolicy
 from outlast.policy.rules import Rules
 from outlast.settings import Settings
@@ -436,11 +436,11 @@ def test_remembering_never_touches_a_file_it_does_not_understand(tmp_path: Path)
 @given(st.lists(st.text(min_size=1).filter(lambda text: text.isprintable() and text.strip()), min_size=1, max_size=3))
 def test_what_is_written_is_what_is_read(patterns: list[str]) -> None:
     text = policy_file._with_rules("p", "", tuple(patterns), "x")
-    assert policy_file.parse_values("p", policy_file._parsed("p", text)).allow == tuple(dict.fromkeys(patterns))
+    assert policy_file.parse_values("p", policy_file._parse("p", text)).allow == tuple(dict.fromkeys(patterns))
 
 
 def test_names_and_files_are_told_apart() -> None:
-    assert [loading.is_file(one) for one in ("guarded", "x.toml", "./x", "~/x", "ask")] == [
+    assert [loader.is_file(one) for one in ("guarded", "x.toml", "./x", "~/x", "ask")] == [
         False,
         True,
         True,

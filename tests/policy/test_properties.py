@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outlast.policy.bash.parser import read
-from outlast.policy.bash.words import quoted
+from outlast.policy.bash.words import quote_word
 from outlast.policy.evaluator import evaluate
-from outlast.policy.patterns import Index, compiled, could_match, matches
+from outlast.policy.patterns import Index, compile_pattern, could_match, matches
 from outlast.policy.rules import Rules
 from tests.policy.lines import read_lines
 
@@ -79,7 +79,7 @@ WORDS = st.lists(st.text(st.sampled_from("ab \t\n'\"\\é-=x\x01\x7f"), max_size=
 @slow
 @given(WORDS)
 def test_canonical_text_means_the_same_words_to_bash(words: list[str]) -> None:
-    text = " ".join(map(quoted, words))
+    text = " ".join(map(quote_word, words))
     printed = subprocess.run(
         ["bash", "--norc", "-c", f"printf '%s\\0' {text}"], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"}
     ).stdout
@@ -89,7 +89,7 @@ def test_canonical_text_means_the_same_words_to_bash(words: list[str]) -> None:
 @slow
 @given(WORDS)
 def test_what_is_quoted_is_read_back(words: list[str]) -> None:
-    (command,) = read("echo " + " ".join(map(quoted, words))).commands
+    (command,) = read("echo " + " ".join(map(quote_word, words))).commands
     assert [word.value for word in command.words[1:]] == words
 
 
@@ -107,14 +107,14 @@ def test_patterns_match_as_a_plain_definition_says(pattern: str, text: str) -> N
 
     bare = stripped.endswith(" *") and stripped.count("*") == 1 and text == stripped[:-2]
     expected = bare or plain(stripped, text)
-    assert matches(compiled(pattern), text) == expected
-    assert not expected or could_match(compiled(pattern), text)
+    assert matches(compile_pattern(pattern), text) == expected
+    assert not expected or could_match(compile_pattern(pattern), text)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.text("ab* ", max_size=8), st.text("ab ", max_size=5), st.text("ab ", max_size=4), st.text("ab ", max_size=5))
 def test_an_unknown_part_is_never_ruled_out_wrongly(pattern: str, before: str, unknown: str, after: str) -> None:
-    one = compiled(pattern)
+    one = compile_pattern(pattern)
     if matches(one, before + unknown + after):
         assert could_match(one, f"{before}\0{after}")
 
@@ -122,6 +122,6 @@ def test_an_unknown_part_is_never_ruled_out_wrongly(pattern: str, before: str, u
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.text("ab* ", max_size=6), max_size=6), st.text("ab \0", max_size=8))
 def test_an_index_finds_what_comparing_with_each_finds(patterns: list[str], text: str) -> None:
-    index, each = Index(tuple(patterns)), [compiled(pattern) for pattern in patterns]
+    index, each = Index(tuple(patterns)), [compile_pattern(pattern) for pattern in patterns]
     assert index.matching(text) == [pattern for pattern in each if matches(pattern, text)]
     assert index.could_match(text) == any(could_match(pattern, text) for pattern in each)

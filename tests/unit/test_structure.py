@@ -73,6 +73,18 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
     assert find_cycle(graph) == []
 
 
+def test_every_public_function_and_class_says_what_it_does() -> None:
+    missing = [
+        f"{name}.{node.name}"
+        for name, module in parse_modules().items()
+        for node in module.body
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        and not node.name.startswith("_")
+        and ast.get_docstring(node) is None
+    ]
+    assert missing == []
+
+
 def test_no_module_function_or_class_is_too_large_to_read_at_once() -> None:
     large = {str(path): count for path in ROOT.rglob("*.py") if (count := len(path.read_text().splitlines())) > 400}
     for name, module in parse_modules().items():

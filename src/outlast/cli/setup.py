@@ -182,10 +182,10 @@ def _policy_variable(job: Job) -> dict[str, str]:
     policy = job.asked.policy or _offered_policy(job)
     if policy is None:
         return {}
-    from outlast.policy import loading
+    from outlast.policy import loader
 
-    loading.load(policy, load(default_home(os.environ), os.environ))  # which refuses what is no policy
-    return {"OUTLAST_POLICY": os.path.abspath(policy) if loading.is_file(policy) else policy}
+    loader.load(policy, load(default_home(os.environ), os.environ))  # which refuses what is no policy
+    return {"OUTLAST_POLICY": os.path.abspath(policy) if loader.is_file(policy) else policy}
 
 
 def _offered_policy(job: Job) -> str | None:

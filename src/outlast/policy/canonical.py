@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from outlast.policy.bash.words import Word, quoted
+from outlast.policy.bash.words import Word, quote_word
 from outlast.policy.commands import git
 from outlast.policy.commands.nested import base
 from outlast.policy.patterns import UNKNOWN
@@ -20,7 +20,7 @@ _AT_HOME = re.compile(
 _PERHAPS_ROOT = re.compile(rf"(?:~?/)?{UNKNOWN}+/(?:[*.?/]*|(?:boot|etc|home|root|usr|var)/?)|~?/{UNKNOWN}+")
 
 
-def shown(words: list[Word]) -> str:
+def as_written(words: list[Word]) -> str:
     """The words as a person wrote them."""
     return " ".join([word.source if word.unknown else word.shape or word.canonical for word in words])
 
@@ -30,7 +30,7 @@ def canonical(words: list[Word]) -> str:
     return " ".join([word.shape or word.canonical for word in words])
 
 
-def expected(word: Word) -> str | None:
+def as_expected(word: Word) -> str | None:
     """What a hazard is shown: patterns and tildes as written, and of all variables only $HOME (and $USER in /home)."""
     if not word.unknown:
         return word.text
@@ -50,6 +50,7 @@ def open_ended(word: Word) -> Word:
 
 
 def is_plain_name(name: str) -> bool:
+    """Return whether a program has a name that stands for itself in canonical text."""
     return ORDINARY_NAME.fullmatch(name) is not None or (
         name.isascii() and bool(name) and not name.startswith("%") and "!" not in name and not _UNSEEN.search(name)
     )
@@ -62,12 +63,12 @@ def deny_candidates(words: list[Word]) -> list[str]:
         tail = base(name.text)
         if "/" not in name.text or UNKNOWN in tail or re.search(r"[*?\[{]", tail):
             return []
-        return [f"{quoted(tail)} {canonical(words[1:])}".rstrip()]
+        return [f"{quote_word(tail)} {canonical(words[1:])}".rstrip()]
     rest = canonical(words)
     candidates = [rest]
     tail = base(name.text)
     if tail != name.text:
-        candidates.append(quoted(tail) + rest[len(quoted(name.text)) :])
+        candidates.append(quote_word(tail) + rest[len(quote_word(name.text)) :])
     candidates += [f"{tail} {canonical(words[index:])}" for index in _behind_options(words, tail == "git")]
     return candidates
 

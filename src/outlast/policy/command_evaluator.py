@@ -10,8 +10,8 @@ from outlast.policy.bash.crosscheck import bash_accepts, find_disagreement
 from outlast.policy.bash.parser import ParsedText
 from outlast.policy.bash.simple_commands import Assignment, Redirection
 from outlast.policy.bash.variables import alters_execution, alters_shell, is_note, is_run, is_safe
-from outlast.policy.bash.words import Word, names, quoted
-from outlast.policy.canonical import ORDINARY_NAME, canonical, deny_candidates, expected, is_plain_name, open_ended
+from outlast.policy.bash.words import Word, names, quote_word
+from outlast.policy.canonical import ORDINARY_NAME, as_expected, canonical, deny_candidates, is_plain_name, open_ended
 from outlast.policy.commands import builtins
 from outlast.policy.commands.catalog import RiskyArgument
 from outlast.policy.commands.inline_code import may_read_program, reads_program
@@ -132,7 +132,7 @@ class CommandEvaluator:
             self.uncertain(text, "a redirection sets a variable", hides=True)
         if writes and self.rules.hazard:
             for path in self.flow.texts(target):
-                self._hazard((">", expected(target) if path is None else path), text or f"> {target.source}")
+                self._hazard((">", as_expected(target) if path is None else path), text or f"> {target.source}")
         allowed = operator in _WRITES and may_write(target.value, self._write())
         if not (self.allows_by_default or allowed) and (why := _redirection_doubt(redirection)):
             self.ask(text, why)
@@ -145,7 +145,7 @@ class CommandEvaluator:
         """Whether only the rules have anything to say about a program, whatever its arguments are."""
         special = is_wrapper(base(name)) or builtins.is_known(name) or may_read_program(base(name))
         special = special or base(name) in _READ_COMMANDS
-        changed = not self.allows_by_default and self._redefined(name)
+        changed = not self.allows_by_default and self._find_change(name)
         return is_plain_name(name) and not (special or changed)
 
     def _tail_is_known(self, name: Word) -> bool:
@@ -157,14 +157,14 @@ class CommandEvaluator:
         plain = ORDINARY_NAME.fullmatch(name) is not None
         return not plain or self.deny.knows(name) or self.deny.knows(base(name))
 
-    def denied(self, words: list[Word], text: str) -> bool:
+    def is_denied(self, words: list[Word], text: str) -> bool:
         for candidate in deny_candidates(words) if self._is_deniable(words[0].text) else ():
             for pattern in self.deny.matching(candidate):
                 self.say("deny", text, f"denied by {pattern.text}", pattern.text)
                 return True
         if self.rules.hazard is None:
             return False
-        shown = tuple([self._expected(word) if word.unknown else word.text for word in words])
+        shown = tuple([self._as_expected(word) if word.unknown else word.text for word in words])
         if shown[0] and base(shown[0]) == "git" and self.allows_by_default:
             trees = [tree for tree in self.flow.of("GIT_WORK_TREE") if tree]
             trees += [UNKNOWN] if "GIT_WORK_TREE" in self.flow.anywhere else []
@@ -172,8 +172,8 @@ class CommandEvaluator:
                 return True
         return self._bulk_hazard(words, shown, text) or self._hazard(shown, text)
 
-    def _expected(self, word: Word) -> str | None:
-        if (known := expected(word)) is not None or not self.allows_by_default:
+    def _as_expected(self, word: Word) -> str | None:
+        if (known := as_expected(word)) is not None or not self.allows_by_default:
             return known
         if _TWO_UNKNOWN.fullmatch(word.text) and all(ref and self.flow.of(ref[0]) == [None] for ref in word.refs):
             return word.text
@@ -199,7 +199,7 @@ class CommandEvaluator:
     # --- whether a command itself is allowed --------------------------------------------------------
 
     def _own(self, words: list[Word], text: str, nested: NestedCommands | None, fed: bool) -> None:
-        if self.rules.any_arguments and not self._redefined(words[0].text) and self.allow.matching(canonical(words)):
+        if self.rules.any_arguments and not self._find_change(words[0].text) and self.allow.matching(canonical(words)):
             self._by_rule(words, text)
             return
         if found := self._unanalysable(words, nested, fed):
@@ -207,7 +207,7 @@ class CommandEvaluator:
             if hides or not self.allows_by_default:
                 self.ask(text, why)
                 return
-        redefined = "" if self.allows_by_default else self._redefined(words[0].text)
+        redefined = "" if self.allows_by_default else self._find_change(words[0].text)
         if self._may_be_denied(words):
             self.ask(text, "it could turn out to be denied")
         elif redefined:
@@ -247,11 +247,11 @@ class CommandEvaluator:
         if not self.deny.patterns or is_static(words):
             return False
         name = words[0]
-        if not (self.deny.beginning_as(name.canonical) or self.deny.beginning_as(quoted(base(name.text)))):
+        if not (self.deny.beginning_as(name.canonical) or self.deny.beginning_as(quote_word(base(name.text)))):
             return False
         return any(map(self.deny.could_match, deny_candidates([name, *map(open_ended, words[1:])])))
 
-    def _redefined(self, name: str) -> str:
+    def _find_change(self, name: str) -> str:
         known = self.overrides
         if name in known.functions:
             return f"the session has a function {name}"

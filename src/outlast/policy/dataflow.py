@@ -12,7 +12,7 @@ from itertools import product
 from outlast.policy.bash.parser import ParsedText, read
 from outlast.policy.bash.simple_commands import Command
 from outlast.policy.bash.words import Loop, Problem, Word, names
-from outlast.policy.canonical import expected
+from outlast.policy.canonical import as_expected
 from outlast.policy.commands.builtins import is_computed
 from outlast.policy.commands.nested import base, is_static
 from outlast.policy.commands.places import SYSTEM
@@ -241,7 +241,7 @@ class Dataflow:
         """The words of a command that prints the names of files; None if it is none."""
         if not words or base(words[0].text) not in _LISTERS:
             return None
-        shown = [expected(word) or (word.text if self.is_anywhere(word) else None) for word in words if word.unknown]
+        shown = [as_expected(word) or (word.text if self.is_anywhere(word) else None) for word in words if word.unknown]
         return tuple(shown.pop(0) if word.unknown else word.text for word in words)
 
     def notice(self, words: list[Word], bodies: list[str], fed: bool) -> None:

@@ -10,7 +10,7 @@ from outlast.policy.bash.expansions import DEEPEST
 from outlast.policy.bash.parser import ParsedText, read
 from outlast.policy.bash.simple_commands import DECLARING, RESERVED, Assignment, Command, Function, plain_words
 from outlast.policy.bash.words import Loop, Problem, Word, with_text
-from outlast.policy.canonical import canonical, shown
+from outlast.policy.canonical import as_written, canonical
 from outlast.policy.command_evaluator import READS
 from outlast.policy.commands.inline_code import PROGRAMS, inline_commands, may_read_program
 from outlast.policy.commands.nested import ShellText, base, is_static
@@ -101,7 +101,7 @@ class Evaluator(NestedEvaluator):
         if base(shell) in _BOTH and (words := plain_words(source)):
             if self.flow.within:
                 self.flow.call(words[0].text, self.inside, parallel=False)
-            self.simple(words, shown(words), [], fed=False)  # as most are; no reader takes them otherwise
+            self.simple(words, as_written(words), [], fed=False)  # as most are; no reader takes them otherwise
             return
         text = read(source, self.depth, self.inside)
         self.texts.append(text)
@@ -187,7 +187,7 @@ class Evaluator(NestedEvaluator):
 
     def command(self, command: Command) -> None:
         before, redirections = len(self.parts), command.redirections
-        text = shown(command.words)
+        text = as_written(command.words)
         for one in command.assignments if self.allows_by_default else ():
             self.flow.assign(one.name, one.values, one.adds)
         if command.words:
@@ -241,16 +241,16 @@ class Evaluator(NestedEvaluator):
         """One simple command without its assignments and redirections, and all that it runs."""
         if not self._spend(len(words)):
             return
-        if self._noticed(words, text, bodies, fed):
+        if self._notice(words, text, bodies, fed):
             return
         if not words[0].static:
-            self.unnamed(words, text, bodies, fed)
+            self.judge_unnamed(words, text, bodies, fed)
         elif not self._is_ordinary(words[0].text):
             self.special(words, text, bodies, fed)
-        elif not self.denied(words, text):
+        elif not self.is_denied(words, text):
             self._by_rule(words, text)
 
-    def _noticed(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> bool:
+    def _notice(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> bool:
         """Follow what a command sets, calls and runs; True if an alias of the session was checked in its place."""
         name = words[0].text
         if len(words) > 1:
@@ -292,7 +292,7 @@ class Evaluator(NestedEvaluator):
         elif "/" in name or name in self.flow.copies:
             self.flow.ran.append((base(name), text))
             for source in self.flow.copies.get(base(name), []):
-                self.denied([Word(source, words[0].at, words[0].end), *words[1:]], text)
+                self.is_denied([Word(source, words[0].at, words[0].end), *words[1:]], text)
 
     def _settings(self, words: list[Word], text: str) -> None:
         """Words that set a variable, for whatever command; and Outlast's own command line."""

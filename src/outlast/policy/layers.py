@@ -61,20 +61,20 @@ def _by_layer(line: str, layer: Layer, overrides: Overrides, shell: str) -> Deci
 
     decision = evaluate(line, layer.rules, overrides, shell=shell)
     if layer.asks_all:
-        decision = _all_asked(decision, layer.rules)
+        decision = _ask_all(decision, layer.rules)
     return decision
 
 
-def _all_asked(decision: Decision, rules: Rules) -> Decision:
+def _ask_all(decision: Decision, rules: Rules) -> Decision:
     """What needs no rule (`true`, `[ -e x ]`) is asked about as well."""
 
     allowed = frozenset(rules.allow)
 
-    def asked(part: Part) -> Part:
+    def ask(part: Part) -> Part:
         unasked = part.verdict == "allow" and not part.rule and part.command not in allowed
         return replace(part, verdict="ask", why="everything is asked about") if unasked else part
 
-    parts = tuple(map(asked, decision.parts))
+    parts = tuple(map(ask, decision.parts))
     verdict = max({decision.verdict, *(part.verdict for part in parts)}, key=STRICTNESS.__getitem__)
     if not parts and verdict == "allow":
         verdict = "ask"
@@ -132,7 +132,7 @@ def describe_denial(layered: LayeredDecision, policy: Policy) -> str:
     part = next((part for part in layered.decision.parts if part.verdict == "deny"), None)
     if part is None:
         return f"Nothing is let through while the policy {policy.name} cannot be used: {layered.broken}; correct it."
-    by = f"The policy {layered.layer} denies {_shown(part)}"
+    by = f"The policy {layered.layer} denies {_show(part)}"
     if part.rule:
         return f"{by} by its rule {quote(part.rule)}; it can run only under a policy without that rule."
     return f"{by}: {part.why.rstrip('.')}; it can run only under a policy that does not deny it."
@@ -148,11 +148,11 @@ def describe_question(layered: LayeredDecision, policy: Policy, approval: Approv
         return f"Under the policy {policy.name} every command needs a yes, and no user can be asked here."
     part = approval.parts[0]
     more = f" and {len(approval.parts) - 1} more" if len(approval.parts) > 1 else ""
-    needs = f"{_shown(part)}{more} needs a yes under the policy {layered.layer} ({part.why.rstrip('.')})"
+    needs = f"{_show(part)}{more} needs a yes under the policy {layered.layer} ({part.why.rstrip('.')})"
     return f"{needs}, and no user can be asked here; {_what_would_allow(approval)}."
 
 
-def _shown(part: Part) -> str:
+def _show(part: Part) -> str:
     return quote(part.command.replace(UNKNOWN, "…"))  # what only a run can tell
 
 

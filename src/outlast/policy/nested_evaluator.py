@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from outlast.policy.bash.expansions import DEEPEST
 from outlast.policy.bash.words import Word, names
-from outlast.policy.canonical import canonical, is_plain_name, shown
+from outlast.policy.canonical import as_written, canonical, is_plain_name
 from outlast.policy.command_evaluator import CONTAINERS, CommandEvaluator
 from outlast.policy.commands.nested import NestedCommands, ShellText, base, is_static
 from outlast.policy.commands.wrappers import UNPARSED_WRAPPERS, find_inner_start, nested_commands
@@ -35,10 +35,10 @@ class NestedEvaluator(CommandEvaluator):
     simple: Callable[[list[Word], str, list[str], bool], None]  # one simple command
     nested_text: Callable[[ShellText, str], None]
 
-    def unnamed(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
+    def judge_unnamed(self, words: list[Word], text: str, bodies: list[str], fed: bool) -> None:
         """A command whose name only a run can tell."""
         name = words[0]
-        if not self.denied(words, text):
+        if not self.is_denied(words, text):
             self.uncertain(text, _NO_NAME, hides=not self._tail_is_known(name))
         if self._tail_is_known(name):
             self.simple([Word(base(name.text), name.at, name.end), *words[1:]], text, bodies, fed)
@@ -47,7 +47,7 @@ class NestedEvaluator(CommandEvaluator):
         """A command that may run others, or that is more to a shell than a program."""
         name, nested = words[0].text, nested_commands(words, bodies)
         before = len(self.parts)
-        if not self.denied(words, text):
+        if not self.is_denied(words, text):
             if is_plain_name(name):
                 self._own(words, text, nested, fed)
             else:
@@ -73,7 +73,7 @@ class NestedEvaluator(CommandEvaluator):
         if not any(map(_HOST_MOUNTED.fullmatch, sources)):
             self.elsewhere, self.flow.where = base(words[0].text), ""
         for mount in filter(None, map(_MOUNTS.fullmatch, sources)):
-            words = [_moved(word, mount[2], mount[1]) for word in words]
+            words = [_move(word, mount[2], mount[1]) for word in words]
         return words
 
     def outlast(self, words: list[Word], text: str) -> None:
@@ -119,7 +119,7 @@ class NestedEvaluator(CommandEvaluator):
             self.ask("", f"it is nested deeper than {DEEPEST}")
             self.suffixes(inner, 0)
         else:
-            self.simple(inner, shown(inner), bodies, fed)
+            self.simple(inner, as_written(inner), bodies, fed)
         self.depth, self.inside = outer
 
     def suffixes(self, words: list[Word], start: int) -> None:
@@ -128,11 +128,11 @@ class NestedEvaluator(CommandEvaluator):
             word = words[index]
             if word.static and word.text and (" " in word.text or "\n" in word.text):
                 self.scan_possible_code(ShellText(word.text, "bash", True), base(words[0].text))
-            elif word.static and self._spend(len(words) - index) and self.denied(words[index:], word.text):
+            elif word.static and self._spend(len(words) - index) and self.is_denied(words[index:], word.text):
                 return
 
 
-def _moved(word: Word, directory: str, to: str) -> Word:
+def _move(word: Word, directory: str, to: str) -> Word:
     """The word with a directory of a container as this machine sees it."""
     text = re.sub(rf"(?<![\w/:]){re.escape(directory)}(?![\w:])", lambda _: to.rstrip("/") or "/", word.text)
     if text == word.text:

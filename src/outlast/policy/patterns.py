@@ -25,7 +25,8 @@ class Pattern:
         return len(self.pieces) == 1
 
 
-def compiled(pattern: str) -> Pattern:
+def compile_pattern(pattern: str) -> Pattern:
+    """Return a pattern of a rule, split at its stars."""
     text = pattern.strip()
     return Pattern(text, tuple(text.split("*")), text[:-2] if text.endswith(" *") and text.count("*") == 1 else "")
 
@@ -34,7 +35,7 @@ class Index:
     """Patterns by how they begin, so that a text is compared only with those that it can match. Their order is kept."""
 
     def __init__(self, texts: tuple[str, ...]) -> None:
-        self.patterns = [compiled(text) for text in texts]
+        self.patterns = [compile_pattern(text) for text in texts]
         words = [_first_word(pattern) for pattern in self.patterns]
         pairs = list(zip(self.patterns, words, strict=True))
         self._open = [one for one, word in pairs if word is None]
@@ -70,6 +71,7 @@ def _first_word(pattern: Pattern) -> str | None:
 
 
 def matches(pattern: Pattern, text: str) -> bool:
+    """Return whether a pattern matches the canonical text of a command."""
     pieces = pattern.pieces
     if len(pieces) == 1:
         return text == pieces[0]

@@ -58,7 +58,7 @@ class PolicyFile:
 
 def read(path: str) -> PolicyFile:
     """A policy file that makes sense, and whose examples are as they say."""
-    return parse_values(path, _parsed(path, _text(path)))
+    return parse_values(path, _parse(path, _text(path)))
 
 
 def _text(path: str) -> str:
@@ -78,7 +78,7 @@ def _text(path: str) -> str:
         raise BadPolicy(f"the policy file {path} is not UTF-8 text") from None
 
 
-def _parsed(path: str, text: str) -> dict[str, Any]:
+def _parse(path: str, text: str) -> dict[str, Any]:
     import tomllib
 
     try:
@@ -167,7 +167,7 @@ def add_allow_rules(path: str, patterns: tuple[str, ...], said: str) -> None:
 def _with_rules(path: str, before: str, patterns: tuple[str, ...], said: str) -> str:
     from json import dumps  # a TOML string has the same escapes
 
-    values = _parsed(path, before)
+    values = _parse(path, before)
     known = parse_values(path, values).allow
     new = [pattern for pattern in dict.fromkeys(patterns) if pattern not in known]
     if not new:
@@ -176,7 +176,7 @@ def _with_rules(path: str, before: str, patterns: tuple[str, ...], said: str) ->
     after = before + ("" if before.endswith("\n") or not before else "\n") + tables.removeprefix("" if before else "\n")
     # Nothing but these rules may have changed, whatever stands in the file and in the patterns.
     expected = {**values, "rule": [*values.get("rule", []), *({"allow": pattern} for pattern in new)]}
-    if _parsed(path, after) != expected:
+    if _parse(path, after) != expected:
         raise OSError(errno.EINVAL, "it would not say what was meant")
     return after
 

@@ -71,6 +71,8 @@ class Part:
 
 @frozen
 class Decision:
+    """The verdict on a line, and on each part of it."""
+
     verdict: Verdict
     parts: tuple[Part, ...]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 
 from outlast.errors import BadInput, BadPattern, quote
-from outlast.linux.activity import BUFFERED, BUSY, DISK, INPUT, SLEEPING
 from outlast.output.cleaner import Cleaner
 from outlast.output.line_filter import LineFilter
 from outlast.settings import development_commands
@@ -214,6 +213,8 @@ class Reaction(Condition):
         self._first_size = 0 if self._from_start else self._size
 
     def find(self, over: bool, left: float | None) -> str | None:
+        from outlast.linux.activity import BUFFERED, BUSY, DISK, INPUT, SLEEPING  # most waits are for an end
+
         if over:
             return OVER
         silence = self.silence()

@@ -12,7 +12,7 @@ import os
 from outlast.errors import BadInput, NeedsApproval, Refused, SessionBusy, quote
 from outlast.light import replace
 from outlast.linux.files import get_cwd
-from outlast.policy import OWN_RULES, Policy, layers, loading, policy_file, project_files
+from outlast.policy import OWN_RULES, Policy, layers, loader, policy_file, project_files
 from outlast.policy.approval import Approval
 from outlast.policy.decision import decide
 from outlast.policy.rules import Decision, Overrides
@@ -69,7 +69,7 @@ class Gate:
             there = os.path.abspath(os.path.join(self._opened_in, os.path.expanduser(cwd)))
             places = dict.fromkeys((self._opened_in, there)) if self._opened_in or cwd else {}
             files = dict.fromkeys(path for one in places if one for path in project_files(one, self._home))
-            self._policies[cwd] = loading.combine_policies(self._home, self._settings, self._call, tuple(files))
+            self._policies[cwd] = loader.combine_policies(self._home, self._settings, self._call, tuple(files))
         return layers.with_rules(self._policies[cwd], self._added) if self._added else self._policies[cwd]
 
     def _policy_of(self, request: Request) -> Policy:
@@ -101,7 +101,7 @@ class Gate:
 
     def _with_policy(self, request: Request) -> Request:
         """The request with our policy among its variables: an `outlast run` in the command is under it, too."""
-        name = loading.policy_for_children(self._call)
+        name = loader.policy_for_children(self._call)
         if not name or POLICY in request.env or os.environ.get(POLICY):
             return request
         return replace(request, env={**request.env, POLICY: name})

@@ -36,11 +36,11 @@ def choose(profile: Profile, settings: Settings, asked: Any = None, *, consent: 
     """
     if asked is not None:
         return asked
-    from outlast.policy import WORKSPACE, loading  # a host that chooses for itself does without
+    from outlast.policy import WORKSPACE, loader  # a host that chooses for itself does without
 
     # In a sandbox there is no machine to destroy, so what `guarded` asks about need not be asked.
     in_sandbox = profile.policy == "guarded" and settings.policy == WORKSPACE.name
-    found = loading.load(WORKSPACE.name if in_sandbox else profile.policy, settings)
+    found = loader.load(WORKSPACE.name if in_sandbox else profile.policy, settings)
     return replace(found, asks=profile.asks) if profile.asks and not consent else found
 
 
@@ -55,9 +55,9 @@ def describe(policy: object) -> str:
 
 def _programs(policy: object, rules: str) -> list[str]:
     """Return the programs that a ready policy allows or denies, by name."""
-    from outlast.policy import loading
+    from outlast.policy import loader
     from outlast.settings import Settings
 
-    found: Any = loading.load(policy, Settings()) if isinstance(policy, str) else policy
+    found: Any = loader.load(policy, Settings()) if isinstance(policy, str) else policy
     patterns: tuple[str, ...] = getattr(found.layers[0].rules, rules)
     return [pattern.removesuffix(" *") for pattern in patterns]

@@ -58,7 +58,7 @@ class Expansions:
         pieces.parts.append(self.text[self.at + 1 : end])
         self.at = end + 1
 
-    def _expanded(self, pieces: Pieces, closer: str) -> None:
+    def _expand(self, pieces: Pieces, closer: str) -> None:
         """Text in which only expansions and backslashes count: in double quotes, or a here-document (no closer)."""
         text, plain = self.text, _IN_DOUBLE if closer else _IN_DOCUMENT
         self.at += len(closer)
@@ -134,7 +134,7 @@ class Expansions:
         self.at += 1
         if quote == '"':
             self.problem('$"…" is translated before it is used')
-            self._expanded(pieces, '"')
+            self._expand(pieces, '"')
             return
         match = _ANSI.match(self.text, self.at + 1)
         if match is None or match.end() >= len(self.text):
@@ -152,14 +152,14 @@ class Expansions:
         mark = len(self.found)
         self._within(inner, "` `", self.at + 1)
         self.at = match.end() + 1
-        pieces.add_unknown(quoted, _printed(self.found[mark:]))
+        pieces.add_unknown(quoted, _find_printed(self.found[mark:]))
 
     def _within(self, text: str, inside: str, at: int, *, document: bool = False) -> None:
         """Read a text that stands inside this one, or a here-document's body, and keep what it holds."""
         scanner = self.inner(text, inside, self.base + at)
         try:
             if document:
-                scanner._expanded(Pieces(), "")
+                scanner._expand(Pieces(), "")
             elif scanner.statements() or scanner.at < len(text):
                 raise Unreadable("a substitution is not closed where it should be")
         finally:
@@ -204,7 +204,7 @@ class Expansions:
             raise Unreadable("a line is continued inside an expansion")
         mark = len(self.found)
         self.substitution("$( )")
-        pieces.add_unknown(quoted, _printed(self.found[mark:]))
+        pieces.add_unknown(quoted, _find_printed(self.found[mark:]))
 
     def arithmetic(self, closer: str, what: str) -> bool:
         """Arithmetic up to its end; False if it does not end as arithmetic does."""
@@ -226,9 +226,9 @@ class Expansions:
     def _judge_arithmetic(self, pieces: Pieces, start: int) -> None:
         text = "".join([*pieces.parts, *(one for ref in pieces.refs if ref for one in ref[1])])
         if pieces.unknown or not _CONSTANT.fullmatch(text):
-            self.evaluated(text, start)
+            self.evaluate_text(text, start)
 
-    def evaluated(self, text: str, at: int, why: str = "arithmetic over variables evaluates their values") -> None:
+    def evaluate_text(self, text: str, at: int, why: str = "arithmetic over variables evaluates their values") -> None:
         # Static text that holds a substitution runs it there, quoted or not.
         self.problem(why, at=at, hides="$(" in text or "`" in text, evaluates=True)
 
@@ -241,7 +241,7 @@ class Expansions:
         elif self._expansion(pieces, char, quoted=quoted):
             pass
         elif char == '"':
-            self._expanded(pieces, '"')
+            self._expand(pieces, '"')
         elif char == "'" and not quoted:
             self._single(pieces)
         elif char in "<>" and not quoted and self.text[self.at + 1 : self.at + 2] == "(":
@@ -298,7 +298,7 @@ class Expansions:
         if text in ("@", "*") and not inner.unknown:
             return True
         if inner.unknown or not _INTEGER.fullmatch(text):
-            self.evaluated(text, start, "a subscript is evaluated as arithmetic")
+            self.evaluate_text(text, start, "a subscript is evaluated as arithmetic")
         return False
 
     def _operation(self, name: str, quoted: bool, start: int) -> Ref:
@@ -354,7 +354,7 @@ class Expansions:
         self.at += 2 if letter == "}" else 3
 
 
-def _printed(found: list[object]) -> Ref:
+def _find_printed(found: list[object]) -> Ref:
     """What a substitution leaves, if it is one command that prints constants."""
     words = [word.value for one in found for word in getattr(one, "words", [])]
     if len(found) == 2 and words[:1] == ["cd"] and words[2:] == ["pwd"] and words[1]:

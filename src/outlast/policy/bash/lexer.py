@@ -84,13 +84,13 @@ class Lexer(Expansions):
             self._single(pieces)
         elif char == '"':
             pieces.quoted = True
-            self._expanded(pieces, '"')
+            self._expand(pieces, '"')
         elif char in "<>" and self.text[self.at + 1 : self.at + 2] == "(":
             self.process(pieces)
         elif not self._expansion(pieces, char, quoted=False):
-            self._unquoted(pieces, char, start)
+            self._read_unquoted(pieces, char, start)
 
-    def _unquoted(self, pieces: Pieces, char: str, start: int) -> None:
+    def _read_unquoted(self, pieces: Pieces, char: str, start: int) -> None:
         if char in "*?[":
             pieces.add_glob(char)
             self.at += 1

@@ -92,7 +92,7 @@ class Parser(SimpleCommandParser):
                 return char
             if char == ";" and text.startswith((";;", ";&"), self.at):
                 return ";;"
-            word = self.reserved() if char in _MAY_BE_RESERVED else ""
+            word = self.peek_reserved() if char in _MAY_BE_RESERVED else ""
             if word in CLOSING:
                 return word
             if word or char == "(":
@@ -110,7 +110,7 @@ class Parser(SimpleCommandParser):
         if char in _NO_SEPARATOR or (char == ";" and text.startswith((";;", ";&"), self.at)):
             return
         if char not in ";&|":
-            if self.reserved() in CLOSING:
+            if self.peek_reserved() in CLOSING:
                 return  # behind a compound command no separator is needed: `if (ls) then`
             raise Unreadable(f"{char} stands where a command should have ended")
         joined = text.startswith(("&&", "||"), self.at)
@@ -121,7 +121,7 @@ class Parser(SimpleCommandParser):
         self.at += 2 if joined else 1
         self.not_continued()
 
-    def reserved(self) -> str:
+    def peek_reserved(self) -> str:
         """The reserved word that stands here, unread."""
         if self.looked != self.at:
             match = _RESERVED_AT.match(self.text, self.at)
@@ -130,7 +130,7 @@ class Parser(SimpleCommandParser):
         return self.stands
 
     def take(self, word: str) -> None:
-        if self.reserved() != word:
+        if self.peek_reserved() != word:
             raise Unreadable(f"{word} is missing")
         self.at += len(word)
 
@@ -167,7 +167,7 @@ class Parser(SimpleCommandParser):
 
     def _before(self) -> None:
         """`!` and `time`, which stand before a pipeline."""
-        while (word := self.reserved()) in ("!", "time"):
+        while (word := self.peek_reserved()) in ("!", "time"):
             self.at += len(word)
             self.blanks()
             if word == "!" and self.peek() == "(":
@@ -183,7 +183,7 @@ class Parser(SimpleCommandParser):
         if self.peek() == "(":
             self._parentheses(fed)
             return
-        word = self.reserved()
+        word = self.peek_reserved()
         compound = _COMPOUNDS.get(word)
         if compound is None:
             if word and word not in ("in", "!", "time"):
@@ -259,7 +259,7 @@ class Parser(SimpleCommandParser):
         if self.peek() == ";":
             self.at += 1
         self.lines()
-        if self.reserved() == "{":
+        if self.peek_reserved() == "{":
             self.at += 1
             self._group(fed=True)
         else:
@@ -282,7 +282,7 @@ class Parser(SimpleCommandParser):
         if self.peek() not in ("", " ", "\t", "\n", ";"):
             raise Unreadable("for has no variable")
         self.lines()
-        if self.reserved() == "in":
+        if self.peek_reserved() == "in":
             self.at += 2
             loop.values = self.words_up_to_line_end()
 
@@ -292,7 +292,7 @@ class Parser(SimpleCommandParser):
         self.lines()
         self.take("in")
         self.lines()
-        while self.reserved() != "esac":
+        while self.peek_reserved() != "esac":
             self._patterns()
             closer = self.statements()
             if closer == ";;":
@@ -345,11 +345,11 @@ class Parser(SimpleCommandParser):
         for index, word in enumerate(words):
             operand = words[index + 1] if index + 1 < len(words) else word
             if word.text in ("-v", "-R"):
-                self.evaluated(operand.text, word.at, "-v evaluates a subscript")
+                self.evaluate_text(operand.text, word.at, "-v evaluates a subscript")
             elif word.text in NUMERIC:
                 for side in (words[index - 1] if index else word, operand):
                     if not (side.static and NUMBER.fullmatch(side.text)):
-                        self.evaluated(side.text, word.at)
+                        self.evaluate_text(side.text, word.at)
 
     def _function(self, fed: bool) -> None:
         self.blanks()
@@ -365,7 +365,7 @@ class Parser(SimpleCommandParser):
         if self.inside != "function":
             self.enter("function")
         self.lines()
-        if self.peek() != "(" and self.reserved() not in _COMPOUNDS:
+        if self.peek() != "(" and self.peek_reserved() not in _COMPOUNDS:
             raise Unreadable("a function has no body")
         begins, within, self.in_function = self.base + self.at, self.in_function, True
         self._command(fed=True)
@@ -376,7 +376,7 @@ class Parser(SimpleCommandParser):
     def _coproc(self, fed: bool) -> None:
         self.blanks()
         match = _COPROC_NAME.match(self.text, self.at)
-        if match and not self.reserved():
+        if match and not self.peek_reserved():
             self.problem("coproc sets a variable", hides=is_run(match[0].strip()))
             self.at = match.end()
         self.keyword = True

@@ -43,6 +43,8 @@ class Function:
 
 
 class Redirection:
+    """One redirection: what is done with which descriptor and which file."""
+
     def __init__(self, operator: str, descriptor: str, target: Word) -> None:
         self.operator, self.descriptor, self.target = operator, descriptor, target
 
@@ -168,7 +170,7 @@ class SimpleCommandParser(Lexer):
         if not _ELEMENT_SET.match(source):
             self.at = start
             raise Unreadable("a name with a subscript cannot be read")
-        self.evaluated(source, start, "a subscript is evaluated as arithmetic")
+        self.evaluate_text(source, start, "a subscript is evaluated as arithmetic")
         text = word.text.rpartition("]")[2] if "]=" not in word.text else word.text.partition("]=")[2]
         value = Word(text.removeprefix("+="), word.at, word.end)
         value.unknown = word.unknown
@@ -191,7 +193,7 @@ class SimpleCommandParser(Lexer):
             if self.at == start:
                 raise Unreadable("a list cannot be read")
             if self.text[start] == "[" and "]=" in self.text[start : self.at]:
-                self.evaluated(word.text, start, "a subscript is evaluated as arithmetic")
+                self.evaluate_text(word.text, start, "a subscript is evaluated as arithmetic")
 
     def redirection(self, command: Command) -> bool:
         match = _REDIRECTION.match(self.text, self.at)

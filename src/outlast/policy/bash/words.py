@@ -63,7 +63,7 @@ class Word:
         """How it stands in the text that patterns are compared with."""
         if not self.shape:
             if not self.unknown:
-                self.shape = quoted(self.text)
+                self.shape = quote_word(self.text)
             else:
                 self.shape = f"'{self.text}'" if _BLANK.search(self.text) else self.text
         return self.shape
@@ -136,7 +136,7 @@ class Pieces:
 # --- static text: ANSI-C quoting resolved, words quoted again --------------------------------
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     letter, octal, byte, short, long, control = match.groups()
     if letter:
         return _LETTERS[letter]
@@ -152,10 +152,10 @@ def _escaped(match: re.Match[str]) -> str:
 
 def ansi_c(text: str) -> str:
     """The value of $'text'. A NUL ends it, as in bash."""
-    return _ESCAPE.sub(_escaped, text).partition("\0")[0]
+    return _ESCAPE.sub(_escape, text).partition("\0")[0]
 
 
-def quoted(word: str) -> str:
+def quote_word(word: str) -> str:
     """The word as it stands in canonical text: in quotes where it could pass for two, or for none."""
     if not _NEEDS_QUOTES.search(word):
         return word

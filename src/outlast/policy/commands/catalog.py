@@ -81,13 +81,13 @@ def find(name: str) -> Entry | None:
         return find(short) if short and short != name else None
     if key != name:
         return find(key)
-    said, root = _said(key), key.partition(" ")[0]
-    shared = said if root == key else _said(root) if root in found else {}
+    said, root = _read_entry(key), key.partition(" ")[0]
+    shared = said if root == key else _read_entry(root) if root in found else {}
     said = {**said, "values": {**shared.get("values", {}), **said.get("values", {})}}  # type: ignore[dict-item]
     return Entry(key, said, str(shared.get("common", "")), key in above)
 
 
-def _said(key: str) -> dict[str, object]:
+def _read_entry(key: str) -> dict[str, object]:
     import tomllib
 
     said: dict[str, object] = tomllib.loads(_index()[0][key])[key]

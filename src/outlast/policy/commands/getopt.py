@@ -38,6 +38,8 @@ def _full_name(name: str, known: Grammar) -> str:
 
 
 class Option:
+    """One option of a command, with its value."""
+
     def __init__(self, index: int, name: str, written: str, value: Word | str | None) -> None:
         self.index, self.name, self.written, self.value = index, name, written, value
 
@@ -48,6 +50,8 @@ class Option:
 
 
 class Parsed:
+    """The options and the operands of a command."""
+
     def __init__(self) -> None:
         self.options: list[Option] = []
         self.operands: list[int] = []

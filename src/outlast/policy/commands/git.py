@@ -9,7 +9,7 @@ from outlast.policy.bash.words import Word, names, with_text
 from outlast.policy.commands import sensitive_files
 from outlast.policy.commands.catalog import ANY_OPTION, Analyse, RiskyArgument, by_entry, find
 from outlast.policy.commands.getopt import grammar, may_be_option, parse
-from outlast.policy.commands.nested import Inner, NestedCommands, ShellText, given_texts, is_static, joined
+from outlast.policy.commands.nested import Inner, NestedCommands, ShellText, given_texts, is_static, join
 
 _GLOBAL_VALUE = names("""
     -C -c --git-dir --work-tree --namespace --exec-path --config-env --super-prefix --attr-source --shallow-file
@@ -55,6 +55,7 @@ def takes_value(option: str) -> bool | None:
 
 
 def inner_commands(words: list[Word]) -> NestedCommands | None:
+    """Return the commands that a call of git runs."""
     at = subcommand(words)
     if at is None:
         return None
@@ -70,10 +71,10 @@ def inner_commands(words: list[Word]) -> NestedCommands | None:
         inners = _foreach(rest)
     possible_code = _settings(words[1:at])
     if name == "config" and rest:
-        possible_code.append(joined([with_text(rest[-1], rest[-1].text.lstrip("!"))], "sh"))
+        possible_code.append(join([with_text(rest[-1], rest[-1].text.lstrip("!"))], "sh"))
     for word in rest:
         if word.text.startswith("ext::"):  # an address that is a command, like `ext::sh -c date`
-            possible_code.append(joined([with_text(word, word.text[5:].replace("%20", " ").replace("% ", " "))], "sh"))
+            possible_code.append(join([with_text(word, word.text[5:].replace("%20", " ").replace("% ", " "))], "sh"))
     return NestedCommands(inners, possible_code=possible_code) if inners or possible_code else None
 
 
@@ -82,7 +83,7 @@ def _foreach(rest: list[Word]) -> list[ShellText]:
     command = rest[at + 1 :]
     while command and command[0].text in ("--recursive", "-q", "--quiet"):
         command = command[1:]
-    return [joined(command, "sh")] if command else []
+    return [join(command, "sh")] if command else []
 
 
 def _settings(options: list[Word]) -> list[ShellText]:
@@ -91,7 +92,7 @@ def _settings(options: list[Word]) -> list[ShellText]:
     for word in options:
         key, set_, value = word.text.removeprefix("-c").partition("=")
         if set_ and re.match(r"[a-z]+\.", key, re.IGNORECASE):
-            found.append(joined([with_text(word, value.removeprefix("!"))], "sh"))
+            found.append(join([with_text(word, value.removeprefix("!"))], "sh"))
     return found
 
 

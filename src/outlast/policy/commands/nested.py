@@ -44,7 +44,7 @@ def base(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def joined(words: list[Word], shell: str) -> ShellText:
+def join(words: list[Word], shell: str) -> ShellText:
     """A text that is put together from words with blanks between them."""
     return ShellText(" ".join([word.text for word in words]), shell, is_static(words))
 
@@ -52,10 +52,11 @@ def joined(words: list[Word], shell: str) -> ShellText:
 def given_texts(words: list[Word], parsed: Parsed, *names: str) -> list[ShellText]:
     """The texts that options of these names give to a shell."""
     values = [one.value for one in parsed.options if one.name in names and one.value is not None]
-    return [joined([one if isinstance(one, Word) else Word(one, words[0].at, words[0].end)], "sh") for one in values]
+    return [join([one if isinstance(one, Word) else Word(one, words[0].at, words[0].end)], "sh") for one in values]
 
 
 def is_static(words: list[Word]) -> bool:
+    """Return whether all words are known before the line runs."""
     for word in words:  # noqa: SIM110, a generator takes twice the time, and this is asked of every command
         if word.unknown or word.glob:
             return False

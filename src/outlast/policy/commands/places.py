@@ -71,6 +71,7 @@ class Place:
 
 
 def normal(path: str) -> str:
+    """Return a path without `.`, `..` and doubled slashes."""
     whole = os.path.normpath(path) if path else ""
     return "/" + whole.lstrip("/") if whole.startswith("/") else whole
 

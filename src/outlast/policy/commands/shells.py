@@ -5,7 +5,7 @@ from __future__ import annotations
 from outlast.policy.bash.words import Word, names, with_text
 from outlast.policy.commands.builtins import is_computed
 from outlast.policy.commands.getopt import grammar, parse
-from outlast.policy.commands.nested import NestedCommands, ShellText, is_static, joined
+from outlast.policy.commands.nested import NestedCommands, ShellText, is_static, join
 
 SHELLS = names("""
     sh bash dash ash zsh ksh mksh fish rbash rksh yash csh tcsh posh lksh pwsh xonsh nu elvish
@@ -61,14 +61,16 @@ def code_of_shell(words: list[Word], name: str, bodies: list[str]) -> NestedComm
 
 
 def code_of_eval(words: list[Word]) -> NestedCommands:
+    """Return the shell text that `eval` runs."""
     rest = _behind_dashes(words)
-    return NestedCommands([joined(rest, "bash")] if rest else [])
+    return NestedCommands([join(rest, "bash")] if rest else [])
 
 
 def code_of_trap(words: list[Word]) -> NestedCommands:
+    """Return the shell text that `trap` sets."""
     rest = _behind_dashes(words)
     shows = not rest or rest[0].text in ("-", "", "-l", "-p", "-P") or (len(rest) == 1 and rest[0].static)
-    return NestedCommands([] if shows else [joined(rest[:1], "bash")])
+    return NestedCommands([] if shows else [join(rest[:1], "bash")])
 
 
 def _behind_dashes(words: list[Word]) -> list[Word]:
@@ -76,9 +78,10 @@ def _behind_dashes(words: list[Word]) -> list[Word]:
 
 
 def code_of_alias(words: list[Word]) -> NestedCommands:
+    """Return the shell text that `alias` defines."""
     bodies = []
     for word in words[1:]:
         _, set_, body = word.text.partition("=")
         if set_:
-            bodies.append(joined([with_text(word, body)], "bash"))
+            bodies.append(join([with_text(word, body)], "bash"))
     return NestedCommands(bodies, doubt="an alias changes what later commands mean" if bodies else "")

@@ -14,7 +14,7 @@ from outlast.policy.bash.variables import is_safe
 from outlast.policy.bash.words import Word, names, table, with_text
 from outlast.policy.commands import git
 from outlast.policy.commands.getopt import Grammar, Parsed, grammar, parse
-from outlast.policy.commands.nested import NestedCommands, base, given_texts, is_static, joined
+from outlast.policy.commands.nested import NestedCommands, base, given_texts, is_static, join
 from outlast.policy.commands.shells import SHELLS, code_of_alias, code_of_eval, code_of_shell, code_of_trap
 from outlast.policy.patterns import UNKNOWN
 
@@ -208,7 +208,7 @@ def anything(after: Word) -> Word:
     return word
 
 
-def replaced(word: Word, mark: str) -> Word:
+def replace_mark(word: Word, mark: str) -> Word:
     """The word with its mark replaced by something that is not known."""
     if mark not in word.text:
         return word
@@ -277,14 +277,14 @@ def _xargs(words: list[Word]) -> NestedCommands:
     call = _Call(words)
     marks = [option.text or "{}" for option in call.parsed.options if option.name in ("I", "i", "replace")]
     if marks:
-        return _runs([replaced(word, marks[-1]) for word in call.rest], call.doubt)
+        return _runs([replace_mark(word, marks[-1]) for word in call.rest], call.doubt)
     return _runs([*call.rest, anything(words[-1])] if call.rest else [], call.doubt)
 
 
 def _find(words: list[Word]) -> NestedCommands | None:
     # A path that find prints begins as its starting point does, which is no option.
     ranges = [(start, end) for start, end in exec_ranges(words) if end > start + 1]
-    inners = [[replaced(word, "{}") for word in words[start + 1 : end]] for start, end in ranges]
+    inners = [[replace_mark(word, "{}") for word in words[start + 1 : end]] for start, end in ranges]
     return NestedCommands(inners) if inners else None
 
 
@@ -295,7 +295,7 @@ def _fd(words: list[Word]) -> NestedCommands | None:
             continue
         inner = ([Word(match[1], word.at, word.end)] if match[1] else []) + words[index + 1 :]
         if inner:
-            return NestedCommands([[*(replaced(one, "{") for one in inner), anything(words[-1])]])
+            return NestedCommands([[*(replace_mark(one, "{") for one in inner), anything(words[-1])]])
     return None
 
 
@@ -309,7 +309,7 @@ def _ssh(words: list[Word]) -> NestedCommands:
     again = _Call(words, operands[0] + 1)  # options may follow the host
     if not again.rest:
         return NestedCommands([], doubt=call.doubt or _REMOTE_SHELL)
-    return NestedCommands([joined(again.rest, "sh")], doubt=call.doubt)
+    return NestedCommands([join(again.rest, "sh")], doubt=call.doubt)
 
 
 def _gives_text(words: list[Word]) -> NestedCommands:
@@ -332,14 +332,14 @@ def _watch(words: list[Word]) -> NestedCommands:
     call = _Call(words)
     if not call.rest:
         return NestedCommands([], doubt=call.doubt)
-    return NestedCommands([call.rest if call.has("x", "exec") else joined(call.rest, "sh")], doubt=call.doubt)
+    return NestedCommands([call.rest if call.has("x", "exec") else join(call.rest, "sh")], doubt=call.doubt)
 
 
 def _flock(words: list[Word]) -> NestedCommands:
     call = _Call(words)
     command = call.rest[1:]
     if len(command) > 1 and command[0].text in ("-c", "--command"):
-        return NestedCommands([joined(command[1:2], "sh")], doubt=call.doubt)
+        return NestedCommands([join(command[1:2], "sh")], doubt=call.doubt)
     return NestedCommands([command] if command else [], doubt=call.doubt)
 
 
@@ -348,10 +348,10 @@ def _parallel(words: list[Word]) -> NestedCommands:
     doubt, at = call.doubt, len(words) - len(call.rest)
     ends = next((index for index in range(at, len(words)) if words[index].text.startswith(":::")), len(words))
     if at < ends:
-        inner = [*(replaced(word, "{") for word in words[at:ends]), anything(words[-1])]
-        return NestedCommands([joined(inner, "sh")], doubt=doubt, suffixes=1 if doubt else 0)
+        inner = [*(replace_mark(word, "{") for word in words[at:ends]), anything(words[-1])]
+        return NestedCommands([join(inner, "sh")], doubt=doubt, suffixes=1 if doubt else 0)
     # Without a command the arguments are commands.
-    texts = [joined([word], "sh") for word in words[ends + 1 :] if not word.text.startswith(":::")]
+    texts = [join([word], "sh") for word in words[ends + 1 :] if not word.text.startswith(":::")]
     return NestedCommands(texts, doubt=doubt or "its commands come from its input", hides=True, suffixes=1)
 
 

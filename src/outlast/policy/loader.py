@@ -135,13 +135,13 @@ def combine_policies(home: str, settings: Settings, call: str | Policy | None, p
     layers = tuple(layer for policy in spoken for layer in policy.layers)
     asks = tuple(dict.fromkeys(one for policy in spoken for one in policy.asks))
     names = list(dict.fromkeys(policy.name for policy in spoken if policy.layers or policy.asks or policy.confined))
-    protected = tuple(_protected(layer, home) for layer in layers)
+    protected = tuple(_protect(layer, home) for layer in layers)
     whole = Policy(" + ".join(names) or YOLO.name, protected, asks, any(policy.confined for policy in spoken))
     path = own_rules(home)
     return _with_own_rules(whole, path) if path else whole
 
 
-def _protected(layer: Layer, home: str) -> Layer:
+def _protect(layer: Layer, home: str) -> Layer:
     """The layer with one more hazard: nothing that it checks writes its own rules."""
     hazard, more = layer.rules.hazard, make_protection_check(home)
 
