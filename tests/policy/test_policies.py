@@ -377,7 +377,14 @@ def test_an_always_rule_matches_exactly_what_was_asked(line: str, other: str) ->
     allowed = layers.with_rules(policy, rules)
     if rules:
         assert judged(line, allowed) == "allow"
-        for more in (f"{line} x", f"{line}; prog2", f"{line} > file", f"{line} && {other} x", f"x{line}", f"{line}x"):
+        for more in (
+            f"{line} x",
+            f"{line}; prog2",
+            f"{line} > file",
+            f"{line} && {other} 1 2 3",
+            f"x{line}",
+            f"{line}x",
+        ):
             assert judged(more, allowed) == "ask", (rules, more)
         if parts(other, policy) != parts(line, policy):
             assert judged(other, allowed) == "ask"

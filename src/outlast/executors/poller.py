@@ -7,6 +7,9 @@ import time
 
 from outlast.errors import OutlastError, Unsupported
 from outlast.executors.remote import RemoteExecutor, Unreachable
+from outlast.guard.client import Refused
+from outlast.linux.files import unlock_and_close
+from outlast.storage import mirror
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +36,17 @@ class PollingExecutor(RemoteExecutor):
         self._thread: threading.Thread | None = None
 
     def update_one(self, task_id: str) -> bool:
-        """Bring a mirror up to date; returns whether anything is new. What it raises becomes the task's problem."""
+        """Bring the mirror of a task that was started up to date; returns whether anything is new.
+
+        What it raises becomes the task's problem.
+        """
+        raise NotImplementedError
+
+    def settle_start(self, task_id: str) -> None:
+        """Find out what became of a start whose answer is missing, or ask for it again; this process has its lock.
+
+        Raises `Refused` if there is no task and will be none, `Unreachable` if that is not known.
+        """
         raise NotImplementedError
 
     def gather(self, task_ids: Sequence[str]) -> None:
@@ -57,10 +70,25 @@ class PollingExecutor(RemoteExecutor):
         if self.is_silent(task_id):
             return False
         try:
-            return self.update_one(task_id)
+            return self.look_at(task_id)
         except _FAILURES as error:
             self._note_failure([task_id], error, began)
             return False
+
+    def look_at(self, task_id: str) -> bool:
+        """Bring a mirror up to date, or settle the start of its task; returns whether anything is new."""
+        near = self.near(task_id)
+        if mirror.is_confirmed(near):
+            return self.update_one(task_id)
+        if (lock := mirror.lock_start(near)) is not None:  # otherwise another process settles it
+            try:
+                if not mirror.is_confirmed(near):
+                    self.settle_start(task_id)
+            except Refused as refused:
+                mirror.end_unstarted(near, refused.reason)
+            finally:
+                unlock_and_close(lock)
+        return True
 
     def _note_failure(self, task_ids: Sequence[str], error: Exception, began: float) -> None:
         problem = (error.message if isinstance(error, OutlastError) else str(error)).rstrip(".")

@@ -17,7 +17,7 @@ from outlast.executors.poller import PollingExecutor
 from outlast.executors.remote import Unreachable
 from outlast.guard.client import HEADER, Refused, encode_items, find_guard
 from outlast.light import json
-from outlast.linux.files import read_file, unlock_and_close
+from outlast.linux.files import read_file
 from outlast.storage import mirror, record, sessions
 from outlast.types import Place
 
@@ -166,33 +166,19 @@ class RayExecutor(PollingExecutor):
         except FileNotFoundError:
             pass
 
-    def _confirm(self, task_id: str) -> None:
+    def settle_start(self, task_id: str) -> None:
         near = self.near(task_id)
-        lock = mirror.lock_start(near)
-        if lock is None:
-            return  # another process does
-        try:
-            if mirror.is_confirmed(near):
-                return
-            if self._get_job(task_id) is not None:
-                self._note_submitted(task_id)
-            elif os.path.exists(f"{near}/{_PACKAGE}"):
-                self._submit_job(task_id, self.registry.launch_of(task_id))
-            else:
-                mirror.end_unstarted(near, "the process that started it was killed before it was submitted")
-        except Refused as refused:
-            mirror.end_unstarted(near, refused.reason)
-        finally:
-            unlock_and_close(lock)
+        if self._get_job(task_id) is not None:
+            self._note_submitted(task_id)
+        elif os.path.exists(f"{near}/{_PACKAGE}"):
+            self._submit_job(task_id, self.registry.launch_of(task_id))
+        else:
+            mirror.end_unstarted(near, "the process that started it was killed before it was submitted")
 
     # --- look --------------------------------------------------------------------------------
 
     def update_one(self, task_id: str) -> bool:
-        near = self.near(task_id)
-        if not mirror.is_confirmed(near):
-            self._confirm(task_id)
-            return True
-        job = self._get_job(task_id)
+        near, job = self.near(task_id), self._get_job(task_id)
         if job is None:
             mirror.apply(near, None, alive=False, problem="Ray knows no such job any more")
             return True
@@ -263,7 +249,7 @@ class RayExecutor(PollingExecutor):
 
     def _end(self, task_id: str, ending: Mapping[str, object]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         near = self.near(task_id)
-        self.update_one(task_id)
+        self.look_at(task_id)
         if not {"ending", "code"} & record.read(near).keys():
             record.write("ending", ending, near)
         ended = self._processes.get(task_id, ())

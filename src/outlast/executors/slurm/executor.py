@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
-    from outlast.executors.slurm.client import Job, Jobs
+    from outlast.executors.slurm.client import Job
     from outlast.settings import Settings
     from outlast.storage.registry import Registry
     from outlast.types import Launch, Task
@@ -175,31 +175,21 @@ class SlurmExecutor(PollingExecutor):
             *(f"{NEEDS[key]}={value}" for key, value in asked.items()),
         ]
 
-    def _confirm(self, task_id: str, jobs: Jobs) -> None:
-        """Settle a start whose answer is missing: find its job, or submit it again, which never runs it twice."""
-        near = self.near(task_id)
-        lock = mirror.lock_start(near)
-        if lock is None:
-            return  # another process does
-        try:
-            if mirror.is_confirmed(near):
-                return
-            if jobs.problem:
-                raise Unreachable(f"Slurm does not answer: {jobs.problem}")
-            launch = {task_id: self.registry.launch_of(task_id)}
-            job = jobs.find(directory.read_name(near))
-            if job is not None and not directory.has_job(near):
-                directory.write_job(near, job.number, time.time())
-            if directory.has_job(near):
-                self._note_submitted(launch, directory.read_job(near)[0])
-            elif not os.path.isdir(self._far(task_id)):
-                mirror.end_unstarted(near, "the process that started it was killed before it was submitted")
-            else:
-                self._submit_job(launch, is_array=False)
-        except Refused as refused:
-            mirror.end_unstarted(near, refused.reason)
-        finally:
-            unlock_and_close(lock)
+    def settle_start(self, task_id: str) -> None:
+        """Find the job of a task, or submit it again, which never runs it twice."""
+        near, jobs = self.near(task_id), self._client.jobs(time.time() - 1)
+        if jobs.problem:
+            raise Unreachable(f"Slurm does not answer: {jobs.problem}")
+        launch = {task_id: self.registry.launch_of(task_id)}
+        job = jobs.find(directory.read_name(near))
+        if job is not None and not directory.has_job(near):
+            directory.write_job(near, job.number, time.time())
+        if directory.has_job(near):
+            self._note_submitted(launch, directory.read_job(near)[0])
+        elif os.path.isdir(self._far(task_id)):
+            self._submit_job(launch, is_array=False)
+        else:
+            mirror.end_unstarted(near, "the process that started it was killed before it was submitted")
 
     # --- look --------------------------------------------------------------------------------
 
@@ -223,11 +213,7 @@ class SlurmExecutor(PollingExecutor):
         self._nodes.gather([self.near(task_id) for task_id in task_ids])
 
     def update_one(self, task_id: str) -> bool:
-        """Bring one mirror up to date; returns whether anything is new."""
         near, far = self.near(task_id), self._far(task_id)
-        if not mirror.is_confirmed(near):
-            self._confirm(task_id, self._client.jobs(time.time() - 1))
-            return True
         if why := self._nodes.explain_absence(near):
             raise Unreachable(why)
         new, found = self._copy(task_id, near, far)

@@ -44,6 +44,7 @@ RUNS_PROJECT = names("""
     git make gmake cmake ctest ninja npm npx yarn pnpm bun bunx node tsc eslint prettier jest vitest mocha python
     python3 pytest tox nox pip pip3 uv poetry pipenv pdm hatch cargo go mix mvn gradle dotnet rake bundle just task
 """)
+_WRITING_TEST = re.compile("-(?:fprint|fls|delete|exec|ok)")  # of find
 _HOME = re.compile(r"\$\{?OUTLAST_HOME\}?")
 
 
@@ -123,19 +124,20 @@ def make_protection_check(home: str) -> Callable[[tuple[str | None, ...], str, b
     state, mark = os.path.normpath(home), os.path.basename(os.path.normpath(home))
     tails = tuple(f"{mark}/{name}" for name in ("policy.toml", "config.toml"))
 
-    def is_ours(text: str) -> bool:
-        path = _HOME.sub(state, text)
-        path = os.path.normpath(re.sub(r"^(?:~(?=/|$)|\$HOME|\$\{HOME\})", user, path.rpartition("=")[2]))
+    def is_ours(text: str, where: str = "") -> bool:
+        path = re.sub(r"^(?:~(?=/|$)|\$HOME|\$\{HOME\})", user, _HOME.sub(state, text).rpartition("=")[2])
+        path = os.path.normpath(path if path[:1] == "/" or where[:1] != "/" else f"{where}/{path}")
         if any(char in path for char in "*?["):
             return any(_glob(path).fullmatch(f"{state}{name}") for name in ("", "/policy.toml", "/config.toml"))
         return path == state or path.startswith(f"{state}/") or path.endswith(tails) or f"{state}/" in text
 
     def look(words: tuple[str | None, ...], where: str, elsewhere: bool) -> str | None:
-        if elsewhere or (words[0] or "").rpartition("/")[2] in _READERS:
+        reads = (words[0] or "").rpartition("/")[2] in _READERS
+        if elsewhere or (reads and not any(word and _WRITING_TEST.match(word) for word in words)):
             return None
         inside = where != "" and is_ours(where)  # then every file that it names without a directory is one of them
         for word in words[1:]:
-            named = word and ("/" in word or "~" in word or "OUTLAST" in word) and is_ours(word)
+            named = word and (word[:1] != "-" or "=" in word) and is_ours(word, where)
             if named or (inside and word and word[:1] not in "-/"):
                 return "it could change what checks it: Outlast's own rules and settings are there"
         return None
