@@ -1,8 +1,8 @@
 """How a command line is judged: allow, ask or deny, part by part.
 
-The line is read (`syntax`), every simple command in it is compared with the rules, wrappers are opened (`wrappers`),
-and the strictest verdict wins. Nothing is allowed that two other readers of bash see differently (`secondopinion`).
-Pure, but for `bash -n`.
+`bash/` reads the line, every simple command in it is compared with the rules, programs that run other commands are
+opened (`commands/wrappers.py`), and the strictest verdict wins. Nothing is allowed that two other readers of bash see
+differently (`bash/crosscheck.py`). Pure, but for `bash -n`.
 """
 
 from __future__ import annotations

@@ -177,7 +177,8 @@ def _git(words: Words, place: Place) -> str | None:
 def _git_in(paths: list[str], place: Place, verb: str) -> str | None:
     for path in paths:
         if place.is_vital(path, every_top=False) or place.is_protected(path, recursive=True):
-            why = f"it makes git remove or replace files in {path}"
+            where = normal(place.absolute(path)) if path == "." else path
+            why = f"it makes git remove or replace files in {where}"
             return why if verb in ("clean", "rm") else Doubtful(why)
     return None
 

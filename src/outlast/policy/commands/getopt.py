@@ -10,9 +10,8 @@ from outlast.policy.bash.words import Word
 _LETTER = re.compile(r"(.)(::|[:>!]?)")
 _LONG = re.compile(r"(.+?)(=\?|[=>!]?)")
 _MARKS = {"=": ":", "=?": "::"}
-Grammar = dict[
-    str, str
-]  # what follows each option: "" nothing, ":" a value, "::" perhaps one, ">" a file, "!" one that asks
+# What follows each option: "" nothing, ":" a value, "::" perhaps one, ">" a file, "!" one that asks
+Grammar = dict[str, str]
 
 
 @cache
