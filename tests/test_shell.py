@@ -19,6 +19,8 @@ from outlast import AsyncShell, OutlastError, Shell, Stdin, Task, Waited, errors
 from outlast.errors import BadInput, StartFailed, UnknownTask
 from outlast.light import fields
 from outlast.linux.process import stat_of
+from outlast.output import text_stream
+from outlast.shell import reader
 from outlast.storage import record
 from tests.conftest import eventually, prepared_shells, processes_of
 
@@ -647,6 +649,22 @@ def test_a_task_that_goes_away_while_it_is_waited_for_is_an_error_of_ours(shell)
         assert [type(error) for error in errors] == [UnknownTask]
     finally:
         eventually(lambda: not alive(task.pid))
+        os.rename(directory_of(task) + ".gone", directory_of(task))
+
+
+def test_a_task_that_goes_away_as_it_is_opened_to_follow_is_an_error_of_ours(shell, monkeypatch):
+    task = shell.run("true")
+    real = text_stream.LiveRedactor
+
+    def vanish(*given):
+        os.rename(directory_of(task), directory_of(task) + ".gone")
+        return real(*given)
+
+    monkeypatch.setattr(reader, "LiveRedactor", vanish)
+    try:
+        with pytest.raises(UnknownTask):
+            list(shell.follow(task))
+    finally:
         os.rename(directory_of(task) + ".gone", directory_of(task))
 
 

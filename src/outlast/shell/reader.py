@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any, Unpack
 
+    from outlast.executors.base import Executors
     from outlast.linux.activity import Activity
     from outlast.output.first_error import Excerpt
     from outlast.output.screen import Screen
@@ -34,6 +35,20 @@ _PAGE = 100  # tasks that are looked up at once
 _STATUS_WORDS = {"error": "failed", "cancelled": "killed"}
 _STATUSES = ("pending", "running", "completed", "failed", "killed")
 OUTSIDE = "outside the sandbox"  # how the error of a command begins that failed because of its sandbox
+
+
+class _Explained:
+    """Raises what is wrong with a task in place of the system's error about one of its files."""
+
+    def __init__(self, executor: Executors, task_id: str) -> None:
+        self._executor, self._task_id = executor, task_id
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise self._executor.explain(self._task_id, error) from None
 
 
 class Reader:
@@ -85,11 +100,9 @@ class Reader:
             raise InputRefused(f"{task_id} has no terminal, so it has no screen.", WITH_TERMINAL)
         from outlast.output.screen import compute_screen  # most commands have no terminal
 
-        try:
+        with _Explained(self._executor, task_id):
             source, mask = self._executor.source(task_id, STREAMS[0]), self.context.mask_for(self._find(task_id))
             return compute_screen(directory, source, launch.tty, mask)
-        except OSError as error:
-            raise self._executor.explain(task_id, error) from None
 
     def _explain_refusal(self, result: Result) -> Result:
         """Return a result that says of what failed in a sandbox whether it failed because of it."""
@@ -108,38 +121,43 @@ class Reader:
     @translate_errors
     def reader_position(self, task: TaskId, reader: str | None = None) -> Cursor:
         """Return where `reader` (by default this session) stopped reading what is new."""
-        return reader_cursors.read_cursor(os.path.dirname(self._find(task).output_file), self._reader_name(reader))
+        found = self._find(task)
+        with _Explained(self._executor, found.task_id):
+            return reader_cursors.read_cursor(os.path.dirname(found.output_file), self._reader_name(reader))
 
     @translate_errors
     def is_first_time(self, task: TaskId, what: str) -> bool:
         """Return whether this session has not been told `what` of a task before; from now on it has."""
-        directory = os.path.dirname(self._find(task).output_file)
-        return reader_cursors.claim_once(directory, f"session {self.context.session}: {what}")
+        found = self._find(task)
+        with _Explained(self._executor, found.task_id):
+            return reader_cursors.claim_once(
+                os.path.dirname(found.output_file), f"session {self.context.session}: {what}"
+            )
 
     def open_live(
         self, task: TaskId, cursor: str | Cursor | None, raw: bool
     ) -> tuple[str, LiveRedactor, Sequence[Slice]]:
         """Return a task's id, how to redact what it prints from `cursor` on, and the slices that come first."""
         found, start = self._find(task), validation.cursor(cursor)
-        live = LiveRedactor(OFF if raw else self.context.mask_for(found), self._sources(found), start)
+        with _Explained(self._executor, found.task_id):
+            live = LiveRedactor(OFF if raw else self.context.mask_for(found), self._sources(found), start)
         return found.task_id, live, live.first
 
     def read_fresh(self, task_id: str, at: dict[str, int]) -> Iterator[Slice]:
         """Yield what there is to read now, not masked, and move `at`; bounded, so that a flood cannot hide the end."""
         self.context.check_reachable(task_id)
-        try:
+        with _Explained(self._executor, task_id):
             for stream, offset in at.items():
                 source = self._executor.source(task_id, stream)
                 for piece in source.chunks(offset, source.end()):
                     at[stream] = piece.next
                     yield piece
-        except OSError as error:
-            raise self._executor.explain(task_id, error) from None
 
     def show_output_to(self, condition: Condition, task_id: str) -> None:
         """Give a condition the streams that it looks at."""
         self.context.check_reachable(task_id)
-        condition.begin(self._sources(self._executor.status(task_id)))
+        with _Explained(self._executor, task_id):
+            condition.begin(self._sources(self._executor.status(task_id)))
 
     @translate_errors
     def reaction(self, task_id: str, until: str | None, from_start: bool = False) -> Condition:
@@ -220,17 +238,16 @@ class Reader:
     @translate_errors
     def printed_at(self, task: Task) -> float | None:
         """Return when a task last printed something."""
-        times = [source.changed_at() for source in self._sources(task).values()]
+        with _Explained(self._executor, task.task_id):
+            times = [source.changed_at() for source in self._sources(task).values()]
         return max((at for at in times if at is not None), default=None)
 
     @translate_errors
     def first_error(self, task: TaskId) -> Excerpt | None:
         """Return the first error in a task's output, with the lines that explain it; None if nothing looks like one."""
         found = self._find(task)
-        try:
+        with _Explained(self._executor, found.task_id):
             return find_first_error(self._sources(found).values(), self.context.mask_for(found))
-        except OSError as error:
-            raise self._executor.explain(found.task_id, error) from None
 
     @translate_errors
     def line_counts(self, task: Task) -> tuple[int, int]:
