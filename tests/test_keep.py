@@ -17,6 +17,7 @@ import pytest
 
 from outlast import Shell, Task
 from outlast.errors import AlreadyEnded, BadInput, DamagedTask, NewerTask, StartFailed, UnknownTask
+from outlast.executors.local import LocalExecutor
 from outlast.light import fields, replace
 from outlast.linux import process
 from outlast.storage import layout, record, removal, task_directory
@@ -325,6 +326,13 @@ def test_a_running_task_is_never_pruned(home, monkeypatch):
             shell.run("true")
         assert shell.show(running.task_id).status == "running"
         shell.kill(running.task_id)
+
+
+def test_a_task_that_is_ended_stays_until_its_receipt_is_written(shell, monkeypatch):
+    task = shell.start("sleep 60")
+    monkeypatch.setattr(LocalExecutor, "advance", lambda self: self.registry.prune(0.0))  # as another process may
+    assert shell.kill(task).status == "killed"
+    assert shell.executor.registry.prune(0.0) == 1
 
 
 # --- a reboot, and other losses ------------------------------------------------------------

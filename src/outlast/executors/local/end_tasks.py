@@ -10,7 +10,7 @@ from outlast.light import extend, signal
 from outlast.linux import process
 from outlast.linux.process_tree import end_trees
 from outlast.storage import record
-from outlast.storage.task_directory import has_terminal
+from outlast.storage.task_directory import Hold, has_terminal
 from outlast.storage.watch import Deadline, until
 from outlast.types import Receipt
 
@@ -31,10 +31,13 @@ def end_tasks(executor: Executor, task_ids: Sequence[str], grace: float, by: str
     receipts: list[Receipt] = []
     for start in range(0, len(task_ids), _TREES_AT_ONCE):
         some = task_ids[start : start + _TREES_AT_ONCE]
-        try:
-            receipts += _end(executor, some, grace, by, rule)
-        except OSError as error:
-            raise executor.explain(some[0], error) from None
+        with Hold() as hold:  # once they have ended, another thread or process may remove them
+            for task_id in some:
+                hold.take(executor.registry.home.task(task_id))
+            try:
+                receipts += _end(executor, some, grace, by, rule)
+            except OSError as error:
+                raise executor.explain(some[0], error) from None
     return receipts
 
 
