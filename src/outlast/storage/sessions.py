@@ -2,7 +2,7 @@
 
 sessions/NAME/snapshot    the state (see `snapshot`), replaced by rename, never changed in place
 sessions/NAME/beginning   the first snapshot, to find what has changed since
-sessions/NAME/pending/    one empty file for each task whose state is to be merged
+sessions/NAME/pending/    a link to a snapshot for each task whose state is to be merged; only its name is read
 sessions/NAME/lock        held (flock) while a caller replaces the snapshot
 sessions/.shell-…         the state of a `Shell` without a name, removed after its process
 
@@ -145,7 +145,14 @@ class Sessions:
                 os.mkdir(pending, 0o700)
             except FileExistsError:
                 pass
-            create_file(f"{pending}/{time.time_ns():020d}-{os.path.basename(staged)}")
+            entry = f"{pending}/{time.time_ns():020d}-{os.path.basename(staged)}"
+            try:
+                # Only the name matters. A new file would take 0.4 ms on ext4, where many are removed; a link takes 0.02.
+                os.link(self._path(name, _SNAPSHOT), entry)
+            except (FileNotFoundError, NotADirectoryError):
+                raise
+            except OSError:  # a file system without links
+                create_file(entry)
         except (FileNotFoundError, NotADirectoryError):
             raise SessionMoved(f"The session {name} was removed while a command was prepared; try again.") from None
 
