@@ -88,3 +88,23 @@ def test_what_was_removed_is_in_no_page(home: str, tasks: list[Task]) -> None:
 def test_nothing_is_no_page(shell: Shell) -> None:
     with pytest.raises(BadInput, match="must be 1 or more"):
         shell.list(most=0)
+
+
+def test_a_listing_that_another_one_empties_the_cache_of_reads_no_files(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some tasks are in the cache as the listing begins, and are not when it comes to them."""
+    tasks = [shell.run("true") for _ in range(4)]
+    registry = shell.context.executor.registry
+    eventually(lambda: all(task.closed for task in shell.list()))
+    shell.list()  # from here on all are in the index
+    registry._closed.pop(tasks[0].task_id)
+    real = registry.index.views_of
+
+    def empty(ids: list[str]) -> dict[str, str]:
+        registry._closed.clear()
+        return real(ids)
+
+    monkeypatch.setattr(registry.index, "views_of", empty)
+    monkeypatch.setattr(registry, "_read", None)
+    assert {task.task_id for task in shell.list()} == {task.task_id for task in tasks}

@@ -321,11 +321,12 @@ class Registry:
     def load(self, marks: Sequence[Mark]) -> Iterator[Task]:
         """Yield these tasks, of which those that have ended are there; what is gone is left out."""
         table = cache(Table)  # one scan of the processes serves a whole listing
-        cached = self._closed
-        new = [task_id for task_id, _, ended in marks if ended is not None and task_id not in cached]
+        # Taken from the cache first: a listing in another thread may empty it.
+        cached = {task_id: self._closed.get(task_id) for task_id, _, ended in marks if ended is not None}
+        new = [task_id for task_id, task in cached.items() if task is None]
         views = self.index.views_of(new) if new else {}
         for task_id, _, ended in marks:
-            task = cached.get(task_id) if ended is not None else None
+            task = cached.get(task_id)
             # The end tells a task from an earlier one with the same id.
             if task is None or (task.ended_at or task.started_at) != ended:
                 task = self._load_one(task_id, views.get(task_id), table)

@@ -54,16 +54,17 @@ export class Store extends EventTarget {
   }
 
   /** Fetch everything, newest first, a page at a time; after a loss also what went meanwhile. */
-  async load() {
+  async load(mayRepeat = true) {
     const turn = ++this.loading;
     const began = performance.now();
     const seen = new Set();
+    let total = 1;
     try {
       get("/api/approvals").then(({ pending }) => this.ask(pending), () => {});
       get("/api/notices", { most: NOTICES }).then(({ notices }) => this.remember(notices), () => {});
       this.server = await get("/api/state");
       this.setClock(this.server.now);
-      for (let offset = 0, total = 1; offset < total && turn === this.loading; ) {
+      for (let offset = 0; offset < total && turn === this.loading; ) {
         const page = await get("/api/tasks", { limit: offset ? PAGE : FIRST_PAGE, offset });
         page.tasks.forEach((task) => seen.add(task.task_id));
         // What an event said since is newer than this page.
@@ -78,6 +79,8 @@ export class Store extends EventTarget {
       return;
     }
     if (turn !== this.loading) return;
+    // Tasks that were removed between two pages moved the others, so some were in none.
+    if (seen.size < total && mayRepeat) return this.load(false);
     for (const id of this.tasks.keys()) if (!seen.has(id) && !((this.touched.get(id) ?? 0) > began)) this.tasks.delete(id);
     this.isLoaded = true;
     this.version++;
