@@ -147,7 +147,7 @@ class Sessions:
                 pass
             entry = f"{pending}/{time.time_ns():020d}-{os.path.basename(staged)}"
             try:
-                # Only the name matters. A new file would take 0.4 ms on ext4, where many are removed; a link takes 0.02.
+                # Only the name matters. A new file takes 0.4 ms on ext4 where many were removed, a link 0.02.
                 os.link(self._path(name, _SNAPSHOT), entry)
             except (FileNotFoundError, NotADirectoryError):
                 raise
