@@ -34,6 +34,7 @@ KEYS: dict[str, type] = {"address": str, "python": str, **dict.fromkeys(("cpus",
 NEEDS = {"cpus": "entrypoint_num_cpus", "gpus": "entrypoint_num_gpus", "memory": "entrypoint_memory"}
 _UNITS = {"K": 10, "M": 20, "G": 30, "T": 40}
 _PATIENCE_S = 30.0  # for one request
+_PROCESSES_PAUSE_S, _PROCESSES_WAIT_S = 0.15, 1.0  # a job says every 0.05 s which processes it has
 _END_WAIT_S = 20.0  # Ray takes some seconds to notice that a job was stopped
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _OVER = ("SUCCEEDED", "FAILED", "STOPPED")
@@ -56,6 +57,7 @@ class RayExecutor(PollingExecutor):
             raise BadInput(f'[executors.{name}] needs an address, such as "http://127.0.0.1:8265".')
         self._read: dict[str, int] = {}  # characters of the log of each task that were taken over
         self._processes: dict[str, tuple[int, ...]] = {}  # of each task, as its job saw them last
+        self._ended: dict[str, set[int]] = {}  # of each task that is being ended, all that its job saw meanwhile
 
     def place(self) -> Place:
         # What a worker has more is added there; neither it nor its directories are known before a job runs.
@@ -215,6 +217,7 @@ class RayExecutor(PollingExecutor):
                 mirror.apply(near, page, alive=True, children=self._children(task_id, near))
             elif word == "processes":
                 self._processes[task_id] = tuple(int(pid) for pid in words if pid)
+                self._ended.get(task_id, set()).update(self._processes[task_id])
                 if record.has_outcome(near):
                     mirror.apply(near, None, alive=True, children=self._children(task_id, near))
             elif word == "refused":
@@ -249,16 +252,29 @@ class RayExecutor(PollingExecutor):
 
     def _end(self, task_id: str, ending: Mapping[str, object]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         near = self.near(task_id)
-        self.look_at(task_id)
+        self._hear_processes(task_id, near)
         if not {"ending", "code"} & record.read(near).keys():
             record.write("ending", ending, near)
-        ended = self._processes.get(task_id, ())
-        status, text = self._request("POST", f"/api/jobs/{task_id}/stop")
-        if status != 200:
-            raise Unreachable(f"{task_id} could not be ended: {_last_line(text)}")
-        if not self.await_closed(task_id, _END_WAIT_S):
-            raise Unreachable(f"Ray was told to stop {task_id}, and has not confirmed it yet.")
-        return ended, ()
+        # What the job saw at the stop may come with the rest of its log only.
+        ended = self._ended[task_id] = set(self._processes.get(task_id, ()))
+        try:
+            status, text = self._request("POST", f"/api/jobs/{task_id}/stop")
+            if status != 200:
+                raise Unreachable(f"{task_id} could not be ended: {_last_line(text)}")
+            if not self.await_closed(task_id, _END_WAIT_S):
+                raise Unreachable(f"Ray was told to stop {task_id}, and has not confirmed it yet.")
+        finally:
+            del self._ended[task_id]
+        return tuple(sorted(ended)), ()
+
+    def _hear_processes(self, task_id: str, near: str) -> None:
+        """Wait until the job had time to say which processes there are: Ray ends them at a stop, before it could."""
+        deadline = time.monotonic() + _PROCESSES_WAIT_S
+        while True:
+            time.sleep(_PROCESSES_PAUSE_S)
+            self.look_at(task_id)
+            if self._processes.get(task_id) or record.has_outcome(near) or time.monotonic() >= deadline:
+                return
 
     def signal(self, task_id: str, number: int) -> bool:
         raise Unsupported(f"A job on {self.name} can be ended, and not be interrupted.")

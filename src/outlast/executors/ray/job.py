@@ -177,6 +177,7 @@ def main(directory: str, grace: float) -> int:
     while process.poll() is None:
         sender.send()
         if stop:
+            tree.say_changes()  # for the receipt
             tree.end(min(grace, MOST_GRACE_S), lambda: process.poll() is not None)
         else:
             tree.say_changes()
